@@ -47,7 +47,7 @@ PUBLIC = [
     "dsel.data.column_groups.ColumnGroups",
     "dsel.data.row_partition.RowPartition",
     "dsel.search.exact.group_tree.GroupTree",
-    "dsel.search.grouped.objective.GroupedObjective",
+    "dsel.objective.groups.GroupedObjective",
     "dsel.config.job.read_job",
     "dsel.config.job.read_cluster",
     "dsel.config.request.SelectionRequest",

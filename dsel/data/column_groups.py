@@ -32,6 +32,13 @@ class ColumnGroups:
 
     names: tuple[str, ...]
     of_column: Ints
+    noun = "groups of columns"
+    keeps_dependent = True  # a chosen group has all of its columns in the answer
+
+    @property
+    def size(self) -> int:
+        """How many groups there are."""
+        return len(self.names)
 
     @property
     def sizes(self) -> Ints:
@@ -41,6 +48,10 @@ class ColumnGroups:
     def of(self, columns: Iterable[int]) -> list[int]:
         """Return the groups of some columns, each once, in the order of the columns."""
         return list(dict.fromkeys(int(self.of_column[j]) for j in columns))
+
+    def count(self, columns: Iterable[int]) -> int:
+        """Return how many groups some columns have."""
+        return len(self.of(columns))
 
     def columns(self, groups: Iterable[int]) -> Ints:
         """Return the ascending columns of some groups."""
@@ -54,6 +65,15 @@ class ColumnGroups:
     def most_columns(self, k: int) -> int:
         """Return how many columns k groups have at most."""
         return int(np.sort(self.sizes)[::-1][:k].sum())
+
+    def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
+        """Return the columns of each group in S, in the order of their first columns."""
+        return {self.names[group]: tuple(int(j) for j in S if self.of_column[j] == group) for group in self.of(S)}
+
+    def order(self, S: Ints) -> Ints:
+        """Return the order of columns by groups, these in the order of their first columns."""
+        place = {group: i for i, group in enumerate(self.of(S))}
+        return np.argsort([place[int(self.of_column[j])] for j in S], kind="stable").astype(np.int64)
 
     def as_mapping(self, labels: Labels) -> dict[str, list[int]]:
         """Return the columns of each group by its name, without columns that form a group by themselves."""
@@ -69,6 +89,51 @@ class ColumnGroups:
         if rest:
             groups += self.of(resolve_labels(rest, labels, "feature or group", argument).tolist())
         return self.columns(groups)
+
+
+@dataclass(frozen=True, eq=False)
+class SingleColumns:
+    """The columns one by one, each a group of one, with the same methods as `ColumnGroups`.
+
+    Parameters
+    ----------
+    size : int
+        How many columns there are.
+    """
+
+    size: int
+    noun = "columns"
+    keeps_dependent = False
+
+    def of(self, columns: Iterable[int]) -> list[int]:
+        """Return the columns as they are."""
+        return [int(j) for j in columns]
+
+    def count(self, columns: Iterable[int]) -> int:
+        """Return how many columns these are."""
+        return len(self.of(columns))
+
+    def local(self, columns: Ints) -> None:
+        """Return None: no columns belong together."""
+
+    def most_columns(self, k: int) -> int:
+        """Return k: how many columns k of them have."""
+        return k
+
+    def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
+        """Return nothing: columns are in no named group."""
+        return {}
+
+    def order(self, S: Ints) -> Ints:
+        """Return the order in which the columns are."""
+        return np.arange(S.size)
+
+    def resolve(self, wanted: Sequence[str | int], labels: Labels, argument: str) -> Ints:
+        """Return the columns of these labels or numbers."""
+        return resolve_labels(wanted, labels, "feature", argument)
+
+
+Items = ColumnGroups | SingleColumns
 
 
 def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:

@@ -14,7 +14,7 @@ from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
 from dsel.jobs.run_folder import proof_log_name
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.passes.execution.accounting import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.base import Prepared, ProblemShape
@@ -28,7 +28,6 @@ from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.starting_subset import extended
 from dsel.search.exact.wide.choice import is_wide
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates
 from dsel.selection.candidates import candidates_of
@@ -58,7 +57,7 @@ class ProofBudget:
         Nodes of branch and bound for all sizes together.
     sizes : {"chosen", "all"}
         Prove for the chosen size only, or for every size up to k. The best subset of each size is where the proof for
-        the next one begins. For groups of columns, every size is one of the front.
+        the next one begins.
     save_seconds : float
         Time between two saves of the state of the proof.
     keep_partial : bool
@@ -151,8 +150,6 @@ def certify_selection(
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
-    if budget.log and request.groups is not None:
-        raise no_log_for_groups()
     require_one_target(dataset, request, budget.coefficients)
     context = context or RunContext()
     if selection.size_curve is not None:  # the proof is about the size that was chosen
@@ -199,7 +196,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    if budget.log and is_wide(objective, budget.coefficients):
+    if budget.log and validated.groups is None and is_wide(objective, budget.coefficients):
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
             "Certify without a log. The certificate is the same.",
@@ -216,14 +213,6 @@ def _require_same_data(objective: Objective, selection: Selection) -> None:
             f"{selection.error:.6g} there.",
             "Certify with the X, Y, rows and weights that the selection was made from.",
         )
-
-
-def no_log_for_groups() -> OptionError:
-    """Return the error for a log of a proof about groups of columns."""
-    return OptionError(
-        "There is no proof log for groups of columns: it describes subsets of single columns.",
-        "Certify without a log. The certificate is the same.",
-    )
 
 
 def require_one_target(dataset: Dataset, request: SelectionRequest, coefficients: float | None) -> None:
@@ -254,13 +243,11 @@ def _prove(
     context: RunContext, folder: AnyPath | None, runner: Runner | None,
 ) -> tuple[dict[int, Certificate], tuple[str, ...]]:  # fmt: skip
     """Return a certificate for each size, smallest first, until the proof is interrupted, and notes on failures."""
-    base, groups = validated.included, validated.groups
-    subject = objective if groups is None else GroupedObjective(objective, groups.local(objective.columns), base)
-    what = "columns" if groups is None else "groups of columns"
+    base, subject, what = validated.included, validated.subject(objective), validated.items.noun
     k = min(selection.k - base, subject.n)
     if k == 0:
         return {base: replace(nothing_to_choose(objective), size=base)}, ()
-    incumbents = _incumbents(objective, selection, k, base, budget.sizes, subject)
+    incumbents = _incumbents(subject, selection, k, budget.sizes)
     found: dict[int, Certificate] = {}
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
@@ -276,7 +263,7 @@ def _prove(
             log.info("certificate for %d %s", base + size, what)
         interrupted = False
         try:
-            grown = extended(objective, smaller, size) if smaller else ()
+            grown = extended(subject, smaller, size) if smaller else ()
             proof = store.open(incumbents[size] or grown, validated.request.seed, deadline)
             if grown:
                 proof.search.offer(grown)
@@ -298,7 +285,7 @@ def _prove(
             failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
             continue
         found[base + size] = proof.certificate()
-        if groups is None and objective.has_gram:
+        if objective.has_gram:
             smaller = proof.search.best
         if note := proof.search.limit_note():
             failed.append(f"{_FAILED} {base + size} columns {note}")
@@ -315,26 +302,17 @@ def _identified(selection: Selection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _incumbents(
-    objective: Objective,
-    selection: Selection,
-    k: int,
-    base: int,
-    sizes: Sizes,
-    subject: Objective | GroupedObjective,
-) -> dict[int, list[int]]:
+def _incumbents(subject: ItemObjective, selection: Selection, k: int, sizes: Sizes) -> dict[int, list[int]]:
     """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""
-    local = {int(j): place for place, j in enumerate(objective.columns)}
+    local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
+    base = subject.included_size
 
     def members(indices: Sequence[int]) -> list[int]:
-        columns = [local[j] for j in indices if j in local]
-        if subject.groups is None:
-            return columns
-        return [g for g, group in enumerate(subject.groups) if not set(columns).isdisjoint(group.tolist())]
+        return subject.within(local[j] for j in indices if j in local)
 
     incumbents = {k: members(selection.indices)}
     if sizes == "all":
-        none: dict[int, list[int]] = {size: [] for size in (range(1, k) if subject.groups is None else ())}
+        none: dict[int, list[int]] = {size: [] for size in range(1, k)}
         front = {row.size - base: members(row.indices) for row in selection.front if base < row.size < base + k}
         incumbents |= none | front
     return incumbents

@@ -10,12 +10,11 @@ from typing import Any
 
 from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel.errors import DselError
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
@@ -35,7 +34,7 @@ class ProofStore:
     proofs for other sizes share.
     """
 
-    objective: Objective | GroupedObjective
+    objective: ItemObjective
     size: int
     path: AnyPath | None
     fingerprint: str | None
@@ -77,7 +76,7 @@ class ProofStore:
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:
             return None
-        return ProofLog(self.log, self.objective.columns_of, self.size, int(saved.get("log", 0)))
+        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
 
     def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof:
         proof_log = self._continued_log(saved)
@@ -97,9 +96,7 @@ class ProofStore:
             values["log"] = proof.log.flush()
         write_json(self.path, values)
 
-    def saving(
-        self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None
-    ) -> Callable[[AnytimeSearch], None]:
+    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
 
         A proof that makes passes over the data is saved after each one.

@@ -17,7 +17,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.dask_logging import dask_logging
 from dsel.errors import ClusterError, CriterionError, DataError
-from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups, require_one_target
+from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.finished import is_complete
 from dsel.jobs.locations import (
@@ -298,8 +298,6 @@ def certify_run(
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
-    if budget.log and job.groups is not None:
-        raise no_log_for_groups()
     dataset = job_dataset(job)
     if dataset.fingerprint != identity["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")

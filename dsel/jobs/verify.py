@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.labels import resolve_labels
+from dsel.data.column_groups import SingleColumns, column_groups
+from dsel.data.dataset import as_dataset
 from dsel.data.row_window import select_rows
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import engine_for
@@ -82,10 +82,6 @@ def verify(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
         )
     request = job.request()
-    if request.groups is not None:
-        raise DataError(
-            f"{path} selects groups of columns, and proof logs are about single columns.", "Its proof has no log."
-        )
     if store is None:
         dataset = job_dataset(job)
         if dataset.fingerprint != identity["fingerprint"]:
@@ -93,14 +89,16 @@ def verify(
     else:
         dataset = as_dataset(store, targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight)
         dataset = select_rows(dataset, job.rows)
-    include, exclude = (_indices(dataset, columns) for columns in (request.include, request.exclude))
+    items = SingleColumns(dataset.n) if request.groups is None else column_groups(dataset, request.groups)
+    given = (request.include, request.exclude)
+    include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
     with log_passes() as made, local_cluster(workers) if workers > 1 else nullcontext() as client:
         engine = engine_for(client)
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
         checks = tuple(
             check_log(
-                log, sums, engine, lam=request.lam, included=include, excluded=exclude, sample=sample, seed=seed,
-                tolerance=tolerance, state=state, progress=progress,
+                log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
+                seed=seed, tolerance=tolerance, state=state, progress=progress,
             )
             for log in logs.values()
         )  # fmt: skip
@@ -120,10 +118,6 @@ def _require_sense(folder: AnyPath, sample: int | None, seed: int | None, tolera
         raise OptionError(
             f"state ({state}) lies inside {folder}, whose proofs are checked.", "Choose a folder outside it."
         )
-
-
-def _indices(dataset: Dataset, columns: Sequence[str | int]) -> list[int]:
-    return [int(j) for j in resolve_labels(columns, dataset.features, "feature", "columns")]
 
 
 def _unverified(certificates: Iterable[dict[str, Any]], checks: Sequence[ProofCheck]) -> Iterable[str]:

@@ -20,9 +20,105 @@ from dsel.objective.centering import CenteringError
 if TYPE_CHECKING:
     from dsel._lib.kernel_arrays import KernelArrays
     from dsel.objective.kernels.layout import SubsetTables
+    from dsel.objective.subset_state import SubsetState
 
 #: With at most this many targets, residuals are kept for each target (B); with more, their cross-moments (M).
 FEW_TARGETS = 8
+
+
+class ItemState(Protocol):
+    """A subset S of at most `limit` items that changes by one item at a time."""
+
+    limit: int
+
+    @property
+    def objective(self) -> ItemObjective:
+        """The objective over the items."""
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+
+    @property
+    def members(self) -> list[int]:
+        """S in the order of the state."""
+
+    @property
+    def value(self) -> float:
+        """f(S)."""
+
+    def insert(self, j: int) -> bool:
+        """Insert an item; return False and do nothing if the state refuses it because S would be dependent."""
+
+    def delete(self, j: int) -> None:
+        """Delete a member."""
+
+    def gains(self) -> Floats:
+        """Return (n,) the decrease of f when each item is inserted; 0 for members and what depends on S."""
+
+    def correlations(self) -> Floats:
+        """Return (n,) the decrease of the squared residuals if only one item is fitted to them."""
+
+    def residual_norms(self) -> Floats:
+        """Return (n,) the squared norm of what S leaves of each item; 0 for members and what depends on S."""
+
+    def losses(self) -> Floats:
+        """Return (s,) the increase of f when each member is deleted, in the order of `members`."""
+
+    def zeroing_costs(self) -> Floats:
+        """Return (s,) the increase of f if one member's coefficients become zero."""
+
+
+class ItemObjective(Protocol):
+    """Error f(S) of subsets S of n items, numbered 0 to n - 1: columns, or groups of columns.
+
+    A column is a group of one. What searches only by this interface takes columns and groups.
+
+    Attributes
+    ----------
+    columns_of : Objective
+        The objective over single columns.
+    groups : list of arrays, or None
+        The local columns of each group; None where the items are columns.
+    included_size : int
+        How many other items are always chosen.
+    """
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def c(self) -> float: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def has_gram(self) -> bool: ...
+    @property
+    def groups(self) -> list[Ints] | None: ...
+    @property
+    def columns_of(self) -> Objective: ...
+    @property
+    def included_size(self) -> int: ...
+
+    def value(self, S: Iterable[int]) -> float:
+        """Return f(S)."""
+
+    def subset(self, limit: int) -> ItemState:
+        """Return an empty subset of at most `limit` items that changes by one item at a time."""
+
+    def members(self, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the local columns of some items: ascending ones of groups, and single ones as they are."""
+
+    def within(self, columns: Iterable[int]) -> list[int]:
+        """Return the items of some local columns."""
+
+    def in_data(self, S: Iterable[int]) -> list[int]:
+        """Return indices in the data: those of the included columns, then those of S."""
+
+    def most_columns(self, k: int) -> int:
+        """Return how many independent columns k items can have."""
+
+    def without_dependent(self, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the ascending items of S without columns that depend on those before them."""
 
 
 class Objective(Protocol):
@@ -97,14 +193,17 @@ class Objective(Protocol):
     @property
     def centering(self) -> CenteringError: ...
 
-    groups: None
-
+    @property
+    def groups(self) -> None: ...
     @property
     def columns_of(self) -> Objective: ...
     @property
     def included_size(self) -> int: ...
     def most_columns(self, k: int) -> int: ...
     def without_dependent(self, S: Iterable[int]) -> tuple[int, ...]: ...
+    def subset(self, limit: int) -> SubsetState: ...
+    def members(self, S: Iterable[int]) -> tuple[int, ...]: ...
+    def within(self, columns: Iterable[int]) -> list[int]: ...
     @property
     def few_targets(self) -> int:
         """N where targets are kept one by one, 0 where only M is used."""

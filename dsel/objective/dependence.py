@@ -26,6 +26,8 @@ def independent_places(K: Floats, floor: Floats) -> Ints:
 
     Rows are dependent if the others leave at most its floor of the square of one (`dsel._lib.tolerances`).
     """
+    if _clearly_independent(K, floor):
+        return np.arange(K.shape[0])
     K_left, kept = K.copy(), np.zeros(0, np.int64)
     for a in range(K.shape[0]):
         if not K_left[a, a] > floor[a]:
@@ -37,3 +39,12 @@ def independent_places(K: Floats, floor: Floats) -> Ints:
         kept = S
         K_left[a + 1 :, a + 1 :] -= np.outer(K_left[a + 1 :, a] / K_left[a, a], K_left[a, a + 1 :])
     return kept
+
+
+def _clearly_independent(K: Floats, floor: Floats) -> bool:
+    """Return whether all rows together leave twice the floor of each, so that no subset is dependent. O(s^3)."""
+    try:
+        inverse = np.linalg.inv(np.linalg.cholesky(K))
+    except np.linalg.LinAlgError:
+        return False
+    return bool((2.0 * np.square(inverse).sum(axis=0) * floor < 1.0).all())

@@ -15,6 +15,7 @@ from dsel.objective.base import Objective
 from dsel.objective.centering import CenteringError
 from dsel.objective.dependence import independent_columns
 from dsel.objective.kernels.elimination import evaluate
+from dsel.objective.subset_state import SubsetState
 
 
 class _Evaluable(Objective, Protocol):
@@ -24,12 +25,14 @@ class _Evaluable(Objective, Protocol):
 class SharedMethods:
     """Methods of both implementations of `Objective`.
 
-    Both choose single columns, which are groups of one: `dsel.search.grouped.objective.GroupedObjective` has the same
+    Both choose single columns, which are groups of one: `dsel.objective.groups.GroupedObjective` has the same
     attributes for groups of columns.
     """
 
-    #: The columns of each group, if groups of columns are chosen.
-    groups: None = None
+    @property
+    def groups(self) -> None:
+        """The columns of each group: columns are no groups."""
+        return
 
     @property
     def columns_of(self: Objective) -> Objective:
@@ -48,6 +51,18 @@ class SharedMethods:
     def without_dependent(self: Objective, S: Iterable[int]) -> tuple[int, ...]:
         """Return the ascending columns of S without those that depend on the ones before them, as in f(S). O(s^3)."""
         return tuple(int(j) for j in independent_columns(self, S))
+
+    def subset(self: Objective, limit: int) -> SubsetState:
+        """Return an empty subset of at most `limit` columns that changes by one column at a time."""
+        return SubsetState(self, limit)
+
+    def members(self, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the columns S as they are."""
+        return tuple(S)
+
+    def within(self, columns: Iterable[int]) -> list[int]:
+        """Return the columns as they are."""
+        return list(columns)
 
     @property
     def n(self: Objective) -> int:

@@ -90,6 +90,21 @@ class SubsetState:
         """Return (s,) the increase of f when each member is deleted, in the order of `members`."""
         return np.asarray([table.member_loss(self._tables.P, 0, i) for i in range(self.size)])
 
+    def correlations(self) -> Floats:
+        """Return (n,) the decrease of the squared residuals if only one column is fitted to them, as OMP compares it.
+
+        It is 0 for members and for columns that depend on them.
+        """
+        free = self.insertable() & (self.objective.scale > 0.0)
+        scale = np.where(free, self.objective.scale, 1.0)
+        return np.where(free, self.residual_moments() / scale, 0.0)
+
+    def zeroing_costs(self) -> Floats:
+        """Return (s,) the increase of f if one member's coefficients become zero: |w_i|^2 (K_ii + lam)."""
+        K_SS = self.objective.rows(self.members)[:, self.members] + self.objective.lam * np.eye(self.size)
+        squared_coefficients = self.losses() * np.diag(inverse(K_SS))
+        return np.asarray(squared_coefficients * np.diag(K_SS))
+
     def residual_moments(self) -> Floats:
         """Return (n,) |x_j' R|^2, R the residuals of the targets on S: the criterion of OMP; 0 for members."""
         return np.where(self._outside(), np.maximum(self._neighbours[layout.MOMENT], 0.0), 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,12 +14,14 @@ from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import SizeRule
 from dsel.config.suggestions import suggest_option
 from dsel.config.types import first_error
-from dsel.data.column_groups import ColumnGroups, column_groups
+from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
-from dsel.data.labels import format_labels, resolve_labels
+from dsel.data.labels import format_labels
 from dsel.data.row_partition import RowPartition
 from dsel.errors import OptionError
+from dsel.objective.base import ItemObjective, Objective
+from dsel.objective.groups import items_of
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
 from dsel.planning.automatic_size import plan_size
@@ -88,13 +90,21 @@ class ValidatedRequest:
     @property
     def included(self) -> int:
         """How many columns, or groups of columns, are always chosen."""
-        return self.include.size if self.groups is None else len(self.groups.of(self.include))
+        return self.items.count(self.include)
 
     @property
     def most_columns(self) -> int:
         """How many columns are chosen at most."""
-        limit = self.request.limit
-        return limit if self.groups is None else self.groups.most_columns(limit)
+        return self.items.most_columns(self.request.limit)
+
+    @property
+    def items(self) -> Items:
+        """What is chosen: groups of columns, if there are any, or single columns."""
+        return self.groups or SingleColumns(self.summary.n)
+
+    def subject(self, objective: Objective) -> ItemObjective:
+        """Return the objective over what is chosen, from that over the columns that may be chosen."""
+        return items_of(objective, self.items.local(objective.columns), self.included)
 
 
 def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
@@ -131,8 +141,9 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
     groups = _groups(dataset, request, method, options)
-    include, exclude = _columns(dataset, request, groups)
-    count = _counter(groups)
+    items = groups or SingleColumns(n)
+    include, exclude = _columns(dataset, request, items)
+    count = items.count
     size = plan_size(dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)))
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
@@ -212,7 +223,7 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
         return None
     if not method.takes_groups:
         able = ", ".join(methods_with("takes_groups"))
-        raise OptionError(f"{method.name} cannot choose groups of columns.", f"Use one of {able}.")
+        raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
     conflict = options.conflict_with_groups()
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
@@ -225,26 +236,10 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     return groups
 
 
-def _counter(groups: ColumnGroups | None) -> Callable[[NDArray[np.int64]], int]:
-    """Return the function that counts columns, or their groups."""
-
-    def count(columns: NDArray[np.int64]) -> int:
-        return columns.size if groups is None else len(groups.of(columns))
-
-    return count
-
-
-def _columns(
-    dataset: Dataset, request: SelectionRequest, groups: ColumnGroups | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the ascending indices of the included and excluded columns. With groups, a column stands for its group."""
-
-    def resolve(wanted: Sequence[str | int], argument: str) -> NDArray[np.int64]:
-        if groups is None:
-            return resolve_labels(wanted, dataset.features, "feature", argument)
-        return groups.resolve(wanted, dataset.features, argument)
-
-    include, exclude = resolve(request.include, "include"), resolve(request.exclude, "exclude")
+    include = items.resolve(request.include, dataset.features, "include")
+    exclude = items.resolve(request.exclude, dataset.features, "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(
@@ -252,11 +247,11 @@ def _columns(
             "Name each in one of the two.",
         )
     limit = request.max_k if request.k == "auto" else request.limit
-    included = _counter(groups)(include)
+    included = items.count(include)
     if limit is not None and included > limit:
         name = "max_k" if request.k == "auto" else "k"
         raise OptionError(
-            f"{included} {'columns' if groups is None else 'groups of columns'} are included, and {name} is {limit}.",
+            f"{included} {items.noun} are included, and {name} is {limit}.",
             f"Raise {name} or include fewer.",
         )
     if exclude.size == dataset.n:

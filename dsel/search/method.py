@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.cross_validation.leave_one_out import Intercept
 from dsel.objective.cross_validation.losses import Loss
+from dsel.objective.groups import items_of
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import Direction, RowErrors
 from dsel.search.options import Options
@@ -85,6 +87,11 @@ class SearchTask:
     shared_folder: AnyPath | None = None
     groups: tuple[Ints, ...] | None = None
     start: tuple[tuple[int, ...], ...] = ()
+
+    @cached_property
+    def subject(self) -> ItemObjective:
+        """Return the objective over what is chosen: groups of columns, if there are any, or columns."""
+        return items_of(self.objective, self.groups)
 
 
 @dataclass(frozen=True)
@@ -274,6 +281,8 @@ class Method:
         One run for k columns finds a subset of each size up to k. For ``k="auto"``, other methods run for each size.
     takes_groups : bool
         The method can choose groups of columns.
+    no_groups : str
+        Why it cannot, where it cannot.
     extra : str
         The extra of dsel with the packages that the method needs.
 
@@ -300,4 +309,5 @@ class Method:
     uses_rows: bool = False
     every_size: bool = False
     takes_groups: bool = False
+    no_groups: str = "it chooses single columns"
     extra: str = ""

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsel.data.column_groups import ColumnGroups
+from dsel.data.column_groups import Items
 from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
-from dsel.selection.assembly import chosen_groups, explained_share, group_order, in_data_units, with_dependent
+from dsel.selection.assembly import explained_share, in_data_units, with_dependent
 from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
 from dsel.selection.result import Selection
@@ -62,7 +62,7 @@ def with_better_subset(
     known = {row.size for row in selection.front}
     if not any(certificate.better or certificate.size not in known for certificate in certificates):
         return selection
-    front = _better_front(selection, certificates, whole, validated.groups)
+    front = _better_front(selection, certificates, whole, validated.items)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
     labels = {j: str(dataset.features[j]) for row in front for j in row.indices}
     selection = replace(selection, front=front, column_labels={**selection.column_labels, **labels})
@@ -74,7 +74,7 @@ def with_better_subset(
 
 
 def _better_front(
-    selection: Selection, certificates: list[Certificate], whole: Objective, groups: ColumnGroups | None
+    selection: Selection, certificates: list[Certificate], whole: Objective, items: Items
 ) -> tuple[FrontRow, ...]:
     front = {row.size: row for row in selection.front}
     for certificate in certificates:
@@ -83,7 +83,7 @@ def _better_front(
         is_new = before is None and certificate.value < min(smaller, default=float("inf")) - _BETTER * whole.total
         if is_new or (before is not None and certificate.better and certificate.value < before.error):
             members = certificate.indices
-            size = len(members) if groups is None else len(groups.of(members))
+            size = items.count(members)
             front[size] = FrontRow(size, certificate.value, explained_share(whole, members, certificate.value), members)
     return tuple(front[size] for size in sorted(front))
 
@@ -93,15 +93,14 @@ def _with_answer(
     objective: Objective, best: FrontRow,
 ) -> Selection:  # fmt: skip
     """Return the selection with the columns of a front row as the answer, refitted on the data."""
-    request, groups, statistics = validated.request, validated.groups, prepared.statistics
+    request, items, statistics = validated.request, validated.items, prepared.statistics
     S, dependent = answer_of(validated, statistics, objective, whole, best.indices)
     fit = prepared.fit(S, request.lam)
     coefficients, intercept = in_data_units(statistics, request.preprocess, S, fit)
-    chosen = chosen_statistics(statistics, request.preprocess, S, fit)
-    if groups is not None:
-        chosen = chosen_statistics(statistics, request.preprocess, S, fit, dependent)
-        chosen = chosen.reordered(group_order(np.concatenate([S, dependent]), groups))
-        S, coefficients = with_dependent(S, coefficients, dependent, groups)
+    kept = dependent if items.keeps_dependent else dependent[:0]
+    chosen = chosen_statistics(statistics, request.preprocess, S, fit, kept)
+    chosen = chosen.reordered(items.order(np.concatenate([S, kept])))
+    S, coefficients = with_dependent(S, coefficients, kept, items)
     r2 = 1.0 - fit.rss / fit.total
     note = f"the proof found these columns: they explain {r2:.4%}, those of {selection.method} {selection.r2:.4%}"
     return replace(
@@ -114,7 +113,7 @@ def _with_answer(
         intercept=intercept,
         notes=(*selection.notes, note),
         passes=selection.passes + 1,
-        groups=chosen_groups(groups, S),
+        groups=items.by_name(S),
         fill=statistics.mean_x[S] if request.missing == "mean" else None,
         statistics=chosen,
     )

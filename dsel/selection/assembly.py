@@ -13,7 +13,7 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
-from dsel.data.column_groups import ColumnGroups
+from dsel.data.column_groups import Items
 from dsel.data.dataset import Dataset
 from dsel.data.in_memory.targets import class_count
 from dsel.data.labels import format_labels
@@ -75,6 +75,11 @@ class Found:
         """Return whether the user's criterion was minimized in place of f."""
         return self.validated.request.criterion is not None
 
+    @property
+    def kept(self) -> Ints:
+        """Return the dependent columns that the answer has: all if it is what was chosen, to the last column."""
+        return self.dependent if self.by_criterion or self.validated.items.keeps_dependent else self.dependent[:0]
+
 
 def assemble(
     dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: dict[str, float], provenance: dict[str, str]
@@ -116,15 +121,8 @@ def assemble(
         forward=tuple(_front_row(found, point, None) for point in found.forward),
         provenance=provenance,
         column_labels=_column_labels(dataset, found),
-        groups=chosen_groups(found.validated.groups, S),
+        groups=found.validated.items.by_name(S),
     )
-
-
-def chosen_groups(groups: ColumnGroups | None, S: Ints) -> dict[str, tuple[int, ...]]:
-    """Return the columns of each chosen group, in the order of their first columns in the answer."""
-    if groups is None:
-        return {}
-    return {groups.names[group]: tuple(int(j) for j in S if groups.of_column[j] == group) for group in groups.of(S)}
 
 
 def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
@@ -133,37 +131,23 @@ def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
     coefficients, intercept = in_data_units(found.statistics, request.preprocess, S, found.fit)
     if rows is not None and rows.intercept == "column":
         coefficients, intercept = rows.in_data_units(subset_fit(rows.problem(request.lam), S.tolist()))
-    if found.by_criterion or found.validated.groups is not None:  # the answer is what was chosen, to the last column
-        S, coefficients = with_dependent(S, coefficients, found.dependent, found.validated.groups)
+    S, coefficients = with_dependent(S, coefficients, found.kept, found.validated.items)
     return S, coefficients, intercept
 
 
 def _chosen_statistics(found: Found) -> ChosenStatistics:
     """Return the statistics of the columns of the answer, in their order."""
-    groups = found.validated.groups
-    dependent = found.dependent if found.by_criterion or groups is not None else None
-    chosen = chosen_statistics(
-        found.statistics, found.validated.request.preprocess, found.chosen, found.fit, dependent
-    )  # fmt: skip
-    if groups is None:
-        return chosen
-    return chosen.reordered(group_order(np.concatenate([found.chosen, found.dependent]), groups))
+    order = found.validated.items.order(np.concatenate([found.chosen, found.kept]))
+    preprocess = found.validated.request.preprocess
+    return chosen_statistics(found.statistics, preprocess, found.chosen, found.fit, found.kept).reordered(order)
 
 
-def with_dependent(S: Ints, coefficients: Floats, dependent: Ints, groups: ColumnGroups | None) -> tuple[Ints, Floats]:
+def with_dependent(S: Ints, coefficients: Floats, dependent: Ints, items: Items) -> tuple[Ints, Floats]:
     """Return columns and coefficients with those of dependent columns, which are 0; by groups, if there are any."""
     S = np.concatenate([S, dependent])
     coefficients = np.vstack([coefficients, np.zeros((dependent.size, coefficients.shape[1]))])
-    order = group_order(S, groups)
+    order = items.order(S)
     return S[order], coefficients[order]
-
-
-def group_order(S: Ints, groups: ColumnGroups | None) -> Ints:
-    """Return the order of columns by groups, these in the order of their first columns."""
-    if groups is None:
-        return np.arange(S.size)
-    place = {group: i for i, group in enumerate(groups.of(S))}
-    return np.argsort([place[int(groups.of_column[j])] for j in S], kind="stable").astype(np.int64)
 
 
 def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
@@ -197,8 +181,7 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
     if not found.chosen.size and not dependent.size:
         yield "no column is chosen: no subset that was evaluated has a smaller error than the empty one"
     if dependent.size:
-        whole = found.by_criterion or found.validated.groups is not None
-        what = "have coefficient 0" if whole else "were left out"
+        what = "have coefficient 0" if found.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
 
 
@@ -209,7 +192,7 @@ def _front_row(found: Found, point: FrontPoint, value: float | None) -> FrontRow
     size = found.validated.included + point.size
     criterion = value if found.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
-    if found.validated.groups is not None:  # with included columns that depend on others
+    if found.validated.items.keeps_dependent:  # included columns that depend on others
         unusable = found.statistics.unusable(found.validated.request.preprocess)
         more = [int(j) for j in found.validated.include if not unusable[j] and int(j) not in objective.included]
         members = [*members, *more]

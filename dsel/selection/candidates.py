@@ -14,13 +14,11 @@ from dsel.data.formats.values import EXACT_INTEGERS
 from dsel.data.labels import format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.dependence import independent_columns
-from dsel.objective.subset_state import SubsetState
+from dsel.objective.groups import GroupedObjective
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.grouped.greedy import in_order_of_gain
-from dsel.search.grouped.objective import GroupedObjective
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
@@ -56,11 +54,9 @@ def candidates_of(
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
         raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
-    groups = validated.groups
-    left = keep.size if groups is None else len(groups.of([*include, *keep]))
+    left = validated.items.count(np.union1d(include, keep))
     if left < request.limit:
-        what = "columns" if groups is None else "groups of columns"
-        notes.append(f"k is {request.limit}, but only {left} {what} can be chosen")
+        notes.append(f"k is {request.limit}, but only {left} {validated.items.noun} can be chosen")
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)
         chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))
@@ -166,9 +162,8 @@ def answer_of(
     kept = objective.columns[independent_columns(objective, [place[j] for j in chosen])]
     groups = validated.groups.local(kept)
     part = GroupedObjective(objective.restrict([place[int(j)] for j in kept]), groups)
-    order = np.concatenate(
-        [*by_gain(whole, objective.included, []), *(kept[groups[g]] for g in in_order_of_gain(part))]
-    )
+    by_groups, _ = _in_order(part, range(part.n))
+    order = np.concatenate([*by_gain(whole, objective.included, []), *(kept[groups[g]] for g in by_groups)])
     unusable = statistics.unusable(validated.request.preprocess)
     everything = [*(int(j) for j in validated.include if not unusable[j]), *chosen]
     return order, np.array([j for j in sorted(everything) if j not in order], np.int64)
@@ -187,9 +182,9 @@ def by_gain(whole: Objective, included: Sequence[int], chosen: Sequence[int]) ->
     return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
 
 
-def _in_order(objective: Objective, members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the members, which are all columns of the objective, in order of gain; and apart the dependent ones."""
-    solution = SubsetState(objective, len(members))
+def _in_order(objective: ItemObjective, members: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the members, which are all items of the objective, in order of gain; and apart the dependent ones."""
+    solution = objective.subset(len(members))
     order: list[int] = []
     dependent: list[int] = []
     waiting = set(range(len(members)))

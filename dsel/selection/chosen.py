@@ -76,10 +76,9 @@ class ChosenStatistics:
 
 
 def chosen_statistics(
-    statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: Ints | None = None
+    statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: Ints
 ) -> ChosenStatistics:
     """Return the statistics of the columns S of a fit, followed by `dependent` columns without a part in it."""
-    dependent = np.empty(0, np.int64) if dependent is None else dependent
     size = S.size + dependent.size
     scaling = statistics.scaling(preprocess)
     mean = (statistics.mean_x[S] - scaling.center_x[S]) / scaling.scale_x[S]

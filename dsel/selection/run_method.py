@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.trees_on_workers import on_workers
@@ -26,8 +28,8 @@ def run_method(
     request = validated.request
     criterion = validated.criterion
     data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
-    groups = None if validated.groups is None else validated.groups.local(objective.columns)
-    k = min(request.limit - validated.included, objective.n if groups is None else len(groups))
+    groups = validated.items.local(objective.columns)
+    k = min(request.limit - validated.included, validated.subject(objective).n)
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else _value_of(criterion, data, included)
@@ -40,10 +42,9 @@ def run_method(
         runner=None if engine.in_process else on_workers(engine.executor), on_workers=not engine.in_process,
         shared_folder=shared_folder, groups=groups, start=_start(objective, context),
     )  # fmt: skip
-    if groups is None:
-        return _run(task, validated)
-    with one_blas_thread():  # the matrices are small: threads would wait for each other
-        return _run(task, validated)
+    with threads_for(task.subject):
+        outcome = validated.method.run(task)
+        return outcome if request.polish == "none" else polish(task.subject, task.k, outcome)
 
 
 def _value_of(criterion: Criterion, data: ColumnData | None, included: tuple[int, ...]) -> float:
@@ -54,11 +55,9 @@ def _value_of(criterion: Criterion, data: ColumnData | None, included: tuple[int
     return float(result.found[0])
 
 
-def _run(task: SearchTask, validated: ValidatedRequest) -> SearchOutcome:
-    outcome = validated.method.run(task)
-    if validated.request.polish == "none":
-        return outcome
-    return polish(task.objective, task.k, outcome, task.groups)
+def threads_for(subject: ItemObjective) -> AbstractContextManager[None]:
+    """Return a block in which BLAS has one thread for groups: their matrices are small, and threads would wait."""
+    return nullcontext() if subject.groups is None else one_blas_thread()
 
 
 def _start(objective: Objective, context: RunContext) -> tuple[tuple[int, ...], ...]:

@@ -98,9 +98,7 @@ def every_size(
 ) -> tuple[SearchOutcome, Subsets]:
     """Return what the search finds, and the best subset of at most s columns for s = 0, ..., the limit."""
     base = validated.included
-    groups = validated.groups
-    candidates = objective.n if groups is None else len(groups.local(objective.columns))
-    most = min(validated.request.limit - base, candidates)
+    most = min(validated.request.limit - base, validated.subject(objective).n)
     outcome = run_method(dataset, objective, _limited(validated, base + most), context)
     if most and not validated.method.every_size:
         points = [FrontPoint(0, objective.c, ())]
@@ -265,11 +263,10 @@ def _by_criterion(
     assert rule is not None
     assert rule.by is not None
     base, gamma = [int(j) for j in validated.include], rule.gamma if rule.by == "ebic" else 0.0
-    groups, points = validated.groups, []
-    candidates = objective.n if groups is None else len(groups.local(objective.columns))
+    candidates, points = validated.subject(objective).n, []
     for members in subsets:
         rss, freedom = residual_and_freedom(whole, [*base, *members])
-        chosen = len(members) if groups is None else len(groups.of(members)), candidates
+        chosen = validated.items.count(members), candidates
         value = bayesian_criterion(rss, whole.total, freedom, weight, n_targets, chosen, gamma)
         points.append(SizePoint(validated.included + chosen[0], value))
     name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")

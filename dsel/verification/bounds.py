@@ -41,7 +41,7 @@ _SHORTFALL = 1e-6
 _MOST_PARTS = 2000
 #: The log has bounds in float32. One that exceeds the recomputed bound by more than this share of f of the empty set is
 #: wrong.
-_LOGGED = 1e-6
+LOGGED = 1e-6
 #: The larger ridge as a share of each column's square, and its part for each column. Bounds in the log are compared
 #: with a multiple of it: in float64 the search sees other rounding errors where columns are nearly dependent.
 _LARGER_RIDGE, _RIDGE_PER_COLUMN, _RIDGE_OF_LOG = 2e-14, 4e-15, 100
@@ -74,7 +74,11 @@ class Checker:
     ----------
     ridge : longdouble
         The largest ridge that a leaf needed so far, see `hidden`.
+    most_compared : int
+        Most columns that the subsets of a leaf may add if they are compared.
     """
+
+    most_compared = 2
 
     def __init__(self, problem: Problem, k: int, threshold: Any) -> None:
         self.problem, self.k, self.threshold = problem, k, EXTENDED(threshold)
@@ -107,7 +111,12 @@ class Checker:
         factors = np.full(n, 1.0 / DEPENDENCE_TOLERANCE)
         if n and float(np.linalg.eigvalsh(C)[0]) > _WELL_CONDITIONED:
             factors = np.minimum(factors, 1.001 * np.diag(np.linalg.inv(C)))
-        return ridge * float(np.sort(factors)[n - min(self.k, n) :].sum())
+        return ridge * float(np.sort(factors)[n - min(self.most_columns, n) :].sum())
+
+    @property
+    def most_columns(self) -> int:
+        """How many columns a subset has at most."""
+        return self.k
 
     def value(self, S: Sequence[int]) -> Any:
         """Return f(S) in extended precision. S is independent."""
@@ -154,7 +163,7 @@ class Checker:
 
     def _exceeds(self, leaf: Leaf, bound: float) -> bool:
         """Return whether the bound in the log is above the recomputed one."""
-        most = leaf.bound - _LOGGED
+        most = leaf.bound - LOGGED
         unit = float(self.problem.c)
         return most > bound / unit and most > self.bounds([leaf], _RIDGE_OF_LOG * self._larger_ridge)[0] / unit
 
@@ -222,24 +231,29 @@ class Checker:
         lacks = float(self.threshold) - bound
         if not lacks <= _SHORTFALL * float(self.problem.total):
             return False
-        return self._holds(leaf.chosen, leaf.allowed, leaf.most, [_MOST_PARTS])
+        return self._divided(leaf, self.threshold)
 
-    def _holds(self, chosen: tuple[int, ...], allowed: int, most: int, parts: list[int]) -> bool:
-        """Return whether no independent subset is better, by dividing R as often as `parts` allows."""
+    def _divided(self, leaf: Leaf, level: Any) -> bool:
+        """Return whether f of all independent subsets of a leaf is at least `level`, by dividing it."""
+        return self._holds(leaf.chosen, leaf.allowed, leaf.most, level, [_MOST_PARTS])
+
+    def _holds(self, chosen: tuple[int, ...], allowed: int, most: int, level: Any, parts: list[int]) -> bool:
+        """Return whether no independent subset is below `level`, by dividing R as often as `parts` allows."""
         parts[0] -= 1
         if parts[0] < 0:
             return False
         if self.dependent(chosen):
             return True
         if most == 0 or not allowed:
-            return bool(self.value(chosen) >= self.threshold)
+            return bool(self.value(chosen) >= level)
         leaf = Leaf(0, BOUND, chosen, allowed, most, np.nan)
-        if self.bounds([leaf], self.ridge)[0] >= self.threshold:
+        if self.bounds([leaf], self.ridge)[0] >= level:
             return True
         # The column whose absence helps most: that of the largest gain.
         j = min(columns_of(allowed), key=lambda j: self._with(chosen, j))
         rest = allowed & ~(1 << j)
-        return self._holds((*chosen, j), rest, most - 1, parts) and self._holds(chosen, rest, most, parts)
+        inside = self._holds((*chosen, j), rest, most - 1, level, parts)
+        return inside and self._holds(chosen, rest, most, level, parts)
 
     def _with(self, chosen: tuple[int, ...], j: int) -> float:
         return np.inf if self.dependent((*chosen, j)) else float(self.value((*chosen, j)))

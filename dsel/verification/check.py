@@ -9,17 +9,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dsel.data.column_groups import Items
 from dsel.engine.base import Engine
 from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure
 from dsel.verification.files import CheckedFiles, FileResult
+from dsel.verification.groups import checker_of
 from dsel.verification.problem import ExtendedSums, Problem
 from dsel.verification.reader import LogError, digest_of, read_file, read_manifest
 from dsel.verification.relaxation import relaxation_bound
@@ -83,13 +85,15 @@ def _check_content(
     picked: Sequence[int] | None,
 ) -> FileResult:  # fmt: skip
     result, tree, reasons = FileResult(digest), Tree(), Counter[str]()
-    checker, chosen = Checker(problem, k, threshold), None if picked is None else set(picked)
+    checker, chosen = checker_of(problem, k, threshold), None if picked is None else set(picked)
     try:
-        leaves = _counted(follow(name, *read_file(name, content), problem.n, k, tree), reasons)
+        leaves = _counted(
+            follow(name, *read_file(name, content), problem.n_items, k, tree, checker.most_compared), reasons
+        )
         wanted = (leaf for leaf in leaves if chosen is None or leaf.number in chosen)
         while part := list(islice(wanted, _LEAVES)):
             result.checked += len(part)
-            found = (_described(name, failure, columns) for failure in checker.failures(part))
+            found = (_described(name, failure, problem, columns) for failure in checker.failures(part))
             result.failures += islice(found, _MOST_FAILURES - len(result.failures))
             if len(result.failures) >= _MOST_FAILURES:
                 break
@@ -107,9 +111,9 @@ def _counted(leaves: Iterator[Leaf], reasons: Counter[str]) -> Iterator[Leaf]:
         yield leaf
 
 
-def _described(name: str, failure: Failure, columns: Sequence[int]) -> str:
+def _described(name: str, failure: Failure, problem: Problem, columns: Sequence[int]) -> str:
     leaf = failure.leaf
-    of_data = [int(columns[j]) for j in leaf.chosen]
+    of_data = [int(columns[j]) for j in problem.members(leaf.chosen)]
     return (
         f"{name}, leaf {leaf.number} (columns {of_data} chosen, at most {leaf.most} of {leaf.allowed.bit_count()} to "
         f"add): {failure.why}"
@@ -146,7 +150,7 @@ class _State:
 
 def check_log(
     folder: AnyPath, sums: ExtendedSums, engine: Engine, *, lam: float, included: Sequence[int],
-    excluded: Sequence[int], sample: int | None = None, seed: int = 0, tolerance: float = TOLERANCE,
+    excluded: Sequence[int], items: Items, sample: int | None = None, seed: int = 0, tolerance: float = TOLERANCE,
     state: Path | None = None, progress: Progress | None = None,
 ) -> ProofCheck:  # fmt: skip
     """Check a proof log against the data.
@@ -163,6 +167,8 @@ def check_log(
         The ridge penalty of the request.
     included, excluded : sequence of int
         Columns that are always or never chosen.
+    items : SingleColumns or ColumnGroups
+        What the request chooses: single columns, or its groups of columns.
     sample : int, optional
         Recompute a random sample of this many leaves. By default all are recomputed.
     seed : int
@@ -190,16 +196,17 @@ def check_log(
     """
     start = time.perf_counter()
     manifest = read_manifest(folder)
-    failures = _failures_of_columns(manifest, sums, included, excluded, lam)
+    failures = _failures_of_columns(manifest, sums, included, excluded, lam, items)
     columns = manifest["columns"]
-    problem = sums.problem(columns, included, lam)
+    problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
+    problem = replace(problem, groups=items.local(np.asarray(columns, np.int64)))
     threshold = manifest["bound"] - tolerance * float(problem.total)
     k, found = manifest["k"], _State()
     if not failures:
         saved = CheckedFiles.open(state, problem, k, threshold, columns)
         work = _Work(folder, manifest, problem, threshold, engine, saved, progress)
         found = work.run(None if sample is None else {})
-        failures = found.failures or _failures_of_cover(found, problem.n)
+        failures = found.failures or _failures_of_cover(found, problem.n_items)
         if sample is not None and not failures:
             again = work.run(_picked(found.leaves_of_files, sample, seed))
             changed = [] if again.digests == found.digests else ["the files of the log changed during the check"]
@@ -208,13 +215,14 @@ def check_log(
             saved.forget()
     value, failures_of_value = _check_value(manifest, problem, tolerance)
     bound, failures_of_relaxation = _check_relaxation(manifest, problem, tolerance)
-    hidden = Checker(problem, k, threshold).hidden(found.ridge)
+    hidden = checker_of(problem, k, threshold).hidden(found.ridge)
     return ProofCheck(
-        size=len(included) + k, bound=bound, value=value, total=float(problem.total),
+        size=items.count(included) + k, bound=bound, value=value, total=float(problem.total),
         error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=found.nodes,
         leaves=dict(sorted(found.leaves.items())), checked=found.checked, sampled=sample is not None,
         seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
+        noun=items.noun,
     )  # fmt: skip
 
 
@@ -256,22 +264,34 @@ class _Work:
 
 
 def _failures_of_columns(
-    manifest: dict[str, Any], sums: ExtendedSums, included: Sequence[int], excluded: Sequence[int], lam: float
-) -> list[str]:
-    """Return what is wrong with the columns of the log, and with its ridge penalty."""
+    manifest: dict[str, Any], sums: ExtendedSums, included: Sequence[int], excluded: Sequence[int], lam: float,
+    items: Items,
+) -> list[str]:  # fmt: skip
+    """Return what is wrong with the columns or groups of the log, and with its ridge penalty."""
     columns, n = manifest["columns"], sums.constant.size
-    if len(set(columns)) < len(columns) or len(columns) != manifest["n"] or set(columns) & set(included):
+    if len(set(columns)) < len(columns) or set(columns) & set(included):
         return ["manifest.json: the columns are not different ones, or are included"]
     if any(not 0 <= j < n for j in columns):
         return [f"manifest.json: the data have {n} columns, the log is over others"]
     missing = sorted(set(range(n)) - set(columns) - set(included) - set(excluded))
     lost = [j for j in missing if not sums.constant[j]]
     failures = [f"manifest.json: the log leaves out columns {lost[:5]}, which may be chosen"] if lost else []
-    if sorted(manifest["included"]) != sorted(included):
+    groups = [[columns[j] for j in group] for group in items.local(np.asarray(columns, np.int64)) or ()]
+    if (manifest.get("groups") or []) != groups or manifest["n"] != len(groups or columns):
+        failures.append("manifest.json: the log is not about the groups or columns of the request")
+    dropped = sorted(set(included) - set(manifest["included"])) if items.keeps_dependent else []
+    if sorted([*manifest["included"], *dropped]) != sorted(included) or not _dependent(sums, manifest, dropped, lam):
         failures.append(f"manifest.json: the log includes {manifest['included']}, the request {sorted(included)}")
     if manifest["lam"] != lam:
         failures.append(f"manifest.json: lam is {manifest['lam']}, in the request {lam}")
     return failures
+
+
+def _dependent(sums: ExtendedSums, manifest: dict[str, Any], dropped: Sequence[int], lam: float) -> bool:
+    """Return whether columns of included groups, which the log leaves out, are constant or depend on the included."""
+    kept = manifest["included"]
+    problems = (sums.problem([*kept, j], (), lam) for j in dropped if not sums.constant[j])
+    return all(Checker(problem, problem.n, 0.0).dependent(range(problem.n)) for problem in problems)
 
 
 def _failures_of_cover(state: _State, n: int) -> list[str]:
@@ -313,12 +333,14 @@ def _check_relaxation(manifest: dict[str, Any], problem: Problem, tolerance: flo
 def _check_value(manifest: dict[str, Any], problem: Problem, tolerance: float) -> tuple[float, list[str]]:
     """Return f of the best known subset, and what is wrong with it."""
     local = {int(j): place for place, j in enumerate(manifest["columns"])}
-    S = [local[j] for j in manifest["indices"] if j in local]
-    checker = Checker(problem, len(S), 0.0)
+    columns = [local[j] for j in manifest["indices"] if j in local]
+    S = problem.within(columns)
+    checker = checker_of(problem, len(S), 0.0)
     where = f"manifest.json, columns {manifest['indices']}"
     outside = set(manifest["indices"]) - set(local) - set(manifest["included"])
-    if outside or len(set(S)) < len(S) or len(S) > manifest["k"]:
-        return float("nan"), [f"{where}: they are not at most {manifest['k']} of the columns that may be chosen"]
+    if outside or sorted(problem.members(S)) != sorted(columns) or len(set(S)) < len(S) or len(S) > manifest["k"]:
+        what = "columns" if problem.groups is None else "groups"
+        return float("nan"), [f"{where}: they are not at most {manifest['k']} of the {what} that may be chosen"]
     if S and checker.dependent(S):
         return float("nan"), [f"{where}: they depend on each other"]
     value = float(checker.value(S))

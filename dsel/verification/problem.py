@@ -46,6 +46,8 @@ class Problem:
         ||Y||^2.
     floor : (n,) array
         A subset in which the others leave at most this of a column's square is dependent.
+    groups : tuple of arrays of int, optional
+        The columns of each group, in a proof about groups of columns.
     """
 
     K: Extended
@@ -53,6 +55,22 @@ class Problem:
     c: Any
     total: Any
     floor: Extended
+    groups: tuple[NDArray[np.int64], ...] | None = None
+
+    @property
+    def n_items(self) -> int:
+        """The number of columns or groups that subsets consist of."""
+        return self.n if self.groups is None else len(self.groups)
+
+    def members(self, S: Sequence[int]) -> list[int]:
+        """Return the columns of some columns or groups."""
+        return list(S) if self.groups is None else [int(j) for g in S for j in self.groups[g]]
+
+    def within(self, columns: Sequence[int]) -> list[int]:
+        """Return the columns as they are, or the groups that have any of them."""
+        if self.groups is None:
+            return list(columns)
+        return [g for g, group in enumerate(self.groups) if not set(columns).isdisjoint(group.tolist())]
 
     @property
     def n(self) -> int:
@@ -61,7 +79,7 @@ class Problem:
 
     def digest(self) -> str:
         """Return a digest of all numbers."""
-        found = hashlib.sha256()
+        found = hashlib.sha256(repr(self.groups and [group.tolist() for group in self.groups]).encode())
         for numbers in (self.K, self.B, self.c, self.total, self.floor):
             high = np.asarray(numbers, np.float64)
             low = np.asarray(numbers - high, np.float64)  # not the bytes of a longdouble: some have no meaning

@@ -59,7 +59,9 @@ def _makes_sense(values: dict[str, Any]) -> bool:
         isinstance(claim, dict) and _is_number(claim.get("bound")) and _is_list(claim.get("d"))
         and _is_list(claim.get("z"))
     )  # fmt: skip
-    return counts and numeric and columns and named and claimed
+    groups = values.get("groups")
+    grouped = groups is None or (isinstance(groups, list) and all(_is_list(group, int) for group in groups))
+    return counts and numeric and columns and named and claimed and grouped
 
 
 def _is_number(value: Any, kind: Any = int | float) -> bool:

@@ -39,6 +39,8 @@ class ProofCheck:
         Wall time.
     seed : int, optional
         The seed of the sample.
+    noun : str
+        What `size` counts: columns, or groups of columns.
     """
 
     size: int
@@ -54,6 +56,7 @@ class ProofCheck:
     failures: tuple[str, ...]
     seconds: float
     seed: int | None = None
+    noun: str = "columns"
 
     @property
     def accepted(self) -> bool:
@@ -75,7 +78,7 @@ class ProofCheck:
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
         lines = [
-            f"{self.size} columns: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
+            f"{self.size} {self.noun}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
             f"  the leaves cover all subsets: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every subset has an error of at least {self.bound:.12g}",

@@ -2,7 +2,8 @@
 
 deploy/docs/explanation/proof-logs.md describes the format. A node is a set S of chosen columns, in the order in which
 they were chosen, and a set R of columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R,
-|Q| <= q. Sets of columns are Python integers here: bit j stands for column j.
+|Q| <= q. Sets of columns are Python integers here: bit j stands for column j. In a proof about groups of columns, a
+"column" is a group everywhere here.
 
 What `follow` accepts covers every subset: the subsets of a node are those of its children and leaves together.
 """
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from dsel.verification.reader import LogError, RecordReader
 
-END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES = range(7)
+END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES, SPLIT = range(8)
 
 #: The reasons for which a leaf is closed.
 BOUND, COMPARISON, DEPENDENCE = "bound", "comparison", "dependence"
@@ -72,7 +73,9 @@ def columns_of(mask: int) -> list[int]:
     return [j for j in range(mask.bit_length()) if mask >> j & 1]
 
 
-def follow(name: str, numbers: list[int], bounds: NDArray[np.float64], n: int, k: int, tree: Tree) -> Iterator[Leaf]:
+def follow(
+    name: str, numbers: list[int], bounds: NDArray[np.float64], n: int, k: int, tree: Tree, most_compared: int = 2
+) -> Iterator[Leaf]:  # fmt: skip
     """Yield the leaves of a file, and count its nodes in `tree`.
 
     Parameters
@@ -85,13 +88,15 @@ def follow(name: str, numbers: list[int], bounds: NDArray[np.float64], n: int, k
         The number of columns, and the most columns to choose.
     tree : Tree
         It is complete when all leaves were taken.
+    most_compared : int
+        Most columns that the subsets of a leaf may add if they are compared.
 
     Raises
     ------
     LogError
         A record is impossible, or its subsets are not those of its node.
     """
-    yield from _Follower(RecordReader(name, numbers, bounds), n, k, tree).leaves()
+    yield from _Follower(RecordReader(name, numbers, bounds), n, k, tree, most_compared).leaves()
 
 
 class _Follower:
@@ -100,13 +105,13 @@ class _Follower:
     stack: the open nodes of the present segment, the next one last. count: leaves so far.
     """
 
-    def __init__(self, reader: RecordReader, n: int, k: int, tree: Tree) -> None:
-        self.reader, self.n, self.k, self.tree = reader, n, k, tree
+    def __init__(self, reader: RecordReader, n: int, k: int, tree: Tree, most_compared: int) -> None:
+        self.reader, self.n, self.k, self.tree, self.most_compared = reader, n, k, tree, most_compared
         self.stack: list[Node] = []
         self.count = 0
         self._records: dict[int, Callable[[Node, int], Iterator[Leaf]]] = {
             PRUNED: self._pruned, COMPARED: self._compared, BRANCHED: self._branched, DEPENDENT: self._dependent,
-            DROPPED: self._dropped, CORES: self._excluded_by_cores,
+            DROPPED: self._dropped, CORES: self._excluded_by_cores, SPLIT: self._split,
         }  # fmt: skip
 
     def leaves(self) -> Iterator[Leaf]:
@@ -149,7 +154,7 @@ class _Follower:
 
     def _compared(self, node: Node, most: int) -> Iterator[Leaf]:
         """Yield a node of which all subsets were compared."""
-        if most > 2:
+        if most > self.most_compared:
             raise self._wrong(node, f"{most} columns are left, too many to compare all")
         self.tree.nodes += 1
         yield self._leaf(COMPARISON, node, most)
@@ -176,6 +181,17 @@ class _Follower:
             self.stack.append((chosen, together))
         else:
             self.tree.nodes += 1
+
+    def _split(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Divide a node into what is left with one column of R and without it; the latter is next. It has no leaf."""
+        chosen, allowed = node
+        self.tree.nodes += 1
+        j = self.reader.number()
+        if most < 1 or not allowed >> j & 1:
+            raise self._wrong(node, f"column {j} cannot be added")
+        rest = allowed & ~(1 << j)
+        self.stack += [((*chosen, j), rest), (chosen, rest)]
+        yield from ()
 
     def _branched(self, node: Node, most: int) -> Iterator[Leaf]:
         """Yield the columns that are no children, and children, that bounds exclude; the other children are open."""

@@ -14,6 +14,7 @@ from numpy.random import Generator
 
 from dsel.engine.dask_engine import DaskEngine
 from dsel.objective.base import Objective
+from dsel.objective.groups import GroupedObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
@@ -25,7 +26,6 @@ from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.exact.wide.choice import relaxable
 from dsel.search.exact.wide.search import WideTree
-from dsel.search.grouped.objective import GroupedObjective
 from pipelines.proof_check.families import Problem
 from pipelines.proof_check.stated import certificate_of
 

@@ -18,7 +18,7 @@ from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run
 from dsel.selection.pipeline import run_selection
 
-END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES = range(7)
+END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES, SPLIT = range(8)
 
 
 def finished_run(folder, X, Y, k, **request):
@@ -91,6 +91,8 @@ class LogFolder:
                 record = Record(numbers[place], place, place + 1, bound)
                 if record.code == PRUNED:
                     bound += 1
+                elif record.code == SPLIT:
+                    record.end += 1
                 elif record.code == DROPPED:
                     record.end += 1 + numbers[place + 1]
                 elif record.code == CORES:

@@ -68,4 +68,5 @@ METHOD = Method(
     requirements=requirements,
     uses_rows=True,
     every_size=True,
+    no_groups="its left-out errors are updated column by column",
 )

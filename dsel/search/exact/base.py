@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.certificate import CONTRADICTION, Certificate
 from dsel.search.exact.common_setup import CommonSetup
@@ -22,10 +22,11 @@ log = logging.getLogger("dsel")
 FAILURES = (ArithmeticError, ValueError, MemoryError, OutOfTime)
 
 
-def without_proof(objective: Objective, S: Iterable[int], error: Exception) -> SearchOutcome:
+def without_proof(objective: ItemObjective, S: Iterable[int], error: Exception) -> SearchOutcome:
     """Return the outcome of a search whose proof cannot begin, or has no time to: the known subset, and a note."""
     members = tuple(sorted(int(j) for j in S))
-    empty, found = FrontPoint(0, objective.c, ()), FrontPoint(len(members), objective.value(members), members)
+    empty = FrontPoint(0, objective.c, ())
+    found = FrontPoint(len(members), objective.value(members), objective.members(members))
     late = isinstance(error, OutOfTime)
     if not late:
         log.warning("no proof is possible: %r", error)
@@ -175,7 +176,7 @@ class ExactSearch:
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the empty set and the answer."""
         empty, S = FrontPoint(0, self.objective.c, ()), self.answer
-        return (empty, FrontPoint(len(S), self.objective.value(S), S)) if S else (empty,)
+        return (empty, FrontPoint(len(S), self.objective.value(S), self.objective.members(S))) if S else (empty,)
 
     @property
     def open_nodes(self) -> int:

@@ -28,22 +28,16 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dsel._lib.low_rank import ScaledMatrix, eigenvectors_of, pivoted_cholesky
+from dsel._lib.low_rank import ScaledMatrix, pivoted_cholesky
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.objective.few_targets import column_norms, dense_seconds, few_targets
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO, eliminated
 from dsel.search.anytime import Deadline
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]
 BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
-
-#: Eigenvalues of K or M of at most this share of the largest are rounding.
-_ROUNDING = 1e-14
-#: From this ratio of the largest to the smallest column on, rounding in the decomposition of K loses small columns.
-_UNEQUAL = 1e3
-#: Multiplications of a dense factorization in a second, at least, and those of an eigendecomposition over n^3.
-_MULTIPLICATIONS_PER_SECOND, _EIGENVECTORS = 4e9, 10.0
 
 #: A step of an elimination of at least this many columns takes long enough to look at the clock.
 _MANY = 500
@@ -81,7 +75,7 @@ class BoundProblem:
         if target_gram is not None and objective.cross is not None:
             T = np.asarray(target_gram, np.float64)
             return cls(K, objective.cross, objective.c, objective.floor, T, deadline)
-        B = np.ascontiguousarray(few_targets(objective, deadline))
+        B = np.ascontiguousarray(few_targets(objective, None if deadline is None else deadline.require))
         return cls(K, B, objective.c, objective.floor, deadline=deadline)
 
     def until(self, deadline: Deadline | None) -> BoundProblem:
@@ -103,7 +97,7 @@ class BoundProblem:
     @cached_property
     def norms(self) -> Floats:
         """The norms (n,) by which rounding is judged: those of the columns before the included ones were removed."""
-        before = (1.0 - _ROUNDING) * self.floor / DEPENDENCE_TOLERANCE
+        before = (1.0 - 1e-14) * self.floor / DEPENDENCE_TOLERANCE
         return column_norms(np.maximum(np.diag(self.K), before))
 
     @cached_property
@@ -220,60 +214,14 @@ def penalized(objective: Objective) -> Floats:
     return K
 
 
-def few_targets(objective: Objective, deadline: Deadline | None = None) -> Floats:
-    """Return B (n, r) with B B' = M, and r as small as the rank of M allows, to rounding.
-
-    The targets descend by what single columns explain of them (of their squares if Y = X).
-    """
-    norms = column_norms(np.diag(objective.K) + objective.lam)
-    if objective.moments is not None:
-        values, vectors = _eigenvectors(objective.moments / np.outer(norms, norms), deadline)
-        real = (values > _ROUNDING * max(float(values[-1]), 0.0))[::-1]
-        return np.asarray(norms[:, None] * vectors[:, ::-1][:, real] * np.sqrt(values[::-1][real]))
-    if objective.cross is None and float(norms.max()) <= _UNEQUAL * float(norms.min()):
-        values, vectors = _eigenvectors(objective.K, deadline)
-        real = (np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0)))[::-1]
-        return np.asarray(vectors[:, ::-1][:, real] * values[::-1][real])
-    cross = objective.K if objective.cross is None else objective.cross
-    if cross.shape[1] == 1:
-        return cross
-    if deadline is not None:
-        deadline.require(_dense_seconds(cross.shape[0] * cross.shape[1] ** 2 * _EIGENVECTORS))
-    U, values, _ = scipy.linalg.svd(cross / norms[:, None], full_matrices=False)
-    real = values > _ROUNDING * max(float(values[0]), 0.0)
-    return np.asarray(norms[:, None] * U[:, real] * values[real]) if real.any() else cross[:, :1]
-
-
-def _eigenvectors(K: Floats, deadline: Deadline | None) -> tuple[Floats, Floats]:
-    """Return the eigenvalues of K, ascending, and their eigenvectors; without those of 0 if K has a low rank."""
-    found = eigenvectors_of(K)
-    if found is not None:
-        return found
-    if deadline is not None:
-        deadline.require(_dense_seconds(K.shape[0] ** 3 * _EIGENVECTORS))
-    values, vectors = scipy.linalg.eigh(K)
-    return np.asarray(values), np.asarray(vectors)
-
-
-def _dense_seconds(multiplications: float) -> float:
-    """Return about how long this many multiplications of a dense factorization take, at most."""
-    return multiplications / _MULTIPLICATIONS_PER_SECOND
-
-
 def require_time(deadline: Deadline | None) -> Callable[[int], None]:
     """Return a function of n that raises OutOfTime if a Cholesky factorization would end after the deadline."""
 
     def require(n: int) -> None:
         if deadline is not None:
-            deadline.require(_dense_seconds(n**3 / 3))
+            deadline.require(dense_seconds(n**3 / 3))
 
     return require
-
-
-def column_norms(diagonal: Floats) -> Floats:
-    """Return sqrt(K_jj), or 1 for a column of zeros. Rounding is judged after the columns are divided by them."""
-    norms = np.sqrt(np.maximum(diagonal, 0.0))
-    return np.where(norms > 0.0, norms, 1.0)
 
 
 def orthonormalised(G: Floats, B: Floats, floor: Floats, deadline: Deadline | None = None) -> Floats:

@@ -13,12 +13,12 @@ from typing import Any
 
 from dsel._lib.plugins import Registry
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.common_setup import CommonSetup
-from dsel.search.exact.group_tree import GroupTree, good_groups
+from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof_log import ProofLog
@@ -29,7 +29,6 @@ from dsel.search.exact.wide.choice import is_wide, limits_coefficients, relaxabl
 from dsel.search.exact.wide.search import WideTree
 from dsel.search.exact.wide.target_bound import TargetBound
 from dsel.search.greedy.forward import forward
-from dsel.search.grouped.objective import GroupedObjective
 
 logger = logging.getLogger("dsel")
 
@@ -47,7 +46,7 @@ class ProofProblem:
 
     Parameters
     ----------
-    objective : Objective or GroupedObjective
+    objective : ItemObjective
         f over columns, or over groups of them.
     k : int
         The most columns or groups to choose.
@@ -123,8 +122,8 @@ class TreeEntry:
 
 
 def _begin_groups(problem: ProofProblem) -> Tree:
-    search = GroupTree(problem.objective, problem.k, problem.incumbent)
-    search.offer(good_groups(problem.objective, problem.k, problem.seed))
+    search = GroupTree(problem.objective, problem.k, problem.incumbent, problem.log)
+    search.offer(_quick_subset(problem))
     return search
 
 
@@ -217,7 +216,7 @@ def choose_tree(problem: ProofProblem) -> Tree:
 
 
 def restore_tree(
-    objective: Objective | GroupedObjective, state: Mapping[str, Any], *, memory_limit: int = 8 << 30,
+    objective: ItemObjective, state: Mapping[str, Any], *, memory_limit: int = 8 << 30,
     log: ProofLog | None = None, setup: CommonSetup | None = None,
 ) -> Tree:  # fmt: skip
     """Return the tree of a saved state; it continues with the same nodes."""

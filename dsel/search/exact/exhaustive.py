@@ -136,4 +136,5 @@ METHOD = Method(
     options=ExhaustiveOptions,
     requirements=requirements,
     every_size=True,
+    no_groups="branch-and-bound proves the best groups with fewer subsets",
 )

@@ -18,16 +18,18 @@ import scipy.linalg
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
+from dsel.objective.groups import GroupedObjective
 from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.branch_and_bound.log_records import COMPARED, PRUNED
 from dsel.search.exact.certificate import CONTRADICTION, GROUPS, consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.proof_log import SPLIT, OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree
-from dsel.search.grouped.greedy import exchange
-from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.outcome import FrontPoint
 
 #: If others leave less than this share of a column's square, increases l_g are lost to rounding and are not used.
 _WELL_CONDITIONED = 1e-5
+#: Numbers of the records that are given to the log together.
+_SEGMENT_NUMBERS = 1 << 14
 #: A node: the chosen groups, and the groups that may follow.
 _Node = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -43,21 +45,27 @@ class GroupTree(BestFirstTree[_Node]):
         The most groups.
     incumbent : iterable of int
         Groups that are known to be good.
+    log : ProofLog, optional
+        Where to write the tree, so that it can be checked.
     """
 
     kind = "groups"
     bound_name = "leave-one-out"
+    can_log = True
 
     objective: GroupedObjective  # type: ignore[assignment]
 
-    def __init__(self, grouped: GroupedObjective, k: int, incumbent: Iterable[int] = ()) -> None:
+    def __init__(
+        self, grouped: GroupedObjective, k: int, incumbent: Iterable[int] = (), log: ProofLog | None = None
+    ) -> None:
         super().__init__(grouped, k, "leave-one-out")  # type: ignore[arg-type]
         self._columns_problem = BoundProblem(
             grouped.K, grouped.B, grouped.c, np.ascontiguousarray(grouped.columns_of.floor, np.float64)
         )
         self._ranks = np.array([columns.size for columns in grouped.independent])
+        self.log, self._segments = log, SegmentLog(grouped.c)
         self.offer(incumbent)
-        self._push(-np.inf, ((), tuple(int(g) for g in np.flatnonzero(self._ranks))))
+        self._push(-np.inf, ((), tuple(range(grouped.n))))
 
     @property
     def method(self) -> str:
@@ -72,11 +80,6 @@ class GroupTree(BestFirstTree[_Node]):
         bound = min(self._heap[0][0], self.best_value) if self._heap else self.best_value
         return consistent_bound(max(bound, 0.0), self.best_value, self.objective.c)
 
-    def front(self) -> tuple[FrontPoint, ...]:
-        """Return the empty set and the answer: sizes count groups, and members are columns."""
-        empty = FrontPoint(0, self.objective.c, ())
-        return (empty, self.objective.point(self.best)) if self.best else (empty,)
-
     @property
     def _limit(self) -> float:
         """A subset below this is better."""
@@ -86,8 +89,35 @@ class GroupTree(BestFirstTree[_Node]):
         return not key < self._limit
 
     def _push(self, key: float, node: _Node) -> None:
-        if not self._prunes(key):
+        if self._prunes(key):
+            self._close(key, node)
+        else:
             super()._push(key, node)
+
+    def _close(self, key: float, node: _Node) -> None:
+        """Write to the log that the bound `key` excludes a node."""
+        if self.log is not None:
+            self._segments.close(_open_node(key, node))
+
+    def _divide(self, key: float, node: _Node, groups: Sequence[int], without: Sequence[float] = ()) -> None:
+        """Write to the log that a node is divided at some groups, and bounds that exclude what is left without each."""
+        if self.log is None:
+            return
+        self._segments.begin([_open_node(key, node)])
+        numbers = [number for g in groups for number in ((SPLIT, g, PRUNED) if len(without) else (SPLIT, g))]
+        self._segments.add(np.array(numbers), np.array(without, np.float64))
+        self._segments.end()
+
+    def _collect_log(self) -> None:
+        """Give the log what was written since the last call."""
+        if self.log is not None:
+            self.log.add(self._segments.take())
+
+    def _prune_all(self, key: float, node: _Node) -> None:
+        self._close(key, node)
+        for other, _, open_node in self._heap:
+            self._close(other, open_node)
+        super()._prune_all(key, node)
 
     def _visit(self, until: int) -> None:
         """Visit the node of least bound, unless none can hold better groups."""
@@ -97,43 +127,55 @@ class GroupTree(BestFirstTree[_Node]):
             self._prune_all(bound, node)
         else:
             self._split(bound, *node)
+        if self._segments.size > _SEGMENT_NUMBERS:
+            self._collect_log()
 
     def _split(self, bound: float, S: tuple[int, ...], R: tuple[int, ...]) -> None:
         """Bound a node, choose what must be chosen, and branch on the group whose absence costs most."""
         q = self.k - len(S)
-        if len(R) <= q:
-            self._complete(bound, (*S, *R))
-            if R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
+        if len(R) <= q or q == 0:
+            if q and R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
+                self._divide(bound, (S, R), R)
                 for i in range(len(R)):
                     self._push(bound, ((*S, *R[:i]), R[i + 1 :]))
-            return
-        if q == 0:
-            self._complete(bound, S)
+                S, R = (*S, *R), ()
+            self._complete(bound, (S, R), (*S, *R) if q else S)
             return
         f_all, losses = self._losses(S, R)
         bound = max(bound, f_all)
         if losses is not None:
             needed = [g for g, loss in zip(R, losses, strict=True) if f_all + loss >= self._limit]
+            excluded = [f_all + float(losses[R.index(g)]) for g in needed]
+            rest = tuple(g for g in R if g not in needed[:q])
             if len(needed) > q:
+                self._divide(bound, (S, R), needed[:q], excluded[:q])
+                self._close(excluded[q], ((*S, *needed[:q]), rest))
                 return
             bound = max(bound, f_all + float(np.sort(losses)[len(R) - q - 1]))
             if needed and bound < self._limit:
-                self._push(bound, ((*S, *needed), tuple(g for g in R if g not in needed)))
+                self._divide(bound, (S, R), needed, excluded)
+                self._push(bound, ((*S, *needed), rest))
                 return
         bound = max(bound, self._combined(S, R, q))
         if not bound < self._limit:
+            self._close(bound, (S, R))
             return
         gains = self.objective.gains(S)[list(R)] if losses is None else losses
         g = R[int(np.argmax(gains))]
         rest = tuple(h for h in R if h != g)
         without = bound if losses is None else max(bound, f_all + float(losses[R.index(g)]))
         self.offer((*S, g))
+        self._divide(bound, (S, R), [g])
         self._push(bound, ((*S, g), rest))
         self._push(without, (S, rest))
 
-    def _complete(self, bound: float, S: Sequence[int]) -> None:
-        """Evaluate the only completion of a node."""
+    def _complete(self, bound: float, node: _Node, S: Sequence[int]) -> None:
+        """Evaluate S, which no other completion of a node is better than."""
         self.offer(S)
+        if self.log is not None:
+            self._segments.begin([_open_node(bound, node)])
+            self._segments.add(np.array([COMPARED]), np.empty(0))
+            self._segments.end()
         if self.objective.value(S) < bound - CONTRADICTION * self.objective.c:
             self.contradicted = True
 
@@ -179,15 +221,21 @@ class GroupTree(BestFirstTree[_Node]):
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
+        self._collect_log()
         nodes = [[key if np.isfinite(key) else None, list(S), list(R)] for key, _, (S, R) in sorted(self._entries())]
         return {**self._shared_state(), "nodes": nodes}
+
+    def logged_nodes(self) -> list[OpenNode]:
+        """Return the open nodes as the proof log holds them."""
+        self._collect_log()
+        return [_open_node(key, node) for key, _, node in sorted(self._entries())]
 
     @classmethod
     def _restored(
         cls, objective: GroupedObjective, state: dict[str, Any], memory_limit: int, log: Any,  # type: ignore[override]
         setup: CommonSetup | None,
     ) -> GroupTree:  # fmt: skip
-        search = cls(objective, state["k"], state["best"])
+        search = cls(objective, state["k"], state["best"], log)
         search._restore_shared(state)
         search._visited = state["visited" if "visited" in state else "iteration"]  # older versions: iteration
         search._clear()
@@ -196,9 +244,6 @@ class GroupTree(BestFirstTree[_Node]):
         return search
 
 
-def good_groups(grouped: GroupedObjective, k: int, seed: int = 0) -> list[int]:
-    """Return good groups quickly: the best of some exchange searches."""
-    points = [exchange(grouped, k, start="forward"), exchange(grouped, k, seed, restarts=4)]
-    best = min((outcome.best(k) for outcome in points), key=lambda point: (point.value, point.size))
-    members = set(best.members)
-    return [g for g, columns in enumerate(grouped.groups) if columns.size and int(columns[0]) in members]
+def _open_node(key: float, node: _Node) -> OpenNode:
+    """Return a node as the proof log holds it, with its bound."""
+    return OpenNode(*node, max(key, 0.0))

@@ -33,8 +33,9 @@ from dsel._lib.tolerances import MARGIN, REAL, perturbation, ridge
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.centering import CenteringError
+from dsel.objective.few_targets import few_targets
 from dsel.search.anytime import Deadline
-from dsel.search.exact.bounds import factored, few_targets, penalized, require_time
+from dsel.search.exact.bounds import factored, penalized, require_time
 
 #: With more columns, v_j counts as its limit: the decomposition would take minutes.
 _MOST_COLUMNS = 10_000
@@ -437,7 +438,7 @@ def _explained_share(objective: Objective, low_rank: bool, deadline: Deadline | 
 def _targets(objective: Objective, deadline: Deadline | None) -> Floats:
     """Return B with B B' = M."""
     if objective.moments is not None:
-        return few_targets(objective, deadline)
+        return few_targets(objective, None if deadline is None else deadline.require)
     return objective.K if objective.cross is None else objective.cross
 
 

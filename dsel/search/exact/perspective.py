@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
-from dsel.search.exact.bounds import BoundProblem, column_norms
+from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.perspective_tree.semidefinite import seconds_of, solve
 
 #: Most seconds of a relaxation, and of one that comes before a search.

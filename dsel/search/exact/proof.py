@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
 from dsel.search.exact.proof_log import ProofLog
-from dsel.search.grouped.objective import GroupedObjective
 
 logger = logging.getLogger("dsel")
 
@@ -45,7 +44,7 @@ class Proof:
 
     @classmethod
     def begin(
-        cls, objective: Objective | GroupedObjective, k: int, incumbent: Iterable[int] = (), **options: Any
+        cls, objective: ItemObjective, k: int, incumbent: Iterable[int] = (), **options: Any
     ) -> Proof:  # fmt: skip
         """Begin a proof, from the incumbent or from a better subset that a quick search finds.
 
@@ -59,7 +58,7 @@ class Proof:
 
     @classmethod
     def resume(
-        cls, objective: Objective | GroupedObjective, state: Mapping[str, Any], incumbent: Iterable[int] = (),
+        cls, objective: ItemObjective, state: Mapping[str, Any], incumbent: Iterable[int] = (),
         log: ProofLog | None = None, setup: CommonSetup | None = None,
     ) -> Proof:  # fmt: skip
         """Return a saved proof; it uses the incumbent if that is better. setup: what proofs for other sizes share."""

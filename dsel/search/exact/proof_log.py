@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OutputError
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.search.exact.branch_and_bound.log_records import END, PRUNED
 from dsel.storage.json_files import write_json
 from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
+#: A node of groups is divided: into what is left with a group and without it.
+SPLIT = 7
 FORMAT = 1
 MANIFEST, OPEN = "manifest.json", "open.npz"
 #: Numbers of one file, about 10,000 nodes.
@@ -30,7 +32,7 @@ _FILE_NUMBERS = 1 << 16
 
 @dataclass(frozen=True)
 class OpenNode:
-    """An open node: the chosen columns in the order of the search, the columns that may be added, and a bound."""
+    """An open node: the chosen items in the order of the search, the items that may be added, and a bound."""
 
     chosen: Sequence[int]
     allowed: Sequence[int] | Ints | NDArray[np.int32]
@@ -108,15 +110,15 @@ class ProofLog:
     ----------
     folder : Path or ObjectPath
         The folder of the log.
-    objective : Objective
-        The problem of the proof.
+    objective : ItemObjective
+        The problem of the proof, over columns or groups.
     k : int
-        The most columns to choose.
+        The most columns or groups to choose.
     files : int
         Number of files that are part of the proof. A proof that continues writes the next ones.
     """
 
-    def __init__(self, folder: AnyPath, objective: Objective, k: int, files: int = 0) -> None:
+    def __init__(self, folder: AnyPath, objective: ItemObjective, k: int, files: int = 0) -> None:
         self.folder, self.files, self._objective, self._k = folder, files, objective, k
         self._waiting: list[LogPart] = []
         self._size = 0
@@ -156,10 +158,12 @@ class ProofLog:
         for node in nodes:
             segments.close(node)
         self._write(OPEN, [segments.take()])
-        objective = self._objective
+        items, objective = self._objective, self._objective.columns_of
+        groups = [objective.columns[group].tolist() for group in items.groups or ()]
         values = {
-            "format": FORMAT, **problem, "n": objective.n, "k": self._k, "columns": objective.columns.tolist(),
-            "included": list(objective.included), "lam": objective.lam, "total": objective.total, **claim,
+            "format": FORMAT, **problem, "n": items.n, "k": self._k, "columns": objective.columns.tolist(),
+            "groups": groups or None, "included": list(objective.included), "lam": objective.lam,
+            "total": objective.total, **claim,
             "files": [*(f"{i:06d}.npz" for i in range(self.files)), OPEN],
         }  # fmt: skip
         write_json(self.folder / MANIFEST, values, digest=False)

@@ -7,7 +7,7 @@ from math import comb
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum
@@ -26,35 +26,38 @@ MANY_COLUMNS = 150
 
 
 def starting_subset(
-    objective: Objective, k: int, seed: int = 0, deadline: Deadline | None = None, known: Sequence[int] = ()
+    objective: ItemObjective, k: int, seed: int = 0, deadline: Deadline | None = None, known: Sequence[int] = ()
 ) -> tuple[int, ...]:  # fmt: skip
     """Return a good subset quickly: the best of exchange search from forward selection and a short Pareto search.
 
     What the deadline leaves no time for is left out, but for forward selection. Compilation does not count. In small
     problems the Pareto search is also left out if `known`, a subset of k columns, is as good as all that exchange
     search finds. The proof then finds better subsets itself. Where only rows of the Gram matrix are computed, splicing
-    takes the place of all searches, because a new column costs a pass over the data there.
+    takes the place of all searches, because a new column costs a pass over the data there. Groups have
+    no Pareto search.
     """
     deadline = deadline or Deadline(None)
-    if not objective.has_gram and objective.eigen_factor is None:
+    columns = objective.columns_of
+    if not objective.has_gram and columns.eigen_factor is None:
         with deadline.paused():
             load_kernels(*DELETION_KERNELS)
         return splicing(objective, k, deadline=deadline).best(k).members
-    full = len(known) == k and is_small(objective, k)
+    full, single = len(known) == k and is_small(objective, k), objective is columns
     with deadline.paused():
-        if full:
+        if full or not single:
             load_kernels(*DELETION_KERNELS)
         else:
-            load_pareto_kernels(objective, _EXCHANGE_EVERY, others=DELETION_KERNELS)
+            load_pareto_kernels(columns, _EXCHANGE_EVERY, others=DELETION_KERNELS)
     points = _exchanged(objective, k, seed, deadline, known if full else ())
     confirmed = full and min(p.value for p in points) >= objective.value(known) - MARGIN * objective.total
-    if not confirmed and not deadline.passed:
-        points += _pareto_front(objective, k, seed, deadline, points)
-    return min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size)).members
+    if single and not confirmed and not deadline.passed:
+        points += _pareto_front(columns, k, seed, deadline, points)
+    best = min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size))
+    return tuple(objective.within(best.members))
 
 
-def extended(objective: Objective, members: Sequence[int], k: int) -> tuple[int, ...]:
-    """Return a subset of k columns: the members, and those that lower f most when added one by one. O(n k^4)."""
+def extended(objective: ItemObjective, members: Sequence[int], k: int) -> tuple[int, ...]:
+    """Return a subset of k items: the members, and those that lower f most when added one by one. O(n k^4)."""
     found = tuple(members)
     while len(found) < k:
         values = {j: objective.value((*found, j)) for j in range(objective.n) if j not in found}
@@ -65,13 +68,13 @@ def extended(objective: Objective, members: Sequence[int], k: int) -> tuple[int,
     return found
 
 
-def is_small(objective: Objective, k: int) -> bool:
+def is_small(objective: ItemObjective, k: int) -> bool:
     """Return whether there are so few subsets that a proof finds better ones itself."""
     return objective.n < MANY_COLUMNS and comb(objective.n, k) <= _SMALL
 
 
 def _exchanged(
-    objective: Objective, k: int, seed: int, deadline: Deadline, known: Sequence[int]
+    objective: ItemObjective, k: int, seed: int, deadline: Deadline, known: Sequence[int]
 ) -> list[FrontPoint]:  # fmt: skip
     """Return local optima of exchange search from forward selection, random subsets, and a known subset."""
     points = [exchange(objective, k, start="forward", deadline=deadline).best(k)]

@@ -5,7 +5,7 @@ Source: the textbook method (Miller, "Subset selection in regression", 2002, sec
 
 from __future__ import annotations
 
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path, cheapest, rebuilt
 from dsel.search.method import Method, SearchTask, whole_gram
@@ -13,7 +13,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 
-def backward(objective: Objective, k: int) -> SearchOutcome:
+def backward(objective: ItemObjective, k: int) -> SearchOutcome:
     """Return the path of deletions from all columns to one, each of which raises f least.
 
     Columns that depend on columns before them are left out at the start. Points of at most k columns are kept. The cost
@@ -47,7 +47,7 @@ def ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
     load_subset_kernels(deletes=True)
-    return backward(task.objective, task.k)
+    return backward(task.subject, task.k)
 
 
 METHOD = Method(
@@ -56,4 +56,5 @@ METHOD = Method(
     run,
     requirements=whole_gram,
     every_size=True,
+    takes_groups=True,
 )

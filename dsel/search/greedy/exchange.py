@@ -14,13 +14,11 @@ from pydantic import Field
 from dsel._lib.rng import permutation
 from dsel.config.types import Int
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
-from dsel.objective.subset_state import SubsetState, load_subset_kernels
+from dsel.objective.base import ItemObjective, ItemState
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, largest, rebuilt
-from dsel.search.grouped import greedy
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
@@ -30,15 +28,15 @@ Start = Literal["random", "forward"]
 
 
 def exchange(
-    objective: Objective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random",
+    objective: ItemObjective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random",
     deadline: Deadline | None = None,
 ) -> SearchOutcome:  # fmt: skip
     """Return the best of some local optima of size k, or smaller where fewer columns are independent.
 
     Parameters
     ----------
-    objective : Objective
-        f(S) over n columns.
+    objective : ItemObjective
+        f(S) over n columns or groups.
     k : int
         The size.
     seed : int
@@ -67,13 +65,13 @@ def exchange(
         if start == "random":
             first: Sequence[int] = [int(j) for j in permutation(seed, restart, 0, objective.n)]
         else:
-            first = forward(objective, k).best(k).members
+            first = objective.within(forward(objective, k).best(k).members)
         exchanges += local_optimum(objective, k, first, path, deadline)
     return path.outcome(exchanges=exchanges)
 
 
 def local_optimum(
-    objective: Objective, k: int, first: Sequence[int], path: Path, deadline: Deadline | None = None
+    objective: ItemObjective, k: int, first: Sequence[int], path: Path, deadline: Deadline | None = None
 ) -> int:
     """Sweep from the first k independent columns of `first` to a local optimum, and return the number of exchanges.
 
@@ -94,7 +92,7 @@ def local_optimum(
         value = solution.value
 
 
-def _sweep(solution: SubsetState, path: Path, deadline: Deadline) -> int:
+def _sweep(solution: ItemState, path: Path, deadline: Deadline) -> int:
     """Insert columns up to the limit, then exchange each member once for the best other column if that lowers f.
 
     After the deadline no more members are exchanged.
@@ -132,11 +130,8 @@ class ExchangeOptions(Options):
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-    if task.groups is not None:
-        grouped = GroupedObjective(task.objective, task.groups)
-        return greedy.exchange(grouped, task.k, task.seed, task.options.restarts, task.options.start)
     load_subset_kernels(deletes=True)
-    return exchange(task.objective, task.k, task.seed, task.options.restarts, task.options.start)
+    return exchange(task.subject, task.k, task.seed, task.options.restarts, task.options.start)
 
 
 METHOD = Method(

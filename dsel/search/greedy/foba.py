@@ -9,13 +9,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from dsel._lib.positive_definite import inverse
-from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
-from dsel.objective.subset_state import SubsetState, load_subset_kernels
-from dsel.search.greedy.omp import correlation
+from dsel.objective.base import ItemObjective
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
 from dsel.search.method import Method, SearchTask, few_columns
 from dsel.search.options import Options
@@ -26,15 +23,7 @@ from dsel.search.validation import check_size
 _REBUILD_AFTER = 16
 
 
-def zeroing_costs(solution: SubsetState) -> Floats:
-    """Return (s,) the increase of f if one member's coefficients become zero: |w_i|^2 (K_ii + lam)."""
-    objective, S = solution.objective, solution.members
-    K_SS = objective.rows(S)[:, S] + objective.lam * np.eye(len(S))
-    squared_coefficients = solution.losses() * np.diag(inverse(K_SS))
-    return squared_coefficients * np.diag(K_SS)
-
-
-def foba(objective: Objective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
+def foba(objective: ItemObjective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
     """Return the last subset of every size up to k on a path of `path_factor` times k steps, forward and backward.
 
     A member is deleted as soon as setting its coefficients to zero costs at most `nu` times what the insertion to the
@@ -44,20 +33,20 @@ def foba(objective: Objective, k: int, nu: float = 0.5, path_factor: int = 5) ->
     if not 0.0 < nu < 1.0 or path_factor < 1:
         raise OptionError(f"nu is {nu}, path_factor {path_factor}.", "0 < nu < 1 <= path_factor.")
     length = path_factor * k
-    solution = SubsetState(objective, min(length, objective.n))
+    solution = objective.subset(min(length, objective.n))
     gained: dict[int, float] = {}
     last: dict[int, list[int]] = {}
     steps = deleted = evaluated = 0
     while steps < length:
         size, before = solution.size, solution.value
-        costs = zeroing_costs(solution) if size else np.empty(0)
+        costs = solution.zeroing_costs() if size else np.empty(0)
         if size and costs.min() <= nu * gained[size]:
             solution.delete(cheapest(solution.members, costs))
             deleted += 1
             if deleted % _REBUILD_AFTER == 0:
                 solution = rebuilt(objective, solution.limit, solution.members)
         else:
-            scores = correlation(solution)
+            scores = solution.correlations()
             j = largest(scores)
             if size == solution.limit or scores[j] <= NO_GAIN * objective.total:
                 break
@@ -91,7 +80,7 @@ class FobaOptions(Options):
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
     load_subset_kernels(deletes=True)
-    return foba(task.objective, task.k, nu=task.options.nu, path_factor=task.options.path_factor)
+    return foba(task.subject, task.k, nu=task.options.nu, path_factor=task.options.path_factor)
 
 
 METHOD = Method(
@@ -101,4 +90,5 @@ METHOD = Method(
     options=FobaOptions,
     requirements=few_columns,
     every_size=True,
+    takes_groups=True,
 )

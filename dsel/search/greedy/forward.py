@@ -7,26 +7,22 @@ unsupervised feature selection", ICDM 2011.
 
 from __future__ import annotations
 
-from dsel.objective.base import Objective
-from dsel.objective.subset_state import SubsetState, load_subset_kernels
+from dsel.objective.base import ItemObjective
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import grow
-from dsel.search.grouped import greedy
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, SearchTask, few_columns
 from dsel.search.outcome import SearchOutcome
 
 
-def forward(objective: Objective, k: int) -> SearchOutcome:
+def forward(objective: ItemObjective, k: int) -> SearchOutcome:
     """Return the path of k best insertions, or fewer if no column lowers f. O(n k^2) after the Gram matrix."""
-    return grow(objective, k, SubsetState.gains)
+    return grow(objective, k, lambda solution: solution.gains())
 
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-    if task.groups is not None:
-        return greedy.forward(GroupedObjective(task.objective, task.groups), task.k)
     load_subset_kernels()
-    return forward(task.objective, task.k)
+    return forward(task.subject, task.k)
 
 
 METHOD = Method(

@@ -89,4 +89,5 @@ METHOD = Method(
     options=LeverageOptions,
     requirements=whole_gram,
     unsupervised_only=True,
+    no_groups="singular vectors give scores of single columns",
 )

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.base import Objective
-from dsel.objective.subset_state import SubsetState
+from dsel.objective.base import ItemObjective, ItemState
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.search.validation import check_size
 
@@ -31,19 +30,19 @@ def cheapest(members: Iterable[int], costs: Floats) -> int:
     return min(j for j, cost in zip(members, costs, strict=True) if cost <= limit)
 
 
-def rebuilt(objective: Objective, limit: int, members: Iterable[int]) -> SubsetState:
+def rebuilt(objective: ItemObjective, limit: int, members: Iterable[int]) -> ItemState:
     """Return a new state of a subset without accumulated rounding errors. Dependent columns are left out."""
-    solution = SubsetState(objective, limit)
+    solution = objective.subset(limit)
     for j in members:
         if solution.size < limit:
             solution.insert(j)
     return solution
 
 
-def best_replacement(solution: SubsetState, member: int, value: float, path: Path) -> int | None:
-    """Delete a member, and return the other column whose insertion then lowers f most below `value`; None if none does.
+def best_replacement(solution: ItemState, member: int, value: float, path: Path) -> int | None:
+    """Delete a member, and return the other item whose insertion then lowers f most below `value`; None if none does.
 
-    `path` counts the columns as evaluated. O(n k).
+    `path` counts the items as evaluated. O(n k).
     """
     objective = solution.objective
     solution.delete(member)
@@ -55,9 +54,9 @@ def best_replacement(solution: SubsetState, member: int, value: float, path: Pat
 
 
 class Path:
-    """The subsets on the path of a method, from the empty one on, each with its f."""
+    """The subsets on the path of a method, from the empty one on, each with its f. Their sizes count items."""
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: ItemObjective) -> None:
         self.objective = objective
         self.points = [FrontPoint(0, objective.value(()), ())]
         self.trace: list[Improvement] = []
@@ -67,7 +66,7 @@ class Path:
     def add(self, members: Iterable[int]) -> FrontPoint:
         """Add a subset, in the method's own order, and return its point."""
         chosen = tuple(members)
-        point = FrontPoint(len(chosen), self.objective.value(chosen), chosen)
+        point = FrontPoint(len(chosen), self.objective.value(chosen), self.objective.members(chosen))
         if point.value < min(p.value for p in self.points):
             self.trace.append(Improvement(self.steps, point.size, point.value))
         self.points.append(point)
@@ -79,10 +78,10 @@ class Path:
         return SearchOutcome(improving(self.points), tuple(self.trace), self.steps, counts=all_counts)
 
 
-def grow(objective: Objective, k: int, score: Callable[[SubsetState], Floats]) -> SearchOutcome:
-    """Return the path of k insertions of the column with the largest score, or fewer if no score is left. O(n k^2)."""
+def grow(objective: ItemObjective, k: int, score: Callable[[ItemState], Floats]) -> SearchOutcome:
+    """Return the path of k insertions of the item with the largest score, or fewer if no score is left. O(n k^2)."""
     check_size(k, objective.n)
-    solution, path = SubsetState(objective, k), Path(objective)
+    solution, path = objective.subset(k), Path(objective)
     while solution.size < k:
         scores = score(solution)
         path.evaluated += objective.n - solution.size

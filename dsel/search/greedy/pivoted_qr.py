@@ -7,31 +7,25 @@ Algorithms", section 10.3).
 
 from __future__ import annotations
 
-from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
-from dsel.objective.subset_state import SubsetState, load_subset_kernels
+from dsel.objective.base import ItemObjective
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import grow
 from dsel.search.method import Method, SearchTask
 from dsel.search.outcome import SearchOutcome
 
 
-def pivoted_qr(objective: Objective, k: int) -> SearchOutcome:
+def pivoted_qr(objective: ItemObjective, k: int) -> SearchOutcome:
     """Return the first k pivots, or fewer if the rank of X is lower. O(n k^2) after the Gram matrix."""
-    if objective.cross is not None:
+    if objective.columns_of.cross is not None:
         raise OptionError("The objective has targets.", "Select columns for X itself, without targets.")
-    return grow(objective, k, _pivots)
-
-
-def _pivots(solution: SubsetState) -> Floats:
-    """Return (n,) the squared norm of what S leaves of each column; 0 for members and for columns that depend on S."""
-    return solution.residual_norms()
+    return grow(objective, k, lambda solution: solution.residual_norms())
 
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
     load_subset_kernels()
-    return pivoted_qr(task.objective, task.k)
+    return pivoted_qr(task.subject, task.k)
 
 
 METHOD = Method(
@@ -40,4 +34,5 @@ METHOD = Method(
     run,
     unsupervised_only=True,
     every_size=True,
+    takes_groups=True,
 )

@@ -8,58 +8,43 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dsel._lib.types import Ints
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.exchange import local_optimum
 from dsel.search.greedy.path import Path
-from dsel.search.grouped import greedy
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 
 
-def polish(
-    objective: Objective, k: int, outcome: SearchOutcome, groups: tuple[Ints, ...] | None = None,
-    deadline: Deadline | None = None,
-) -> SearchOutcome:  # fmt: skip
+def polish(objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: Deadline | None = None) -> SearchOutcome:
     """Return an outcome with local optima under exchanges in place of its subsets. None of them gets worse.
 
     Parameters
     ----------
-    objective : Objective
-        f(S) over n columns.
+    objective : ItemObjective
+        f(S) over n columns or groups.
     k : int
-        The size limit. The best subset of at most k columns is filled up to k first. The subsets of other sizes keep
+        The size limit. The best subset of at most k items is filled up to k first. The subsets of other sizes keep
         their sizes. They are polished only where the Gram matrix is in memory.
     outcome : SearchOutcome
         What a method found.
-    groups : tuple of arrays of int, optional
-        The local columns of each group. Then sizes count groups.
     deadline : Deadline, optional
-        When the polish ends with what it has, without groups.
+        When the polish ends with what it has.
 
     Returns
     -------
     SearchOutcome
         `counts` has the number of exchanges as "polished". A sweep over a subset costs O(n k^2).
     """
-    best = outcome.best(k)
+    best, path, exchanges = outcome.best(k), Path(objective), 0
     asked = [(k, best)]
-    if groups is None and objective.has_gram:
+    if objective.has_gram:
         asked += [(point.size, point) for point in outcome.front if 0 < point.size < k and point is not best]
-    if groups is None:
-        load_subset_kernels(deletes=True)
-        path, exchanges = Path(objective), 0
-        for limit, point in asked:
-            if deadline is None or not deadline.passed:
-                exchanges += local_optimum(objective, limit, point.members, path, deadline)
-        found = path.points
-    else:
-        grouped = GroupedObjective(objective, groups)
-        polished = greedy.polished(grouped, k, grouped.within(best.members))
-        exchanges, found = polished.counts["exchanges"], list(polished.front)
-    front = improving([*outcome.front, *found])
+    load_subset_kernels(deletes=True)
+    for limit, point in asked:
+        if deadline is None or not deadline.passed:
+            exchanges += local_optimum(objective, limit, objective.within(point.members), path, deadline)
+    front = improving([*outcome.front, *path.points])
     result = replace(outcome, front=front, counts={**outcome.counts, "polished": exchanges})
     return _traced(result, best, result.best(k))
 

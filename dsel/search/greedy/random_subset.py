@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dsel._lib.rng import permutation
 from dsel.config.types import Int
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path, rebuilt
 from dsel.search.method import Method, SearchTask
@@ -18,7 +18,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 
-def random_subset(objective: Objective, k: int, seed: int = 0, draws: int = 1) -> SearchOutcome:
+def random_subset(objective: ItemObjective, k: int, seed: int = 0, draws: int = 1) -> SearchOutcome:
     """Return the best of some random subsets of k columns, and of their first 1 to k - 1 columns. O(n k^2) each.
 
     A column that depends on those drawn before it is replaced by the next one.
@@ -49,7 +49,7 @@ class RandomOptions(Options):
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
     load_subset_kernels()
-    return random_subset(task.objective, task.k, task.seed, task.options.draws)
+    return random_subset(task.subject, task.k, task.seed, task.options.draws)
 
 
 METHOD = Method(
@@ -58,4 +58,5 @@ METHOD = Method(
     run,
     options=RandomOptions,
     every_size=True,
+    takes_groups=True,
 )

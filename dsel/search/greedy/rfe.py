@@ -89,4 +89,5 @@ METHOD = Method(
     run,
     requirements=whole_gram,
     every_size=True,
+    no_groups="it compares the coefficients of single columns",
 )

@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from dsel.config.types import Int
-from dsel.objective.base import Objective
-from dsel.objective.subset_state import SubsetState, load_subset_kernels
+from dsel.objective.base import ItemObjective, ItemState
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, largest, rebuilt
 from dsel.search.method import Method, SearchTask, few_columns
@@ -26,7 +26,7 @@ MAX_EXCHANGE = 10
 
 
 def splicing(
-    objective: Objective, k: int, max_exchange: int = MAX_EXCHANGE, deadline: Deadline | None = None
+    objective: ItemObjective, k: int, max_exchange: int = MAX_EXCHANGE, deadline: Deadline | None = None
 ) -> SearchOutcome:
     """Return a subset of each size up to k that splicing does not improve.
 
@@ -34,8 +34,8 @@ def splicing(
 
     Parameters
     ----------
-    objective : Objective
-        f(S) over n columns.
+    objective : ItemObjective
+        f(S) over n columns or groups.
     k : int
         The largest size.
     max_exchange : int
@@ -53,7 +53,7 @@ def splicing(
     check_size(k, objective.n)
     deadline = deadline or Deadline(None)
     path, exchanged = Path(objective), 0
-    solution = SubsetState(objective, k)
+    solution = objective.subset(k)
     while solution.size < k and not (solution.size and deadline.passed):
         gains = solution.gains()
         j = largest(gains)
@@ -66,8 +66,8 @@ def splicing(
 
 
 def splice(
-    solution: SubsetState, max_exchange: int, path: Path, deadline: Deadline | None = None
-) -> tuple[SubsetState, int]:
+    solution: ItemState, max_exchange: int, path: Path, deadline: Deadline | None = None
+) -> tuple[ItemState, int]:
     """Return a subset of the same size that splicing does not improve, and how many columns were exchanged.
 
     It is never worse than `solution`. Nor does any exchange of one column improve it. `path` counts the visited subsets
@@ -89,7 +89,7 @@ def splice(
         solution = next_one
 
 
-def _several(solution: SubsetState, max_exchange: int, path: Path) -> list[int] | None:
+def _several(solution: ItemState, max_exchange: int, path: Path) -> list[int] | None:
     """Return the best subset after an exchange of the c least important members, for any c, if it lowers f."""
     objective, members = solution.objective, np.asarray(solution.members)
     gains = solution.gains()
@@ -106,11 +106,11 @@ def _several(solution: SubsetState, max_exchange: int, path: Path) -> list[int] 
     best = int(np.argmin(values))
     if not values[best] < solution.value - NO_GAIN * objective.total:
         return None
-    objective.fetch_rows(found[best], lambda: entering)
+    objective.columns_of.fetch_rows(objective.members(found[best]), lambda: entering)
     return found[best]
 
 
-def _single(solution: SubsetState, path: Path) -> list[int] | None:
+def _single(solution: ItemState, path: Path) -> list[int] | None:
     """Return the subset after the best exchange of the first member for which there is one that lowers f."""
     trial = rebuilt(solution.objective, solution.limit, solution.members)
     for i in solution.members:
@@ -122,11 +122,11 @@ def _single(solution: SubsetState, path: Path) -> list[int] | None:
     return None
 
 
-def _values_within(objective: Objective, columns: Sequence[int]) -> Callable[[Iterable[int]], float]:
+def _values_within(objective: ItemObjective, columns: Sequence[int]) -> Callable[[Iterable[int]], float]:
     """Return f of subsets of some columns. Where the Gram matrix is not in memory, the columns are fetched once."""
-    if objective.has_gram or objective.included:
+    if objective.has_gram or objective.included_size:
         return objective.value
-    small, place = objective.restrict(columns), {j: i for i, j in enumerate(columns)}
+    small, place = objective.columns_of.restrict(columns), {j: i for i, j in enumerate(columns)}
     return lambda S: small.value(place[j] for j in S)
 
 
@@ -145,7 +145,7 @@ class SplicingOptions(Options):
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
     load_subset_kernels(deletes=True)
-    return splicing(task.objective, task.k, task.options.max_exchange)
+    return splicing(task.subject, task.k, task.options.max_exchange)
 
 
 METHOD = Method(
@@ -155,4 +155,5 @@ METHOD = Method(
     options=SplicingOptions,
     requirements=few_columns,
     every_size=True,
+    takes_groups=True,
 )

@@ -68,4 +68,5 @@ METHOD = Method(
     run,
     requirements=whole_gram,
     unsupervised_only=True,
+    no_groups="singular vectors give scores of single columns",
 )

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from dsel.objective.base import Objective
+from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
 from dsel.search.anytime import Stop
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset

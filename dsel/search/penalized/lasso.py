@@ -43,5 +43,6 @@ METHOD = Method(
     options=PathOptions,
     requirements=needs(("sklearn", "scikit-learn")),
     every_size=True,
+    no_groups="its penalty is on single coefficients",
     extra=EXTRA,
 )

@@ -30,7 +30,8 @@ def concave_method(name: str, title: str, options: type[PathOptions], penalties:
         return supports(task, _solver(one, several))
 
     return Method(
-        name, title, run, options=options, requirements=needs(("skglm", "skglm")), every_size=True, extra=EXTRA
+        name, title, run, options=options, requirements=needs(("skglm", "skglm")), every_size=True, extra=EXTRA,
+        no_groups="its penalty is on single coefficients",
     )  # fmt: skip
 
 

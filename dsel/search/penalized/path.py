@@ -20,8 +20,8 @@ from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.errors import MissingExtraError
 from dsel.objective.base import Objective
+from dsel.objective.few_targets import few_targets
 from dsel.objective.subset_state import load_subset_kernels
-from dsel.search.exact.bounds import few_targets
 from dsel.search.greedy.path import Path
 from dsel.search.method import ProblemSummary, Requirements, SearchTask, whole_gram
 from dsel.search.options import Options

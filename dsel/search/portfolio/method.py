@@ -308,4 +308,5 @@ METHOD = Method(
     resumable=True,
     place=place,
     every_size=True,
+    no_groups="its Pareto search and its bounds are compiled for single columns",
 )

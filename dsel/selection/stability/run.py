@@ -19,7 +19,6 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import RowSplit, check_split
-from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
@@ -55,16 +54,16 @@ def run_stability(
     if len(found) < parts:
         raise DataError(f"{parts - len(found)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
     counts = list(_draws(resample, samples, parts, request.seed))
-    frequencies = np.zeros((request.limit, _width(dataset, validated.groups)))
+    frequencies = np.zeros((request.limit, validated.items.size))
     chosen = np.zeros(request.limit)
     for number, times in enumerate(counts):
         frequencies += _selected(dataset, validated, context, combined(found, times.tolist()), number, chosen)
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
-    base = validated.include.tolist() if validated.groups is None else validated.groups.of(validated.include)
+    base = validated.items.of(validated.include)
     unusable = prepared.statistics.unusable(request.preprocess)
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
-    candidates = usable.size if validated.groups is None else len(validated.groups.of(usable))
+    candidates = validated.items.count(usable)
     labels = [str(label) for label in dataset.features]
     partition = validated.partition
     assert partition is not None
@@ -136,7 +135,7 @@ def _selected(
 
     chosen: (k,) to which the sizes without included columns are added.
     """
-    request, groups = validated.request, validated.groups
+    request, items = validated.request, validated.items
     try:
         whole = sample.objective(request.preprocess, request.lam)
         objective, _ = candidates_of(dataset, validated, sample, whole)
@@ -146,18 +145,13 @@ def _selected(
             f"{error.remedy} Or divide the rows into more parts.".strip(),
         ) from error
     subsets = every_size(dataset, objective, validated, replace(context, state=None))[1]
-    found = np.zeros((request.limit, _width(dataset, groups)))
+    found = np.zeros((request.limit, items.size))
     for size in range(1, request.limit + 1):
         members = subsets[min(max(size - validated.included, 0), len(subsets) - 1)]
         everything = [*(int(j) for j in validated.include), *members]
-        places = everything if groups is None else groups.of(everything)
-        found[size - 1, places] = 1.0
-        chosen[size - 1] += len(members) if groups is None else len(groups.of(members))
+        found[size - 1, items.of(everything)] = 1.0
+        chosen[size - 1] += items.count(members)
     return found
-
-
-def _width(dataset: Dataset, groups: ColumnGroups | None) -> int:
-    return dataset.n if groups is None else len(groups.names)
 
 
 def _words(resample: Resample, samples: int) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.search.exact.bounds import BOUNDS, BoundProblem, few_targets, orthonormalised
+from dsel.objective.few_targets import few_targets
+from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.perspective import perspective_bound
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from tests.search.exact.cases import data, exhaustive, problems, regression, self_expression

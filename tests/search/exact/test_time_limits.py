@@ -8,10 +8,11 @@ import pytest
 from dsel._lib import low_rank
 from dsel._lib.low_rank import ScaledMatrix, from_rows, pivoted_cholesky, square_of
 from dsel.objective.dense import DenseObjective
+from dsel.objective.few_targets import few_targets
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.base import without_proof
-from dsel.search.exact.bounds import BoundProblem, few_targets, orthonormalised
+from dsel.search.exact.bounds import BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.guarantee import guarantee_of
 from dsel.search.exact.proof import Proof
@@ -188,7 +189,7 @@ def test_no_time_for_a_bound_leaves_the_subset_of_a_quick_search(name, monkeypat
     rng = np.random.default_rng(7)
     X = rng.standard_normal((30, 12))
     objective = regression(X, X)
-    monkeypatch.setattr("dsel.search.exact.bounds._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
+    monkeypatch.setattr("dsel.objective.few_targets._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
     method = METHODS[name]
     outcome = method.run(SearchTask(objective, 3, 0, method.options(seconds=5.0)))
     assert outcome.ended == "seconds"

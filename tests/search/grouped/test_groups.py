@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,18 @@ from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import OptionError
 from dsel.jobs.certify import ProofBudget, certify_selection
+from dsel.objective.groups import GroupedObjective
 from dsel.passes.gram import gram_statistics
 from dsel.planning.validation import validate
 from dsel.search.anytime import Stop, drive
 from dsel.search.exact.group_tree import GroupTree
-from dsel.search.grouped.objective import GroupedObjective
+from dsel.search.registry import METHODS as METHODS_OF_DSEL
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
 from tests.stores import make_store
 
-METHODS = ["forward", "omp", "exchange", "poss", "branch-and-bound"]
+GREEDY = ["forward", "omp", "exchange", "foba", "splicing", "backward", "random"]
+METHODS = [*GREEDY, "poss", "branch-and-bound"]
 
 
 def problem(seed: int = 0, m: int = 80, N: int = 1, sizes: tuple[int, ...] = (1, 3, 2, 1, 4, 2, 1)) -> Any:
@@ -96,6 +98,75 @@ def test_each_step_of_forward_and_omp_is_the_best_one(seed: int, N: int) -> None
             S.append(g)
             assert row.size == len(S)
             assert row.error == pytest.approx(error(X, Y, columns_of(groups, S)), rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_step_of_backward_deletes_the_group_that_costs_least(seed: int) -> None:
+    X, Y, groups = problem(seed, N=2)
+    found = dsel.select(X, Y, k=6, groups=groups, method="backward")
+    chosen = [chosen_of(row.indices, groups) for row in found.front]
+    assert [len(S) for S in chosen] == [0, 1, 2, 3, 4, 5, 6]
+    for after, before in pairwise(chosen[1:]):
+        costs = {g: error(X, Y, columns_of(groups, [h for h in before if h != g])) for g in before}
+        (deleted,) = set(before) - set(after)
+        assert costs[deleted] == pytest.approx(min(costs.values()), rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), N=st.sampled_from([1, 2, 12]), copy=st.booleans())
+def test_a_subset_of_groups_knows_what_each_step_changes(seed: int, N: int, copy: bool) -> None:
+    X, Y, groups = problem(seed, N=N)
+    if copy:  # a group that depends on another one
+        X[:, groups[6][0]] = X[:, groups[4]] @ [1.0, 2.0, -1.0, 0.5]
+    objective = gram_statistics(as_dataset(X, Y)).objective("standardize")
+    grouped = GroupedObjective(objective, [np.array(g) for g in groups])
+    state = grouped.subset(5)
+    for g in (4, 1, 6, 0):
+        state.insert(g)
+    f = error(X, Y, columns_of(groups, state.members))
+    close = {"rel": 1e-6, "abs": 1e-7}
+    assert state.value == pytest.approx(f, rel=1e-8)
+    rest = [[h for h in state.members if h != g] for g in state.members]
+    assert state.losses() == pytest.approx([error(X, Y, columns_of(groups, S)) - f for S in rest], **close)
+    for g, gain in enumerate(state.gains()):
+        after = f if g in state.members else error(X, Y, columns_of(groups, [*state.members, g]))
+        assert gain == pytest.approx(f - after, **close)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    T = (Y - Y.mean(axis=0)) / Y.std(axis=0)
+    if not copy:
+        S = [j for g in state.members for j in groups[g] if groups[g][2:] != [j] or len(groups[g]) != 3]
+        w = np.linalg.lstsq(Z[:, S], T, rcond=None)[0]
+        for g, cost in zip(state.members, state.zeroing_costs(), strict=True):
+            w_0 = np.where(np.isin(S, groups[g])[:, None], 0.0, w)
+            assert cost == pytest.approx(float(((T - Z[:, S] @ w_0) ** 2).sum()) - f, **close)
+    state.delete(4)
+    assert state.value == pytest.approx(error(X, Y, columns_of(groups, [1, 6, 0])), rel=1e-8)
+
+
+def test_pivots_of_groups_are_what_the_chosen_ones_leave_most_of() -> None:
+    X, _, groups = problem(4)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    found = dsel.select(X, k=3, groups=groups, method="pivoted-qr")
+    S: list[int] = []
+    for row in found.front[1:]:
+        (g,) = set(chosen_of(row.indices, groups)) - set(S)
+        independent = [columns[:2] if len(columns) == 3 else columns for columns in groups]
+        Z_S = Z[:, columns_of(independent, S)]
+        left = {h: float(((Z_h - (fitted(Z_S, Z_h) if S else 0.0)) ** 2).sum())
+                for h, Z_h in ((h, Z[:, independent[h]]) for h in range(7) if h not in S)}  # fmt: skip
+        assert left[g] == pytest.approx(max(left.values()))
+        S.append(g)
+
+
+def test_every_method_takes_groups_or_says_why_not() -> None:
+    for method in METHODS_OF_DSEL.values():
+        X, Y, groups = problem()
+        Y = None if method.unsupervised_only else Y
+        if method.takes_groups:
+            assert len(dsel.select(X, Y, k=2, groups=groups, method=method.name).groups) <= 2
+        else:
+            with pytest.raises(OptionError, match=method.no_groups):
+                dsel.select(X, Y, k=2, groups=groups, method=method.name)
 
 
 def fitted(Z: Any, R: Any) -> Any:
@@ -264,8 +335,8 @@ def test_groups_of_a_data_frame_by_label() -> None:
         ({"groups": 3}, "mapping from columns"),
         ({"groups": {"a": ["x0"], "x1": "b"}}, "map each column"),
         ({"groups": {"x5": ["x0", "x1"]}}, "x5 names a group and another column"),
-        ({"groups": [[0, 1]], "method": "foba"}, "Use one of poss, pposs, pposs-asy, forward, omp, exchange"),
-        ({"groups": [[0, 1]], "method": "kfold"}, "cannot choose groups"),
+        ({"groups": [[0, 1]], "method": "rfe"}, "the coefficients of single columns. Use one of poss, forward"),
+        ({"groups": [[0, 1]], "method": "kfold"}, "kfold cannot choose groups of columns: its left-out errors"),
         ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward"}, "warm_start cannot be used"),
         ({"groups": [[0, 1]], "method": "branch-and-bound", "bound": "leaps"}, "bound leaps"),
         ({"groups": [list(range(13))], "k": 3}, "there are 2 groups"),

@@ -137,4 +137,5 @@ METHOD = Method(
     requirements=requirements,
     place=place,
     resumable=True,
+    no_groups="its bounds count columns",
 )

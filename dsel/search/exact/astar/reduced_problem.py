@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.objective.few_targets import column_norms, few_targets
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.search.anytime import Deadline
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.secular_equation import downdated
-from dsel.search.exact.bounds import BoundProblem, column_norms, factored, few_targets, penalized
+from dsel.search.exact.bounds import BoundProblem, factored, penalized
 
 #: Eigenvalues of D_y of at most this share of the largest, and squared residual norms of unit columns, are rounding.
 _ROUNDING = 1e-13
@@ -75,7 +76,8 @@ class ReducedProblem:
         if objective.eigen_factor is not None:
             return cls._of_factor(objective, *objective.eigen_factor)
         if target_gram is None or objective.cross is None:
-            return cls._of_gram(objective, few_targets(objective, deadline), None, deadline)
+            B = few_targets(objective, None if deadline is None else deadline.require)
+            return cls._of_gram(objective, B, None, deadline)
         return cls._of_gram(objective, objective.cross, np.asarray(target_gram, np.float64), deadline)
 
     @classmethod

@@ -9,18 +9,18 @@ from pydantic import Field
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel.config.types import Float, Int
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
+from dsel.objective.groups import GroupedObjective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.choose_tree import Tree, restore_tree
-from dsel.search.exact.group_tree import GroupTree, good_groups
+from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.perspective_tree.choice import better_tree
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import starting_subset
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
@@ -81,16 +81,15 @@ def place(problem: ProblemSummary, options: BranchAndBoundOptions, site: Site) -
 def run(task: SearchTask) -> SearchOutcome:
     """Run branch and bound, from a good subset that a quick search finds."""
     options = task.options
-    objective = task.objective if task.groups is None else GroupedObjective(task.objective, task.groups)
-    deadline = Deadline(options.seconds)
+    objective, deadline = task.subject, Deadline(options.seconds)
     if task.state is not None:
         search = restore_tree(objective, task.state, memory_limit=options.memory)
     else:
-        start = _start(task, objective, deadline.share(0.3))
+        start = _start(task, deadline.share(0.3))
         try:
             search = _begin(objective, task.k, start, options, deadline)
         except FAILURES as error:
-            return without_proof(task.objective, start, error)
+            return without_proof(objective, start, error)
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
@@ -112,13 +111,12 @@ def run(task: SearchTask) -> SearchOutcome:
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
 
 
-def _start(task: SearchTask, objective: Objective | GroupedObjective, deadline: Deadline) -> tuple[int, ...]:
+def _start(task: SearchTask, deadline: Deadline) -> tuple[int, ...]:
     """Return a good subset of columns or groups to begin with."""
-    if isinstance(objective, GroupedObjective):
-        return tuple(good_groups(objective, task.k, task.seed))
-    start = starting_subset(objective, task.k, task.seed, deadline)
-    given = [tuple(members) for members in task.start if len(members) <= task.k]
-    return min((start, *given), key=objective.value)  # the first one where several have the same error
+    start = starting_subset(task.subject, task.k, task.seed, deadline)
+    given = [tuple(task.subject.within(members)) for members in task.start]
+    known = (start, *(members for members in given if len(members) <= task.k))
+    return min(known, key=task.subject.value)  # the first one where several have the same error
 
 
 def _finished(search: Tree, certificate: Certificate) -> str:
@@ -133,27 +131,28 @@ def _judged(certificate: Certificate) -> dict[str, Any]:
 
 
 def _begin(
-    objective: Objective | GroupedObjective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions,
+    objective: ItemObjective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions,
     deadline: Deadline,
 ) -> Tree:  # fmt: skip
     """Return the tree by the requested bound."""
     if isinstance(objective, GroupedObjective):
         return GroupTree(objective, k, start)
+    columns = objective.columns_of
     if options.bound == "perspective":
         with deadline.paused():
             load_kernels(*RELAXATION_KERNELS)
-        return PerspectiveTree(objective, k, incumbent=start, memory_limit=options.memory)
+        return PerspectiveTree(columns, k, incumbent=start, memory_limit=options.memory)
 
     def usual(known: Iterable[int]) -> BranchAndBound:
         bound = "combined" if options.bound == "auto" else options.bound
         assert bound != "perspective"
         return BranchAndBound(
-            objective, k, incumbent=known, bound=bound, memory_limit=options.memory, deadline=deadline
+            columns, k, incumbent=known, bound=bound, memory_limit=options.memory, deadline=deadline
         )  # fmt: skip
 
     if options.bound != "auto":
         return usual(start)
-    return better_tree(objective, k, usual, incumbent=start, memory_limit=options.memory, deadline=deadline)
+    return better_tree(columns, k, usual, incumbent=start, memory_limit=options.memory, deadline=deadline)
 
 
 METHOD = Method(

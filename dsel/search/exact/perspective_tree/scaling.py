@@ -6,7 +6,8 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
-from dsel.search.exact.bounds import column_norms, few_targets, penalized
+from dsel.objective.few_targets import column_norms, few_targets
+from dsel.search.exact.bounds import penalized
 
 
 def scaled_columns(objective: Objective) -> tuple[Floats, Floats, Floats]:

@@ -11,8 +11,8 @@ import numpy as np
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
-from dsel.search.exact.bounds import column_norms
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching
 from dsel.search.exact.perspective_tree.handover import Handover
 from dsel.search.exact.perspective_tree.node import Node

@@ -1,7 +1,7 @@
 """The objective over groups of columns: f of the union of some groups, and what each other group would gain.
 
 A group that is partly dependent, such as all columns of a one-hot code, counts with the columns that are independent of
-those before them. Everything is NumPy: a state is computed from K and B when it is needed, in O(s^2 n) for s columns.
+those before them. Everything is NumPy: what s columns leave of the others is computed from K and B, in O(s^2 n).
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
+from dsel.errors import OptionError
+from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.dependence import independent_columns
-from dsel.search.exact.bounds import few_targets
-from dsel.search.outcome import FrontPoint
+from dsel.objective.few_targets import few_targets
+
+
+def items_of(objective: Objective, groups: Sequence[Ints] | None, included_size: int = 0) -> ItemObjective:
+    """Return the objective over groups of columns, or that over single columns where there are no groups."""
+    return objective if groups is None else GroupedObjective(objective, groups, included_size)
 
 
 class GroupedObjective:
@@ -35,7 +40,7 @@ class GroupedObjective:
     def __init__(self, objective: Objective, groups: Sequence[Ints], included_size: int = 0) -> None:
         self.columns_of, self.included_size = objective, included_size
         self.groups = [np.asarray(group, np.int64) for group in groups]
-        self.c, self.total = objective.c, objective.total
+        self.c, self.total, self.has_gram = objective.c, objective.total, objective.has_gram
 
     @property
     def n(self) -> int:
@@ -84,9 +89,13 @@ class GroupedObjective:
         return tuple(sorted(int(j) for g in S for j in self.groups[g]))
 
     def within(self, columns: Iterable[int]) -> list[int]:
-        """Return the groups that have a column among these."""
+        """Return the ascending groups that have a column among these."""
         chosen = set(columns)
-        return [g for g, group in enumerate(self.groups) if chosen.intersection(group.tolist())]
+        return [g for g, group in enumerate(self.groups) if not chosen.isdisjoint(group.tolist())]
+
+    def subset(self, limit: int) -> GroupState:
+        """Return an empty subset of at most `limit` groups that changes by one group at a time."""
+        return GroupState(self, limit)
 
     def in_data(self, S: Iterable[int]) -> list[int]:
         """Return the columns of the data of some groups, included ones too."""
@@ -95,11 +104,6 @@ class GroupedObjective:
     def value(self, S: Iterable[int]) -> float:
         """Return f of some groups."""
         return self.columns_of.value(self.members(S))
-
-    def point(self, S: Iterable[int]) -> FrontPoint:
-        """Return a point of a front: its size counts groups, its members are columns."""
-        members = self.members(S)
-        return FrontPoint(len(set(S)), self.columns_of.value(members), members)
 
     def gains(self, S: Sequence[int]) -> Floats:
         """Return (n,) the decrease of f when each group enters; 0 for members, and for groups that depend on S."""
@@ -127,6 +131,15 @@ class GroupedObjective:
         scores[list(S)] = 0.0
         return scores
 
+    def residual_norms(self, S: Sequence[int]) -> Floats:
+        """Return (n,) the squared norm of what S leaves of each group; 0 for members and what depends on S."""
+        basis, _ = self._residual(S)
+        left = np.einsum("jj->j", self.K) - np.square(basis).sum(axis=0)
+        left[left <= self.columns_of.floor] = 0.0
+        norms = np.array([left[columns].sum() for columns in self.independent])
+        norms[list(S)] = 0.0
+        return norms
+
     def _blocks(self, columns: Ints) -> Floats:
         """Return (b, p, p) the diagonal blocks of K."""
         return self.K[columns[:, :, None], columns[:, None, :]]
@@ -153,3 +166,78 @@ class GroupedObjective:
             R -= u[:, :, None] * R[:, a][:, None, :]
             G -= u[:, :, None] * G[:, a][:, None, :]
         return explained, rank
+
+
+class GroupState:
+    """A set S of at most `limit` groups that changes by one group at a time, as `SubsetState` for columns.
+
+    A group that depends on the others may enter: it adds nothing to f. What S leaves is computed when it is asked for.
+    """
+
+    def __init__(self, objective: GroupedObjective, limit: int) -> None:
+        self.objective, self.limit = objective, limit
+        self._members: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self._members)
+
+    @property
+    def members(self) -> list[int]:
+        """S in order of arrival."""
+        return list(self._members)
+
+    @property
+    def value(self) -> float:
+        """f(S)."""
+        return self.objective.value(self._members)
+
+    def insert(self, g: int) -> bool:
+        """Insert a group, and return True. Errors: OptionError."""
+        if g in self._members or self.size >= self.limit:
+            raise OptionError(f"Group {g} is in the subset already, or the subset holds {self.limit} groups.")
+        self._members.append(g)
+        return True
+
+    def delete(self, g: int) -> None:
+        """Delete a member."""
+        self._members.remove(g)
+
+    def gains(self) -> Floats:
+        """Return (n,) the decrease of f when each group is inserted; 0 for members and groups that depend on S."""
+        return self.objective.gains(self._members)
+
+    def correlations(self) -> Floats:
+        """Return (n,) the decrease of the squared residuals if only one group is fitted to them, as OMP compares it."""
+        return self.objective.correlations(self._members)
+
+    def residual_norms(self) -> Floats:
+        """Return (n,) the squared norm of what S leaves of each group; 0 for members and groups that depend on S."""
+        return self.objective.residual_norms(self._members)
+
+    def losses(self) -> Floats:
+        """Return (s,) the increase of f when each member is deleted, in the order of `members`.
+
+        If no column depends on those of other groups, this takes one factorization, otherwise one for each member.
+        """
+        inverse, w, own = self._fit()
+        if any(own[g].size < self.objective.independent[g].size for g in self._members):
+            f = self.value
+            return np.array([self.objective.value([h for h in self._members if h != g]) - f for g in self._members])
+        blocks = [(inverse[np.ix_(own[g], own[g])], w[own[g]]) for g in self._members]
+        return np.array([float(np.vdot(w_g, np.linalg.solve(A, w_g))) if w_g.size else 0.0 for A, w_g in blocks])
+
+    def zeroing_costs(self) -> Floats:
+        """Return (s,) the increase of f if one member's coefficients become zero: tr(w_g' K_gg w_g)."""
+        _, w, own = self._fit()
+        columns = self.objective.basis(self._members)
+        K = [self.objective.K[np.ix_(columns[own[g]], columns[own[g]])] for g in self._members]
+        return np.array([float(np.vdot(w[own[g]], K_g @ w[own[g]])) for g, K_g in zip(self._members, K, strict=True)])
+
+    def _fit(self) -> tuple[Floats, Floats, dict[int, Ints]]:
+        """Return the inverse of K_SS, the coefficients (s, r), and which of these columns each member has."""
+        columns = self.objective.basis(self._members)
+        inverse = np.asarray(np.linalg.inv(self.objective.K[np.ix_(columns, columns)]), np.float64)
+        own = {g: np.isin(columns, self.objective.independent[g]).nonzero()[0] for g in self._members}
+        return inverse, inverse @ self.objective.B[columns], own

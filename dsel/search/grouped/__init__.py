@@ -1,1 +1,0 @@
-"""Searches for groups of columns that enter and leave together."""
