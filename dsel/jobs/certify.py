@@ -316,7 +316,11 @@ def _identified(selection: Selection) -> dict[str, Any]:
 
 
 def _incumbents(
-    objective: Objective, selection: Selection, k: int, base: int, sizes: Sizes,
+    objective: Objective,
+    selection: Selection,
+    k: int,
+    base: int,
+    sizes: Sizes,
     subject: Objective | GroupedObjective,
 ) -> dict[int, list[int]]:
     """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""

@@ -97,9 +97,7 @@ class ProofStore:
             values["log"] = proof.log.flush()
         write_json(self.path, values)
 
-    def saving(
-        self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None
-    ) -> Callable[[AnytimeSearch], None]:
+    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
 
         A proof that makes passes over the data is saved after each one.
