@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.docs.generated import write_pages
 from pipelines.docs.links import broken_links
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,8 @@ def build(
         bool, typer.Option("--external-links", help="Also visit the links to other sites. This needs the network.")
     ] = False,
 ) -> None:
-    """Build the site. A warning, a misspelled word or a broken link is an error."""
+    """Write the tables of the reference, and build the site. A warning, a misspelled word or a broken link fails."""
+    write_pages()
     _require("spelling", [sys.executable, "-m", "codespell_lib", *_spelled()])
     html = out / "html"
     _require("build", [*_sphinx("html", out), str(html)])
