@@ -12,7 +12,7 @@ from dsel import errors
 from dsel.cli import app
 from dsel.config.job import JobFile
 from dsel.search.registry import METHODS
-from pipelines.docs import generated
+from pipelines.docs import generated, pictures
 from pipelines.docs.links import broken_links
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +47,14 @@ def test_a_broken_link_an_absent_anchor_and_a_fetch_from_another_host_are_found(
 @pytest.mark.parametrize("name", generated.PARTS)
 def test_the_pages_of_the_reference_are_those_of_the_code(name: str) -> None:
     assert (generated.REFERENCE / name).read_text() == generated.page(name), "Run python -m pipelines.docs, and commit."
+
+
+@pytest.mark.parametrize("page", sorted(pictures.GALLERY.glob("[!i]*.md")), ids=lambda page: page.stem)
+def test_the_code_of_an_example_saves_the_pictures_that_the_gallery_shows(page: Path) -> None:
+    index = pictures.shown_by(pictures.GALLERY / "index.md")
+    assert pictures.saved_by(page) == pictures.shown_by(page) != set()
+    assert pictures.saved_by(page) <= index
+    assert all((pictures.FOLDER / name).is_file() for name in pictures.saved_by(page))
 
 
 def test_the_reference_has_every_key_of_a_job_file() -> None:
