@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,19 @@ def test_the_reference_has_every_exit_code_and_command() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_the_architecture_names_every_folder() -> None:
+    page = (ROOT / "deploy/docs/explanation/architecture.md").read_text()
+    tree = page.split("## The tree")[1].split("\n## ")[0]
+    for folder in sorted(path.parent for path in (ROOT / "dsel").rglob("__init__.py")):
+        assert re.search(rf"[`/]{folder.name}/", tree), f"{folder} is not in the tree"
+
+
+def test_the_entries_of_the_changelog_are_one_line_each_under_headings_that_occur_once() -> None:
+    text = (ROOT / "deploy/docs/changelog.md").read_text()
+    for section in text.split("\n## ")[1:]:
+        version, *lines = [line for line in section.splitlines() if line]
+        headings = [line for line in lines if line.startswith("#")]
+        assert len(headings) == len(set(headings)), f"{version} repeats a heading: {headings}"
+        assert all(line.startswith(("- ", "### ")) for line in lines), f"{version} has an entry of several lines"
