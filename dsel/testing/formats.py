@@ -145,8 +145,8 @@ def _check_pieces(name: str, source: Source | SparseSource, whole: Rows, scratch
     m = source.shape[0]
     for start, piece in ((0, 1), (0, 2), (1, m), (m // 2, 1), (m - 1, 1)):
         rows = _rows(source, start, m, scratch, piece)
-        for part, expected in zip(_arrays(rows), _arrays(whole[start:]), strict=True):
-            same = np.array_equal(part, expected, equal_nan=part.dtype.kind == "f")
+        for values, expected in zip(_arrays(rows), _arrays(whole[start:]), strict=True):
+            same = np.array_equal(values, expected, equal_nan=values.dtype.kind == "f")
             require(same, f"{name}: the rows from {start} on, {piece} at a time, differ from those of the whole file.")
 
 

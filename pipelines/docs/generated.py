@@ -183,8 +183,8 @@ def _cell(text: str) -> str:
 
 
 REFERENCE = Path(__file__).parents[2] / "deploy" / "docs" / "reference"
-#: The part of each page of the reference that is made from the code.
-PARTS: dict[str, Callable[[], str]] = {
+#: The tables of each page of the reference, which are made from the code.
+TABLES: dict[str, Callable[[], str]] = {
     "job-file.md": job_file_keys,
     "methods.md": methods,
     "exit-codes.md": exit_codes,
@@ -194,16 +194,16 @@ _BEGIN, _END = "<!-- Made by python -m pipelines.docs -->", "<!-- The end of wha
 
 
 def page(name: str) -> str:
-    """Return a page of the reference with its part as the code has it now."""
+    """Return a page of the reference with its tables as the code has them now."""
     before, begin, rest = (REFERENCE / name).read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     assert begin, f"{name} has no comment {_BEGIN}"
     assert end, f"{name} has no comment {_END}"
-    lines = [line.rstrip() for line in PARTS[name]().splitlines()]
+    lines = [line.rstrip() for line in TABLES[name]().splitlines()]
     return "\n".join([before + begin, "", *lines, "", end + after])
 
 
 def write_pages() -> None:
-    """Write the parts into the pages."""
-    for name in PARTS:
+    """Write the tables into the pages."""
+    for name in TABLES:
         (REFERENCE / name).write_text(page(name))

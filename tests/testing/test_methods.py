@@ -58,12 +58,12 @@ def indices_of_the_data(task: SearchTask) -> SearchOutcome:
 
 
 def a_false_bound(task: SearchTask) -> SearchOutcome:
-    found = outcome(task, greedy(task))
-    value = found.front[0].value
+    result = outcome(task, greedy(task))
+    value = result.front[0].value
     certificate = Certificate(task.objective.included_size + task.k, value, 0.999999 * value, task.objective.total)
     worse = FrontPoint(task.k, task.objective.value(tuple(range(task.k))), tuple(range(task.k)))
     certificate = replace(certificate, value=worse.value, bound=worse.value, indices=worse.members)
-    return replace(found, front=(worse,), certificates=(certificate,))
+    return replace(result, front=(worse,), certificates=(certificate,))
 
 
 @pytest.mark.parametrize(
