@@ -109,6 +109,18 @@ def test_plan_and_run_know_the_method(site: Path) -> None:
     assert set(dsel.open_selection(site / "job.result").indices) == {0, 3, 6}
 
 
+def test_method_and_format_pass_the_conformance_kit(site: Path) -> None:
+    script = (
+        "import numpy as np\nfrom dsel.testing import check_format, check_method\n"
+        "from stride_plugin.method import METHOD\nfrom stride_plugin.text import FORMAT\n"
+        "values = np.loadtxt('data.txt')\ncheck_method(METHOD)\n"
+        "check_format(FORMAT, 'data.txt', values[:, 1:], values[:, 0])\n"
+    )
+    path = os.pathsep.join([str(site), str(Path(dsel.__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-c", script], cwd=site, env=environment, check=True, timeout=600)
+
+
 @pytest.mark.parametrize(
     ("keys", "code", "message"),
     [

@@ -47,7 +47,7 @@ html_title = "dsel"
 html_static_path = ["_static"]
 html_css_files = ["dsel.css"]
 html_show_sourcelink = False
-html_sidebars = {"changelog": [], "contributing": [], "tutorial": []}
+html_sidebars = {"changelog": [], "contributing": [], "tutorial": [], "user-guide": [], "glossary": []}
 html_theme_options = {
     "logo": {"text": "dsel"},
     "show_toc_level": 2,

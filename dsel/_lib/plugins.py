@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
@@ -30,8 +31,11 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(self, what: str, kind: type[T], group: str, own: Iterable[T]) -> None:
         self._what, self._kind, self._group = what, kind, group
         self.own: Mapping[str, T] = {_name(value): value for value in own}
+        self._given: Mapping[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
+        if name in self._given:
+            return self._given[name]
         installed = _installed(self._group).get(name, [])
         packages = ["dsel"] * (name in self.own) + [_package(entry) for entry in installed]
         if not packages:
@@ -44,13 +48,23 @@ class Registry(Mapping[str, T], Generic[T]):
         return self.own[name] if name in self.own else self._load(installed[0])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self.own, *_installed(self._group)]))
+        return iter(dict.fromkeys([*self._given, *self.own, *_installed(self._group)]))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in self.own or name in _installed(self._group)
+        return name in self._given or name in self.own or name in _installed(self._group)
+
+    @contextmanager
+    def including(self, value: T) -> Iterator[None]:
+        """Know another object inside the block. It hides an object of the same name."""
+        before = self._given
+        self._given = {**before, _name(value): value}
+        try:
+            yield
+        finally:
+            self._given = before
 
     def _load(self, entry: EntryPoint) -> T:
         where = f"The {self._what} {entry.name!r} of the package {_package(entry)} ({entry.value})"

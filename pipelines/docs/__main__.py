@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from pipelines.docs.generated import write_pages
 from pipelines.docs.links import broken_links
+from pipelines.docs.pictures import draw_pictures
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "deploy" / "docs"
@@ -20,11 +22,15 @@ app = typer.Typer(add_completion=False, help=__doc__)
 @app.command()
 def build(
     out: Annotated[Path, typer.Option(help="Folder for the site.")] = ROOT / "build" / "docs",
+    pictures: Annotated[bool, typer.Option("--pictures", help="Draw the pictures of the gallery again.")] = False,
     external_links: Annotated[
         bool, typer.Option("--external-links", help="Also visit the links to other sites. This needs the network.")
     ] = False,
 ) -> None:
-    """Build the site. A warning, a misspelled word or a broken link is an error."""
+    """Write the tables of the reference, and build the site. A warning, a misspelled word or a broken link fails."""
+    write_pages()
+    if pictures:
+        draw_pictures()
     _require("spelling", [sys.executable, "-m", "codespell_lib", *_spelled()])
     html = out / "html"
     _require("build", [*_sphinx("html", out), str(html)])

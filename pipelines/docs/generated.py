@@ -1,11 +1,15 @@
-"""Parts of the reference that are made from the code: options, job file keys, exit codes, commands and methods."""
+"""Parts of the reference that are made from the code: options, job file keys, exit codes, commands and methods.
+
+`python -m pipelines.docs` writes them into the pages, between two comments, so that they can be read without a build.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, get_args
 
 from numpydoc.docscrape import ClassDoc
@@ -33,20 +37,16 @@ def job_file_keys() -> str:
 
 def methods() -> str:
     """Return every method of dsel as Markdown: what it does, what it can do, and its options."""
-    rows = [f"| [`{name}`](#{_anchor(name)}) | {METHODS[name].summary} |" for name in METHODS]
+    rows = [f"| [`{name}`](#{name}) | {METHODS[name].summary} |" for name in METHODS]
     parts = ["\n".join(["| method | what it does |", "|---|---|", *rows])]
     for name in METHODS:
         method = METHODS[name]
-        parts += [f"({_anchor(name)})=\n## {name}", method.summary, " ".join(_abilities(method))]
+        parts += [f"## {name}", method.summary, " ".join(_abilities(method))]
         if method.options.model_fields:
             parts += [_rest_of_summary(method.options), _table(method.options)]
         else:
             parts.append("It has no options.")
     return "\n\n".join(part for part in parts if part)
-
-
-def _anchor(name: str) -> str:
-    return f"method-{name}"
 
 
 def _abilities(method: Any) -> Iterator[str]:
@@ -91,7 +91,7 @@ def commands() -> str:
         parts += [f"```text\n{usage}\n```", _parameters(command)]
         if command.epilog:
             examples = [line.strip() for line in command.epilog.splitlines() if line.strip().startswith("$")]
-            parts.append("```console\n" + "\n".join(examples) + "\n```")
+            parts.append("```text\n" + "\n".join(examples) + "\n```")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -180,3 +180,30 @@ def _first_paragraph(item: Any) -> str:
 def _cell(text: str) -> str:
     """Return text for a cell of a Markdown table: code as in reStructuredText becomes Markdown's."""
     return re.sub(r"``([^`]+)``", r"`\1`", text).replace("|", "\\|").replace("\n", " ").replace("$VAR", "\\$VAR")
+
+
+REFERENCE = Path(__file__).parents[2] / "deploy" / "docs" / "reference"
+#: The tables of each page of the reference, which are made from the code.
+TABLES: dict[str, Callable[[], str]] = {
+    "job-file.md": job_file_keys,
+    "methods.md": methods,
+    "exit-codes.md": exit_codes,
+    "command-line.md": commands,
+}
+_BEGIN, _END = "<!-- Made by python -m pipelines.docs -->", "<!-- The end of what is made -->"
+
+
+def page(name: str) -> str:
+    """Return a page of the reference with its tables as the code has them now."""
+    before, begin, rest = (REFERENCE / name).read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    assert begin, f"{name} has no comment {_BEGIN}"
+    assert end, f"{name} has no comment {_END}"
+    lines = [line.rstrip() for line in TABLES[name]().splitlines()]
+    return "\n".join([before + begin, "", *lines, "", end + after])
+
+
+def write_pages() -> None:
+    """Write the tables into the pages."""
+    for name in TABLES:
+        (REFERENCE / name).write_text(page(name))

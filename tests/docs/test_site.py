@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from dsel import errors
 from dsel.cli import app
 from dsel.config.job import JobFile
 from dsel.search.registry import METHODS
-from pipelines.docs import generated
+from pipelines.docs import generated, pictures
 from pipelines.docs.links import broken_links
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,19 @@ def test_a_broken_link_an_absent_anchor_and_a_fetch_from_another_host_are_found(
     ]
 
 
+@pytest.mark.parametrize("name", generated.TABLES)
+def test_the_pages_of_the_reference_are_those_of_the_code(name: str) -> None:
+    assert (generated.REFERENCE / name).read_text() == generated.page(name), "Run python -m pipelines.docs, and commit."
+
+
+@pytest.mark.parametrize("page", sorted(pictures.GALLERY.glob("[!i]*.md")), ids=lambda page: page.stem)
+def test_the_code_of_an_example_saves_the_pictures_that_the_gallery_shows(page: Path) -> None:
+    index = pictures.shown_by(pictures.GALLERY / "index.md")
+    assert pictures.saved_by(page) == pictures.shown_by(page) != set()
+    assert pictures.saved_by(page) <= index
+    assert all((pictures.FOLDER / name).is_file() for name in pictures.saved_by(page))
+
+
 def test_the_reference_has_every_key_of_a_job_file() -> None:
     text = generated.job_file_keys()
     for name in JobFile.model_fields:
@@ -69,3 +83,19 @@ def test_the_reference_has_every_exit_code_and_command() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_the_architecture_names_every_folder() -> None:
+    page = (ROOT / "deploy/docs/explanation/architecture.md").read_text()
+    tree = page.split("## The tree")[1].split("\n## ")[0]
+    for folder in sorted(path.parent for path in (ROOT / "dsel").rglob("__init__.py")):
+        assert re.search(rf"[`/]{folder.name}/", tree), f"{folder} is not in the tree"
+
+
+def test_the_entries_of_the_changelog_are_one_line_each_under_headings_that_occur_once() -> None:
+    text = (ROOT / "deploy/docs/changelog.md").read_text()
+    for section in text.split("\n## ")[1:]:
+        version, *lines = [line for line in section.splitlines() if line]
+        headings = [line for line in lines if line.startswith("#")]
+        assert len(headings) == len(set(headings)), f"{version} repeats a heading: {headings}"
+        assert all(line.startswith(("- ", "### ")) for line in lines), f"{version} has an entry of several lines"

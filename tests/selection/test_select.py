@@ -16,7 +16,6 @@ import xarray as xr
 
 import dsel
 from dsel.errors import CapacityError, DataError, DselError, MissingInputError, OptionError
-from dsel.search.registry import METHODS
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression()
@@ -152,14 +151,6 @@ class TestIncludeAndExclude:
         assert not {5, 7} & set(s.indices)
         assert all({0, 3} <= set(row.indices) for row in s.front)
         assert s.front[0].size == 2
-
-    @pytest.mark.parametrize("method", sorted(METHODS))
-    def test_every_method_honours_them(self, method: str) -> None:
-        y = None if METHODS[method].unsupervised_only else Y
-        s = dsel.select(X, y, k=5, method=method, include=[0], exclude=[5], lam=0.5)
-        assert s.indices[0] == 0
-        assert 5 not in s.indices
-        assert 1 < len(s) <= 5
 
     def test_all_of_k_may_be_included(self) -> None:
         s = dsel.select(X, Y, k=2, include=[4, 9])

@@ -10,7 +10,7 @@ from dsel.data.formats import annotated, groups, labelled, npy, npz, svmlight
 from dsel.data.formats.base import OPTIONS, Format, Source, SourceOptions
 from dsel.data.formats.sparse import SparseSource
 from dsel.data.formats.tables import arrow, delimited, parquet
-from dsel.errors import MissingInputError, OptionError
+from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, list_names, walk
 
 FORMATS: Registry[Format] = Registry(
@@ -100,6 +100,8 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source |
         return found.open(path, options)
     except OSError as error:
         raise MissingInputError(f"Cannot read {path}: {error}.", "Check its permissions and the disk.") from error
+    except ValueError as error:  # what NumPy, SciPy and codecs raise for a file that is damaged, or of another format
+        raise DataError(f"{path} cannot be read as a {found.name} file: {error}.", "Check the file.") from error
 
 
 def require_options(kind: Format, options: SourceOptions, what: str) -> None:
