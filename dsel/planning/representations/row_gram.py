@@ -33,7 +33,7 @@ from dsel.planning.representations.base import (
     gib,
     worker_limit,
 )
-from dsel.planning.representations.column_blocks import NEEDS_GRAM, ColumnRepresentation
+from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
 from dsel.planning.validation import ValidatedRequest
 
 
@@ -121,6 +121,11 @@ class RowGram(EigenReduced):
     """W from the eigenvectors of X X'."""
 
     name: ClassVar[str] = "row-gram"
+
+    @property
+    def unsupported(self) -> str:
+        """Return that the method needs K, or that no task would get columns of full height; empty if neither."""
+        return super().unsupported or (f"X X' {NEEDS_COLUMNS}" if self.cut_in_rows else "")
 
     @property
     def rank(self) -> int:
