@@ -133,7 +133,7 @@ def decompose(
     names = {Sketch.name: "randomized"}
     kept = _kept(values, total, rule)
     if kept < values.size:
-        bound += math.sqrt(values[kept])
+        bound = math.hypot(bound, math.sqrt(values[kept]))  # of parts in orthogonal directions
     return Eigendecomposition(
         values[:kept], components[:kept], np.asarray(dataset.features, object), total, bound, chance,
         names.get(chosen.name, chosen.name), made.passes,

@@ -1,4 +1,4 @@
-"""W of a chosen rank from a randomized sketch (Halko, Martinsson and Tropp, 2011), in 1 + 2q passes.
+"""W of a chosen rank from a randomized sketch (Halko, Martinsson and Tropp, 2011), in 2 + 2q passes.
 
 Not exact; for data that are their own targets, where neither n x n nor m x m fits.
 """
@@ -17,6 +17,7 @@ from dsel.passes.columns.column_factor import ColumnFactor, product_pass, right_
 from dsel.passes.columns.column_statistics import ColumnStatistics
 from dsel.passes.columns.eigendecomposition import (
     OVERSAMPLING,
+    TESTS,
     Eigen,
     eigendecomposition_to_accuracy,
     randomized_eigendecomposition,
@@ -100,16 +101,16 @@ class Sketch(EigenReduced):
 
     @property
     def _tall_bytes(self) -> int:
-        return 8 * (self._width + OVERSAMPLING) * self.shape.m
+        return 8 * (self._width + TESTS) * self.shape.m
 
     @property
     def _wide_bytes(self) -> int:
-        return 8 * (self._width + OVERSAMPLING) * self.shape.n
+        return 8 * (self._width + TESTS) * self.shape.n
 
     def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
         request = validated.request
         return {
-            "missing": request.missing, "preprocess": request.preprocess, "way": "sketch", "rank": self.rank,
+            "missing": request.missing, "preprocess": request.preprocess, "way": "left projection", "rank": self.rank,
             "powers": self.rule.power_iterations, "seed": request.seed,
             **({} if self.rule.oversampling == OVERSAMPLING else {"oversampling": self.rule.oversampling}),
             **({} if self.rule.accuracy is None else {"accuracy": self.rule.accuracy}),
@@ -134,6 +135,6 @@ class Sketch(EigenReduced):
         if saved.eigendecomposition:
             return []
         right, left = right_product_pass(blocks, self._width).cost(), product_pass(blocks, self._width).cost()
-        total = PassCost.total("eigendecomposition", [right] + self.rule.power_iterations * [left, right])
+        total = PassCost.total("eigendecomposition", [right] + self.rule.power_iterations * [left, right] + [left])
         p = self.shape
         return [replace(total, flops=2 * p.m * p.n * self._width * self.passes)]
