@@ -51,6 +51,7 @@ def select(
     sample_weight: Any = None,
     rows: dict[str, Any] | None = None,
     criterion: Callable[..., float] | str | None = None,
+    reduce: SketchRule | dict[str, Any] | None = None,
     sketch: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
     **options: Any,
@@ -121,9 +122,12 @@ def select(
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
         subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
         ``"pposs-asy"``. Text names a function as package.module:function.
+    reduce : SketchRule or dict, optional
+        Search on a randomized eigendecomposition of X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. Errors and
+        bounds in the result are those of the data. By default only data with Y = X for which nothing exact fits in
+        memory are reduced.
     sketch : SketchRule or dict, optional
-        Search on a randomized sketch of X where Y = X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. By default
-        only data for which nothing exact fits in memory are sketched.
+        The earlier name of `reduce`.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
     **options
@@ -165,7 +169,7 @@ def select(
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
-        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, sketch=sketch,
+        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, sketch=sketch,
         **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request, progress=progress)
@@ -488,7 +492,7 @@ def _request(**arguments: Any) -> SelectionRequest:
     """Return the request of a call. What is not a field of a request is an option of the method."""
     if "options" in arguments:
         raise OptionError("options is not an argument.", "Give the method's options as keyword arguments.")
-    fields = set(SelectionRequest.model_fields) - {"options"}
+    fields = (set(SelectionRequest.model_fields) | {"sketch"}) - {"options"}
     options = {name: value for name, value in arguments.items() if name not in fields}
     return SelectionRequest.of(options=options, **{name: arguments[name] for name in fields & set(arguments)})
 

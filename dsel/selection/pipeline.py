@@ -138,7 +138,8 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
         fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
         groups = None if validated.groups is None else validated.groups.local(objective.columns)
-        reference = forward_reference(objective, validated.request.limit - validated.included, groups)
+        base = validated.included
+        reference = () if errors else forward_reference(objective, validated.request.limit - base, groups)
     curve = None if choice is None else choice.curve
     found = Found(
         validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference,

@@ -145,13 +145,13 @@ def test_selections_run_on_a_sketch_if_asked_to() -> None:
     assert ridged.counts["captured"] >= 0.9
 
 
-def test_a_sketch_is_refused_where_it_cannot_be_used() -> None:
+def test_a_reduction_is_refused_where_it_cannot_be_used() -> None:
     X = decaying(60, 25)
-    with pytest.raises(OptionError, match="their own targets"):
-        dsel.select(X, X[:, 0], k=2, sketch={"rank": 5})
-    with pytest.raises(OptionError, match="Gram matrix"):
-        dsel.select(X, k=2, method="branch-and-bound", sketch={"rank": 5})
+    with pytest.raises(OptionError, match="left out"):
+        dsel.select(X, X[:, 0], k=2, method="kfold", reduce={"rank": 5})
     with pytest.raises(OptionError, match="rank 5, and k is 6"):
-        dsel.select(X, k=6, method="forward", sketch={"rank": 5})
+        dsel.select(X, k=6, method="forward", reduce={"rank": 5})
     with pytest.raises(OptionError, match="rank or the accuracy"):
-        dsel.select(X, k=2, sketch={})
+        dsel.select(X, k=2, reduce={})
+    with pytest.raises(OptionError, match="two names of one key"):
+        dsel.select(X, k=2, reduce={"rank": 5}, sketch={"rank": 5})

@@ -120,11 +120,13 @@ def randomized_eigendecomposition(
     orthonormalise(U)
     W = factor.products(U)
     U, W = _cut(U, W, t, rank, None if accuracy is None else accuracy * total)
-    V, s, Wt = scipy.linalg.svd(W, full_matrices=False)
-    kept = max(_rank(s**2), t) if t < s.size else s.size
-    W, signs = signed(s[:kept, None] * Wt[:kept])
-    U = U @ (V[:, :kept] * signs)
-    found = Eigen(W, s[:kept] ** 2, U, total, sketch_passes(powers), powers)
+    V, s, Wt = scipy.linalg.svd(W, full_matrices=W.shape[0] > W.shape[1])
+    r = W.shape[0] if t else _rank(s**2)  # held directions stay, also those that are orthogonal to Z
+    values, W = np.zeros(r), np.zeros((r, n))
+    values[: s.size], W[: s.size] = s[:r] ** 2, s[:r, None] * Wt[: min(r, s.size)]
+    W, signs = signed(W)
+    U = U @ (V[:, :r] * signs)
+    found = Eigen(W, values, U, total, sketch_passes(powers), powers)
     missed_norm = float(np.sqrt(max(total * (1.0 - found.captured), 0.0)))  # in the Frobenius norm: always a bound
     bound = _norm_bound(U, tested, scale, powers)
     if missed_norm <= bound:
