@@ -429,7 +429,7 @@ def eigh(
     power_iterations : int
         Power iterations of the randomized method. Each one takes two more passes.
     method : {"auto", "gram", "row-gram", "randomized"}
-        From X'X (n x n) in one pass, from X X' (m x m) in three, or by a randomized sketch in 2 + 2 q passes for q
+        From X'X (n x n) in one pass, from X X' (m x m) in three, or by a randomized sketch in 3 + 2 q passes for q
         power iterations. "auto": the cheapest that fits in memory.
     preprocess : {"standardize", "center", "unit", "none"}
         How columns are centered and scaled.
@@ -457,7 +457,7 @@ def eigh(
     Notes
     -----
     The randomized method is subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4). Its
-    result is a projection of X, so that `captured` and the error in the Frobenius norm are exact.
+    result is a projection of X: the components capture at least the share `captured`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A search on a reduced problem answers for the data: its errors are those of the data, and its bounds hold for them."""
+"""A search on a reduced problem answers for the data: errors are those of the data, and bounds hold for them."""
 
 from __future__ import annotations
 

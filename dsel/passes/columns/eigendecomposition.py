@@ -50,8 +50,9 @@ class Eigen:
     """The reduced data W = U'Z with its eigenvalues.
 
     W: (r, n) orthogonal rows of descending norm; the largest entry of each row is positive. values: (r,) the diagonal
-    of D, the squared row norms of W. U: (m, r) orthonormal columns. total: ||Z||_F^2. powers: power iterations made; passes: over the data.
-    error_bound: ||Z - U W|| is at most this, except with probability error_chance; (0, 0) where W is exact.
+    of D, the squared row norms of W. U: (m, r) orthonormal columns. total: ||Z||_F^2. powers: power iterations made;
+    passes: over the data. error_bound: ||Z - U W|| is at most this, except with probability error_chance; (0, 0) where
+    W is exact.
     """
 
     W: Floats

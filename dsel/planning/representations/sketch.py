@@ -124,8 +124,8 @@ class Sketch(EigenReduced):
         """Return why one would choose it."""
         m, n, rule = self.shape.m, self.shape.n, self.rule
         if rule.accuracy is not None:
-            return f"a reduced problem was asked for: {rule.accuracy:g} of ||X||^2, in at most {self.rank} dimensions"
-        why = f"neither {n} x {n} nor {m} x {m} fits" if self.shape.sketch is None else "a reduced problem was asked for"
+            return f"reduce was asked for: {rule.accuracy:g} of ||X||^2, in at most {self.rank} dimensions"
+        why = f"neither {n} x {n} nor {m} x {m} fits" if self.shape.sketch is None else "reduce was asked for"
         return f"{why}: {self.rank} dimensions of the data; the errors of the front are recomputed from the data"
 
     @property
