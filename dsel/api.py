@@ -52,7 +52,6 @@ def select(
     rows: dict[str, Any] | None = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
-    sketch: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> Selection:
@@ -125,9 +124,7 @@ def select(
     reduce : SketchRule or dict, optional
         Search on a randomized eigendecomposition of X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. Errors and
         bounds in the result are those of the data. By default only data with Y = X for which nothing exact fits in
-        memory are reduced.
-    sketch : SketchRule or dict, optional
-        The earlier name of `reduce`.
+        memory are reduced. The earlier name `sketch` is read, too.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
     **options
@@ -169,7 +166,7 @@ def select(
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
-        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, sketch=sketch,
+        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce,
         **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request, progress=progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class How(StrEnum):
     randomized = "randomized"
 
 
-class Scaling(StrEnum):
+class Scaling(Enum):
     """How columns are centered and scaled."""
 
     standardize = "standardize"
@@ -59,11 +59,12 @@ def eigh(
         rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     found = eigh_run(
         store, rule, out, method=method.value, preprocess=preprocess.value, missing="mean" if missing else "refuse",
-        seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds, on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
+        seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
+        on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
     )  # fmt: skip
     if json:
-        figures = {name: getattr(found, name) for name in (
-            "rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")}  # fmt: skip
+        names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
+        figures = {name: getattr(found, name) for name in names}
         print_json({**figures, "values": found.values.tolist(), "out": None if out is None else str(out)})
         return
     typer.echo(str(found))

@@ -23,7 +23,8 @@ def eigh_run(
 ) -> Eigendecomposition:  # fmt: skip
     """Return the eigendecomposition of a store, and write it to `out` if that is given.
 
-    on_plan: called with each line of the plan before the first pass. Passes are saved next to `out` while they run, and the files are removed at the end.
+    on_plan: called with each line of the plan before the first pass. Passes are saved next to `out` while they run, and
+    the files are removed at the end.
 
     Raises
     ------
@@ -50,7 +51,9 @@ def eigh_run(
     with checkpoint_passes(saved):
         found = run()
     try:
-        found.to_xarray().assign_coords(feature=found.features.astype(np.dtypes.StringDType())).to_zarr(out, mode="w", consolidated=False)
+        labels = found.features.astype(np.dtypes.StringDType())
+        table = found.to_xarray().assign_coords(feature=labels)
+        table.to_zarr(out, mode="w", consolidated=False)
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error}", "Choose another place.") from error
     saved.clear()

@@ -144,7 +144,8 @@ class ColumnFactor:
     ) -> list[tuple[float, float]]:  # fmt: skip
         """Return f and the residual sum of squares of several subsets. total: ||Y||_F^2. targets: Y (m, N).
 
-        Without targets, Y = X, and one pass serves all subsets, after the chunks of their columns have been read. O(m n u) for u columns in all.
+        Without targets, Y = X, and one pass serves all subsets, after the chunks of their columns have been read.
+        O(m n u) for u columns in all.
         """
         union = np.unique(np.concatenate([*subsets, np.empty(0, np.int64)]))
         if not union.size:

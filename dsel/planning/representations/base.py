@@ -272,10 +272,10 @@ class Prepared:
     errors : callable, optional
         ``errors(subsets, lam)`` recomputes f and the residual sum of squares of several subsets from the data, where
         the objective approximates f.
-    left_out : callable, optional
-        ``left_out(k)`` returns by how much f of k columns of the data may be below that of the objective.
     factor : ColumnFactor, optional
         The preprocessed data as columns, where the Gram matrix is not held.
+    left_out : callable, optional
+        ``left_out(k)`` returns by how much f of k columns of the data may be below that of the objective.
     """
 
     statistics: ColumnScales
