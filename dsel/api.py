@@ -51,7 +51,7 @@ def select(
     sample_weight: Any = None,
     rows: dict[str, Any] | None = None,
     criterion: Callable[..., float] | str | None = None,
-    sketch: SketchRule | dict[str, Any] | None = None,
+    reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> Selection:
@@ -121,9 +121,10 @@ def select(
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
         subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
         ``"pposs-asy"``. Text names a function as package.module:function.
-    sketch : SketchRule or dict, optional
-        Search on a randomized sketch of X where Y = X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. By default
-        only data for which nothing exact fits in memory are sketched.
+    reduce : SketchRule or dict, optional
+        Search on a randomized eigendecomposition of X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. Errors and
+        bounds in the result are those of the data. By default only data with Y = X for which nothing exact fits in
+        memory are reduced. The earlier name `sketch` is read, too.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
     **options
@@ -165,7 +166,7 @@ def select(
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
-        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, sketch=sketch,
+        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce,
         **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request, progress=progress)
@@ -425,7 +426,7 @@ def eigh(
     power_iterations : int
         Power iterations of the randomized method. Each one takes two more passes.
     method : {"auto", "gram", "row-gram", "randomized"}
-        From X'X (n x n) in one pass, from X X' (m x m) in three, or by a randomized sketch in 2 + 2 q passes for q
+        From X'X (n x n) in one pass, from X X' (m x m) in three, or by a randomized sketch in 3 + 2 q passes for q
         power iterations. "auto": the cheapest that fits in memory.
     preprocess : {"standardize", "center", "unit", "none"}
         How columns are centered and scaled.
@@ -453,7 +454,7 @@ def eigh(
     Notes
     -----
     The randomized method is subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4). Its
-    result is a projection of X, so that `captured` and the error in the Frobenius norm are exact.
+    result is a projection of X: the components capture at least the share `captured`.
 
     Examples
     --------
@@ -488,7 +489,7 @@ def _request(**arguments: Any) -> SelectionRequest:
     """Return the request of a call. What is not a field of a request is an option of the method."""
     if "options" in arguments:
         raise OptionError("options is not an argument.", "Give the method's options as keyword arguments.")
-    fields = set(SelectionRequest.model_fields) - {"options"}
+    fields = (set(SelectionRequest.model_fields) | {"sketch"}) - {"options"}
     options = {name: value for name, value in arguments.items() if name not in fields}
     return SelectionRequest.of(options=options, **{name: arguments[name] for name in fields & set(arguments)})
 

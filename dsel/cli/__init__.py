@@ -2,6 +2,7 @@
 
 from dsel.cli import (  # noqa: F401  (they register their commands)
     append,
+    eigh,
     history,
     ingest,
     jobs,

@@ -191,7 +191,7 @@ class JobFile(SelectionRequest):
 
 
 #: Fields that version 0.1 did not have.
-_LATER_FIELDS = ("certify", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "sketch")
+_LATER_FIELDS = ("certify", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "reduce")
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."
 

@@ -126,9 +126,10 @@ class SelectionRequest(BaseModel):
         which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
-    sketch : SketchRule, optional
-        Search on a randomized sketch of X in place of all of it, where Y = X: its `rank` or `accuracy`, and further
-        keys of a `SketchRule`. By default a sketch is used only where nothing exact fits in memory.
+    reduce : SketchRule, optional
+        Search on a randomized eigendecomposition of lower rank in place of all of X: its `rank` or `accuracy`, and
+        further keys of a `SketchRule`. The earlier name is `sketch`. By default it is used only where Y = X and nothing
+        exact fits in memory.
     seed : int
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional
@@ -155,9 +156,21 @@ class SelectionRequest(BaseModel):
     exclude: Columns = ()
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None
     polish: Polish = "none"
-    sketch: SketchRule | None = None
+    reduce: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_names(cls, values: Any) -> Any:
+        """Read `sketch` as `reduce`."""
+        if not isinstance(values, dict) or "sketch" not in values:
+            return values
+        values = dict(values)
+        earlier = values.pop("sketch")
+        if earlier is not None and values.get("reduce") is not None:
+            raise ValueError("reduce and sketch are two names of one key: give one of them")
+        return values if earlier is None else {**values, "reduce": earlier}
 
     @classmethod
     def of(cls, **values: Any) -> Self:

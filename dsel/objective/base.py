@@ -230,8 +230,11 @@ class Objective(Protocol):
         ...
 
     @property
-    def eigen_factor(self) -> tuple[Floats, Floats] | None:
-        """W (r, n) and D (r,) with K = W'W and M = W' diag(D) W, if the objective was made from them."""
+    def eigen_factor(self) -> tuple[Floats, Floats, Floats] | None:
+        """W (r, n), D (r_y,) and P (r_y, r) of eq. (8) of Wan and Schweitzer, if the objective was made from them.
+
+        Then K = W'W, M = (PW)'(PW), and D has the eigenvalues of PP', descending.
+        """
         ...
 
     @property

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
@@ -62,9 +63,10 @@ class MatrixFactor(Protocol):
 
 @dataclass(frozen=True)
 class InMemoryFactor:
-    """F as an array in this process."""
+    """F as an array in this process. targets: (r, N) T, if the cross products are F'T."""
 
     F: Floats
+    targets: Floats | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -249,12 +251,15 @@ class OnDemandObjective(SharedMethods):
         return Rows(np.zeros(self.n, np.int64), self.moment_diagonal, {})
 
     @property
-    def eigen_factor(self) -> tuple[Floats, Floats] | None:
-        """W (r, n) and D (r,) with K = W'W and M = W' diag(D) W; None with a penalty or included columns."""
-        D = self.target_operator
-        if self.lam or self._update is not None or D is None or D.ndim != 1:
+    def eigen_factor(self) -> tuple[Floats, Floats, Floats] | None:
+        """W, D and P with K = W'W and M = (PW)'(PW); None with a penalty or included columns."""
+        D, F = self.target_operator, self.factor
+        if self.lam or self._update is not None or not isinstance(F, InMemoryFactor):
             return None
-        return (self.factor.F[:, self.columns], D) if isinstance(self.factor, InMemoryFactor) else None
+        if F.targets is not None:  # Y = U T, U having orthonormal columns
+            V, s, _ = scipy.linalg.svd(F.targets, full_matrices=False)
+            return F.F[:, self.columns], s**2, s[:, None] * V.T
+        return None if D is None or D.ndim != 1 else (F.F[:, self.columns], D, np.diag(np.sqrt(D)))
 
     @cached_property
     def target_gram(self) -> Floats | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.linalg
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
@@ -19,7 +20,12 @@ from dsel.errors import CapacityError, OptionError
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
-from dsel.passes.columns.eigendecomposition import ROUNDING, exact_eigendecomposition, signed
+from dsel.passes.columns.eigendecomposition import (
+    ROUNDING,
+    exact_eigendecomposition,
+    signed,
+    sketch_passes,
+)
 from dsel.passes.execution.accounting import log_passes
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 
 #: How the eigendecomposition is computed.
 EighMethod = Literal["auto", "gram", "row-gram", "randomized"]
+_NAMES = {Sketch.name: "randomized"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +121,24 @@ class Eigendecomposition:
         )
 
 
+def plan_lines(dataset: Dataset, rule: SketchRule | None, method: EighMethod, available: Resources) -> list[str]:
+    """Return how a dataset will be decomposed, as text: method, passes, bytes and memory. No data are read."""
+    _check(dataset, rule, method)
+    chosen = _choose(ProblemShape.of(dataset, 1, Requirements(), rule), available, rule, method)
+    passes = {GramMatrix.name: 1, RowGram.name: 3}.get(chosen.name)
+    again = ""
+    if passes is None:
+        assert rule is not None
+        each = sketch_passes(rule.power_iterations)
+        passes = 1 + each
+        again = f", and {each} more for each doubling of the rank" if rule.accuracy is not None else ""
+    return [
+        f"method: {_NAMES.get(chosen.name, chosen.name)}",
+        f"passes: {passes}, {format_bytes(passes * dataset.x_bytes)} read{again}",
+        f"memory: {format_bytes(chosen.worker_bytes)} a worker, {format_bytes(chosen.client_bytes)} in this process",
+    ]
+
+
 def decompose(
     dataset: Dataset, rule: SketchRule | None, method: EighMethod, engine: Engine, available: Resources, *,
     preprocess: Preprocess, missing: Missing, seed: int,
@@ -130,13 +155,12 @@ def decompose(
             values, components, total, bound, chance = _by_columns(
                 dataset, chosen, engine, preprocess, missing, rule, seed
             )
-    names = {Sketch.name: "randomized"}
     kept = _kept(values, total, rule)
     if kept < values.size:
-        bound += math.sqrt(values[kept])
+        bound = math.hypot(bound, math.sqrt(values[kept]))  # of parts in orthogonal directions
     return Eigendecomposition(
         values[:kept], components[:kept], np.asarray(dataset.features, object), total, bound, chance,
-        names.get(chosen.name, chosen.name), made.passes,
+        _NAMES.get(chosen.name, chosen.name), made.passes,
     )  # fmt: skip
 
 

@@ -290,7 +290,7 @@ def make_plan(
     OptionError
         If a cache of rows is requested and the workers share no folder for it.
     """
-    shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.sketch)
+    shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.reduce)
     if shape.rows_beat_gram and cache and GramMatrix(shape, available).saved(dataset, validated, cache).statistics:
         shape = replace(shape, few_columns=False, seconds=None)  # the Gram matrix costs nothing
     found = candidates(shape, available)

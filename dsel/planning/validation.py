@@ -166,23 +166,24 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
             requirements, whole_gram=scored is None or scored.whole_gram, gram_sums=partition.parts * partition.repeats,
             row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
         )  # fmt: skip
-    if request.sketch is not None:
-        _check_sketch(dataset, request, requirements, method)
+    if request.reduce is not None:
+        _check_reduction(request, requirements)
     return ValidatedRequest(
         request, method, options, include, exclude, requirements, summary, criterion, held_out, training, size.rule,
         partition, groups,
     )  # fmt: skip
 
 
-def _check_sketch(dataset: Dataset, request: SelectionRequest, requirements: Requirements, method: Method) -> None:
-    """Raise OptionError if the request cannot run on a sketch."""
-    if dataset.n_targets:
-        raise OptionError("sketch is for data that are their own targets (Y = X).", "Leave it out, or leave Y out.")
-    if requirements.whole_gram:
-        raise OptionError(f"{method.name} needs the whole Gram matrix with these options.", "Leave sketch out.")
-    assert request.sketch is not None
-    if request.sketch.most < request.limit:
-        raise OptionError(f"The sketch has rank {request.sketch.most}, and k is {request.limit}.", "Use a larger rank.")
+def _check_reduction(request: SelectionRequest, requirements: Requirements) -> None:
+    """Raise OptionError if the request cannot run on a reduced problem."""
+    if requirements.cross_validation is not None or requirements.gram_sums > 1:
+        raise OptionError(
+            "reduce: a reduced problem has no rows that could be left out, as cross-validation needs.",
+            "Leave reduce out, or use a method and a k without folds.",
+        )
+    assert request.reduce is not None
+    if request.reduce.most < request.limit:
+        raise OptionError(f"reduce has rank {request.reduce.most}, and k is {request.limit}.", "Use a larger rank.")
 
 
 def _options(method: Method, request: SelectionRequest) -> Options:

@@ -105,7 +105,7 @@ def assemble(
         targets=tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts=outcome.counts,
-        notes=(*notes, *outcome.notes, *_notes(dataset, found)),
+        notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(dataset, found)),
         certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
         source=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -160,10 +160,7 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
             "column of 0 and 1 for each"
         )
     if "captured" in found.outcome.counts:
-        yield (
-            f"the search ran on a sketch of rank {found.outcome.counts['rank']}, which captures "
-            f"{found.outcome.counts['captured']:.2%} of ||X||^2; the errors of the front are those of the data"
-        )
+        yield _reduction(found.outcome.counts)
     if found.outcome.counts.get("dependent_gap"):
         counts, label = found.outcome.counts, dataset.features
         chosen = [int(j) for j in found.chosen]
@@ -183,6 +180,17 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
     if dependent.size:
         what = "have coefficient 0" if found.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _reduction(counts: dict[str, Any]) -> str:
+    """Return what a reduced problem captures, and what that costs a bound."""
+    chance = f", except with probability {counts['chance']:.0e}" if counts["chance"] else ""
+    bound = f"; f is at least {counts['bound']:.6g} for all subsets{chance}" if "bound" in counts else ""
+    return (
+        f"the search ran on a reduced problem of rank {counts['rank']}, which captures {counts['captured']:.2%} of "
+        f"||X||^2; what it leaves out lowers a bound by {counts['left_out']:.2g} of ||Y||^2{bound}; the errors of the "
+        "front are those of the data"
+    )
 
 
 def _front_row(found: Found, point: FrontPoint, value: float | None) -> FrontRow:

@@ -137,7 +137,8 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
     with timer.stage("check"):
         fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
-        reference = forward_reference(validated.subject(objective), validated.request.limit - validated.included)
+        base = validated.included
+        reference = () if errors else forward_reference(validated.subject(objective), validated.request.limit - base)
     curve = None if choice is None else choice.curve
     found = Found(
         validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference,

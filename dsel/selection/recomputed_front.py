@@ -9,6 +9,7 @@ import numpy as np
 from dsel.objective.base import Objective
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
+from dsel.search.exact.certificate import Certificate
 from dsel.search.outcome import SearchOutcome, improving
 
 #: f and the residual sum of squares by the columns of a subset.
@@ -30,4 +31,34 @@ def recomputed_front(
     if validated.criterion is not None:
         return outcome, errors
     points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, found, strict=True)]
-    return replace(outcome, front=improving(points)), errors
+    outcome = replace(outcome, front=improving(points), bound_notes=())
+    return _with_bound_on_data(outcome, objective, validated, prepared), errors
+
+
+def _with_bound_on_data(
+    outcome: SearchOutcome, objective: Objective, validated: ValidatedRequest, prepared: Prepared
+) -> SearchOutcome:  # fmt: skip
+    """Return the outcome with bounds that hold for the data, and its certificates about values of the data.
+
+    Subsets that depend on each other in the objective need not do so in the data. What they may explain more lowers the
+    bound, too.
+    """
+    assert prepared.left_out is not None
+    value = outcome.best(validated.request.limit - validated.included).value
+    lost = prepared.left_out(validated.most_columns)
+
+    def lowered(bound: float, dependent_gap: float) -> float:
+        return min(max(bound - lost - dependent_gap * objective.total, 0.0), value)
+
+    counts = {name: v for name, v in outcome.counts.items() if name not in ("weighted_suboptimality", "near_copies")}
+    certificates = tuple(
+        replace(one, value=value, bound=lowered(one.bound, one.dependent_gap), indices=tuple(objective.in_data(
+            outcome.best(validated.request.limit - validated.included).members)), dependent_gap=0.0, near_copies=())
+        for one in outcome.certificates
+    )  # fmt: skip
+    if "bound" in counts:
+        bound = lowered(counts["bound"], counts.pop("dependent_gap", 0.0))
+        judged = Certificate(0, value, bound, objective.total, rounding_error=counts.get("rounding_error", 0.0))
+        counts |= {"bound": bound, "status": judged.status, "proven": judged.proven, "suboptimality": judged.gap}
+    ended = "complete" if outcome.ended == "proven" and not counts.get("proven") else outcome.ended
+    return replace(outcome, counts=counts, certificates=certificates, ended=ended)

@@ -11,7 +11,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
-from dsel.search.grouped.objective import GroupedObjective
+from dsel.objective.groups import GroupedObjective
 
 
 def require(condition: object, message: str) -> None:

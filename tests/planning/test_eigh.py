@@ -44,7 +44,8 @@ def test_what_is_left_out_is_stated_exactly(method: Any) -> None:
     found = dsel.eigh(X, rank=8, method=method, preprocess="center")
     left = centered(X) - centered(X) @ found.components.T @ found.components
     assert found.rank == 8
-    assert found.relative_error == pytest.approx(np.linalg.norm(left) / np.linalg.norm(centered(X)), rel=1e-6)
+    missed = np.linalg.norm(left) / np.linalg.norm(centered(X))  # by the components; a sketch has a few more in U
+    assert missed * (1 - 1e-6) <= found.relative_error <= missed * (1.01 if method == "randomized" else 1 + 1e-6)
     assert np.linalg.norm(left, 2) <= found.error_bound * (1 + 1e-9)
     singular = np.linalg.svd(centered(X), compute_uv=False)
     np.testing.assert_allclose(found.values, singular[:8] ** 2, rtol=1e-2)
@@ -81,7 +82,16 @@ def test_the_random_vectors_do_not_depend_on_the_chunks(tmp_path: Path) -> None:
     for one in found[1:]:
         np.testing.assert_allclose(one.values, found[0].values, rtol=1e-9)
         np.testing.assert_allclose(one.components, found[0].components, atol=1e-7)
-    assert {one.passes for one in found[2:]} == {6}
+    assert {one.passes for one in found[2:]} == {7}
+
+
+def test_the_bound_of_a_flat_rest_is_close() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 5)) @ rng.standard_normal((5, 300)) * 4 + rng.standard_normal((400, 300))
+    found = dsel.eigh(X, rank=5, method="randomized", preprocess="center")
+    true = np.linalg.svd(centered(X), compute_uv=False)[5]
+    assert true * (1 - 1e-9) <= found.error_bound <= 2.0 * true
+    assert found.relative_error * np.sqrt(found.total) > 4.0 * found.error_bound  # of the Frobenius norm
 
 
 def test_auto_takes_what_costs_least() -> None:
@@ -135,13 +145,13 @@ def test_selections_run_on_a_sketch_if_asked_to() -> None:
     assert ridged.counts["captured"] >= 0.9
 
 
-def test_a_sketch_is_refused_where_it_cannot_be_used() -> None:
+def test_a_reduction_is_refused_where_it_cannot_be_used() -> None:
     X = decaying(60, 25)
-    with pytest.raises(OptionError, match="their own targets"):
-        dsel.select(X, X[:, 0], k=2, sketch={"rank": 5})
-    with pytest.raises(OptionError, match="Gram matrix"):
-        dsel.select(X, k=2, method="branch-and-bound", sketch={"rank": 5})
+    with pytest.raises(OptionError, match="left out"):
+        dsel.select(X, X[:, 0], k=2, method="kfold", reduce={"rank": 5})
     with pytest.raises(OptionError, match="rank 5, and k is 6"):
-        dsel.select(X, k=6, method="forward", sketch={"rank": 5})
+        dsel.select(X, k=6, method="forward", reduce={"rank": 5})
     with pytest.raises(OptionError, match="rank or the accuracy"):
-        dsel.select(X, k=2, sketch={})
+        dsel.select(X, k=2, reduce={})
+    with pytest.raises(OptionError, match="two names of one key"):
+        dsel.select(X, k=2, reduce={"rank": 5}, sketch={"rank": 5})

@@ -99,6 +99,11 @@ class ColumnBlocks:
         """Return the number of blocks of rows whose results are merged."""
         return len({cell.start for cells, _ in self.groups for cell in cells})
 
+    @property
+    def cut_in_rows(self) -> bool:
+        """Return whether tasks get blocks of full rows, so that none has a column of full height."""
+        return self.by_rows and self.of_rows > 1 and not self.dataset.in_memory
+
     def load_cost(self) -> PassCost:
         """Return the cost of loading the blocks that workers keep: one pass, or nothing."""
         if not self.keeps:

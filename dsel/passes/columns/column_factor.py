@@ -140,16 +140,19 @@ class ColumnFactor:
         gains, gram = np.square(found.C[:, usable]).sum(axis=1), R.T @ R - lam * np.eye(S.size)
         return Fit(found.left, rss, found.total, np.asarray(w), gains, gram)
 
-    def errors(self, subsets: Sequence[Ints], lam: float, total: float) -> list[tuple[float, float]]:
-        """Return f and the residual sum of squares of several subsets where Y = X. total: ||Z||_F^2.
+    def errors(
+        self, subsets: Sequence[Ints], lam: float, total: float, targets: Floats | None = None
+    ) -> list[tuple[float, float]]:  # fmt: skip
+        """Return f and the residual sum of squares of several subsets. total: ||Y||_F^2. targets: Y (m, N).
 
-        One pass serves all subsets, after the chunks of their columns have been read. O(m n u) for u columns in all.
+        Without targets, Y = X, and one pass serves all subsets, after the chunks of their columns have been read.
+        O(m n u) for u columns in all.
         """
         union = np.unique(np.concatenate([*subsets, np.empty(0, np.int64)]))
         if not union.size:
             return [(total, total)] * len(subsets)
         Q, R = np.linalg.qr(self.columns(union))
-        C = self.products(Q)
+        C = self.products(Q) if targets is None else Q.T @ targets
         return [_subset_error(R[:, np.searchsorted(union, S)], C, lam, total) for S in subsets]
 
     def row_gram(self) -> Floats:

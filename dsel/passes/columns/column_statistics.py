@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -101,16 +101,23 @@ def target_gram(
 
     holds: ``holds(start, stop)`` returns which of these rows count, by default all.
     """
-    scaling = statistics.scaling(preprocess)
     T = np.zeros((dataset.n_targets, dataset.n_targets))
+    for start, y in target_blocks(dataset, statistics, preprocess):
+        y = y if holds is None else y[holds(start, start + len(y))]
+        T += y.T @ y
+    return T
+
+
+def target_blocks(
+    dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess
+) -> Iterator[tuple[int, Floats]]:  # fmt: skip
+    """Yield the first row and the values of each block of the preprocessed targets, read in this process."""
+    scaling = statistics.scaling(preprocess)
     for block in dataset.blocks:
         part = block.y.compute() if block.lazy else block.y
         w = load_weights(block.w)
         y = dense_rows(load_block(part, dataset.target_columns), 0, block.stop - block.start)
-        y = (y - scaling.center_y) / scaling.scale_y * (1.0 if w is None else np.sqrt(w)[:, None])
-        y = y if holds is None else y[holds(block.start, block.stop)]
-        T += y.T @ y
-    return T
+        yield block.start, (y - scaling.center_y) / scaling.scale_y * (1.0 if w is None else np.sqrt(w)[:, None])
 
 
 @storable

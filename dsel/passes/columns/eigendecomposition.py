@@ -5,8 +5,17 @@ search runs on W as it does on K. There are two algorithms:
 
     exact    Z Z' (m x m) summed over column blocks, then W = U'Z block by block. Two passes, for wide data.
     sketch   randomized subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4): Y = Z Omega,
-             then q times Q = orth(Y), B = Z'Q, R = orth(B), Y = Z R; from Y = U S V' follows W = S (R V)'. 1 + 2q
-             passes. Nothing is larger than (m + n) x (rank + 10).
+             then q times Q = orth(Y), B = Z'Q, R = orth(B), Y = Z R; then U = orth(Y) and W = U'Z. 2 + 2q passes.
+             Nothing is larger than (m + n) x (rank + 30).
+
+What U leaves, E = Z - U W, is orthogonal to U. Therefore, for all columns S and coefficients A,
+
+    ||Z - Z_S A||^2 = ||W - W_S A||^2 + ||E - E_S A||^2 >= ||W - W_S A||^2 + ||E||^2 - the k largest eigenvalues of E'E
+
+so that a lower bound on W is one on the data (`dsel.planning.representations.sketch`). Test vectors g (m numbers, from
+independent normal ones) that take part in all passes bound E: its norm to the power 2q + 1 is at most that of
+(I - UU')(ZZ')^q Z (Halko, Martinsson and Tropp, proposition 8.6), which is at most the norm of its product with t test
+vectors over the root of a chi-square number of t degrees of freedom.
 
 The test matrix Omega is a hash of (seed, feature, column), so it depends neither on the chunks nor on the workers. Sums
 over the data follow the order of the blocks: the same chunks give the same bits, other chunks the same up to rounding.
@@ -18,6 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+import scipy.special
 
 from dsel._lib.splitmix import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
@@ -27,8 +37,8 @@ from dsel.passes.columns.tsqr import orthonormalise
 
 #: Eigenvalues below this share of the largest count as zero.
 ROUNDING = 1e-13
-#: Columns of a sketch beyond its rank, and test vectors of its error estimate, which fails with probability 10^-TESTS.
-OVERSAMPLING, TESTS = 10, 10
+#: Columns of a sketch beyond its rank, and test vectors of its error bound, which fails with this probability.
+OVERSAMPLING, TESTS, ERROR_CHANCE = 10, 20, 1e-10
 #: The first rank that is tried for an accuracy.
 FIRST_RANK = 50
 #: Entries of the test matrix that are made at once.
@@ -40,8 +50,9 @@ class Eigen:
     """The reduced data W = U'Z with its eigenvalues.
 
     W: (r, n) orthogonal rows of descending norm; the largest entry of each row is positive. values: (r,) the diagonal
-    of D, the squared row norms of W. U: (m, r). total: ||Z||_F^2. powers: power iterations made; passes: over the data.
-    error_bound: ||Z - U W|| is at most this, except with probability error_chance; (0, 0) where W is exact.
+    of D, the squared row norms of W. U: (m, r) orthonormal columns. total: ||Z||_F^2. powers: power iterations made;
+    passes: over the data. error_bound: ||Z - U W|| is at most this, except with probability error_chance; (0, 0) where
+    W is exact.
     """
 
     W: Floats
@@ -63,10 +74,10 @@ class Eigen:
         """Return the share of ||Z||_F^2 that U W, a projection of Z, holds."""
         return min(float(self.values.sum()) / self.total, 1.0) if self.total > 0.0 else 1.0
 
-    def cut(self, rank: int) -> Eigen:
-        """Return the leading part of this rank."""
-        bound = self.error_bound + (float(np.sqrt(self.values[rank])) if rank < self.rank else 0.0)
-        return replace(self, W=self.W[:rank], values=self.values[:rank], U=self.U[:, :rank], error_bound=bound)
+    def left_out(self, k: int) -> float:
+        """Return an upper limit of what any k directions hold of Z - U W, except with probability error_chance."""
+        missed = max(self.total - float(self.values.sum()), 0.0)
+        return min(missed, k * self.error_bound**2)
 
 
 def exact_eigendecomposition(factor: ColumnFactor) -> Eigen:
@@ -84,65 +95,99 @@ def exact_eigendecomposition(factor: ColumnFactor) -> Eigen:
 
 def sketch_passes(powers: int) -> int:
     """Return the number of passes of a sketch with `powers` power iterations."""
-    return 1 + 2 * powers
+    return 2 + 2 * powers
 
 
 def randomized_eigendecomposition(
-    factor: ColumnFactor, total: float, rank: int, *, powers: int = 2, seed: int = 0, oversampling: int = OVERSAMPLING
-) -> Eigen:
+    factor: ColumnFactor, total: float, rank: int, *, accuracy: float | None = None, powers: int = 2, seed: int = 0,
+    oversampling: int = OVERSAMPLING, held: Floats | None = None,
+) -> Eigen:  # fmt: skip
     """Decompose up to a rank by a randomized sketch.
 
-    total: ||Z||_F^2. powers: q >= 1. A worker holds a few m x (rank + 20) arrays and its columns; this process holds a
-    few (m + n) x (rank + 20) arrays. `dsel.passes.columns.tsqr` makes the QR of either factor in place, block by block.
+    total: ||Z||_F^2. accuracy: take the least rank that captures this share. powers: q >= 1. held: (m, t) columns in
+    whose span U is complete, beyond the rank. A worker holds a few m x (rank + 30) arrays and its columns; this process
+    holds a few (m + n) x (rank + 30) arrays. `dsel.passes.columns.tsqr` makes the QR of either factor in place.
 
     Errors: OptionError for a rank below 1.
     """
     m, n = factor.shape
     if rank < 1:
         raise OptionError(f"rank is {rank}.", "It must be at least 1.")
-    width = min(rank + oversampling, m, n)
-    Y = factor.right_products(_test_matrix(seed, n, width))
-    tests = normals(seed + 1, 0, m, TESTS)
-    bound = np.inf
-    for _ in range(powers):
-        orthonormalise(Y)
-        both = factor.products(np.hstack([Y, tests]))
-        Rt, tested = both[:width], both[width:].T
-        orthonormalise(Rt.T)
-        missed = tested - Rt.T @ (Rt @ tested)
-        bound = float(10.0 * np.sqrt(2.0 / np.pi) * np.sqrt(np.square(missed).sum(axis=0).max()))
-        del Y
-        Y = factor.right_products(Rt)
-    U, s, Vt = scipy.linalg.svd(orthonormalise(Y))
-    kept = min(_rank(s**2), rank, s.size)
-    W, signs = signed(s[:kept, None] * Vt[:kept] @ Rt)
-    cut = float(s[kept]) if kept < s.size else 0.0
-    found = Eigen(W, s[:kept] ** 2, Y @ (U[:, :kept] * signs), total, sketch_passes(powers), powers)
+    width, scale = min(rank + oversampling, m, n), float(np.sqrt(total))
+    Y, tested = _powers(factor, width, scale, powers, seed)
+    t = 0 if held is None else min(held.shape[1], m)
+    U = Y if held is None else np.hstack([held, Y])[:, : min(t + width, m)]
+    del Y
+    orthonormalise(U)
+    W = factor.products(U)
+    U, W = _cut(U, W, t, rank, None if accuracy is None else accuracy * total)
+    V, s, Wt = scipy.linalg.svd(W, full_matrices=W.shape[0] > W.shape[1])
+    r = W.shape[0] if t else _rank(s**2)  # held directions stay, also those that are orthogonal to Z
+    values, W = np.zeros(r), np.zeros((r, n))
+    values[: s.size], W[: s.size] = s[:r] ** 2, s[:r, None] * Wt[: min(r, s.size)]
+    W, signs = signed(W)
+    U = U @ (V[:, :r] * signs)
+    found = Eigen(W, values, U, total, sketch_passes(powers), powers)
     missed_norm = float(np.sqrt(max(total * (1.0 - found.captured), 0.0)))  # in the Frobenius norm: always a bound
-    if missed_norm <= bound + cut:
+    bound = _norm_bound(U, tested, scale, powers)
+    if missed_norm <= bound:
         return replace(found, error_bound=missed_norm)
-    return replace(found, error_bound=bound + cut, error_chance=10.0**-TESTS)
+    return replace(found, error_bound=bound, error_chance=ERROR_CHANCE)
+
+
+def _powers(factor: ColumnFactor, width: int, scale: float, powers: int, seed: int) -> tuple[Floats, Floats]:
+    """Return (m, width) Y of the last power iteration, and (m, TESTS) test vectors after all of them, over `scale`."""
+    n = factor.shape[1]
+    Y = factor.right_products(np.vstack([_test_matrix(seed, n, width), normals(seed + 1, 0, n, TESTS).T]))
+    for _ in range(powers):
+        orthonormalise(Y[:, :width])
+        Y[:, width:] /= scale
+        both = factor.products(Y)
+        del Y
+        orthonormalise(both[:width].T)
+        both[width:] /= scale
+        Y = factor.right_products(both)
+    return np.array(Y[:, :width]), Y[:, width:] / scale
+
+
+def _cut(U: Floats, W: Floats, t: int, rank: int, enough: float | None) -> tuple[Floats, Floats]:
+    """Return U and W = U'Z with all of the first t directions, and of the others as many as are asked for.
+
+    enough: the least ||W||^2 to keep.
+    """
+    V, s, Wt = scipy.linalg.svd(W[t:], full_matrices=False)
+    kept = min(_rank(s**2), rank) if s.size else 0
+    if enough is not None and s.size:
+        reached = np.flatnonzero(float(np.square(W[:t]).sum()) + np.cumsum(s[:kept] ** 2) >= enough)
+        kept = int(reached[0]) + 1 if reached.size else kept
+    return np.hstack([U[:, :t], U[:, t:] @ V[:, :kept]]), np.vstack([W[:t], s[:kept, None] * Wt[:kept]])
+
+
+def _norm_bound(U: Floats, tested: Floats, scale: float, powers: int) -> float:
+    """Return what ||Z - UU'Z|| is at most, except with probability ERROR_CHANCE."""
+    missed = tested - U @ (U.T @ tested)
+    least = np.sqrt(2.0 * scipy.special.gammaincinv(TESTS / 2, ERROR_CHANCE))  # of the norm of TESTS normal numbers
+    return float(scale * (scipy.linalg.norm(missed, 2) / least) ** (1.0 / (2 * powers + 1)))
 
 
 def eigendecomposition_to_accuracy(
     factor: ColumnFactor, total: float, accuracy: float, most: int, *, powers: int = 2, seed: int = 0,
-    oversampling: int = OVERSAMPLING,
+    oversampling: int = OVERSAMPLING, held: Floats | None = None,
 ) -> Eigen:  # fmt: skip
     """Decompose up to the least rank that captures a share `accuracy` of ||Z||_F^2, or up to the rank `most`.
 
-    The rank is doubled from FIRST_RANK until the share is reached. Each try takes 1 + 2q passes.
+    The rank is doubled from FIRST_RANK until the share is reached. Each try takes 2 + 2q passes.
     """
     rank, passes = min(FIRST_RANK, most), 0
+    t = 0 if held is None else held.shape[1]
     while True:
         found = randomized_eigendecomposition(
-            factor, total, rank, powers=powers, seed=seed, oversampling=oversampling
+            factor, total, rank, accuracy=accuracy, powers=powers, seed=seed, oversampling=oversampling, held=held
         )  # fmt: skip
         passes += found.passes
-        if found.captured >= accuracy or rank >= most or found.rank < rank:
-            break
+        if found.captured >= accuracy or rank >= most or found.rank < rank + t:
+            return replace(found, passes=passes)
         rank = min(2 * rank, most)
-    enough = np.flatnonzero(np.cumsum(found.values) >= accuracy * total)
-    return replace(found.cut(int(enough[0]) + 1) if enough.size else found, passes=passes)
 
 
 def signed(W: Floats) -> tuple[Floats, Floats]:

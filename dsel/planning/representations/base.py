@@ -274,6 +274,8 @@ class Prepared:
         the objective approximates f.
     factor : ColumnFactor, optional
         The preprocessed data as columns, where the Gram matrix is not held.
+    left_out : callable, optional
+        ``left_out(k)`` returns by how much f of k columns of the data may be below that of the objective.
     """
 
     statistics: ColumnScales
@@ -283,6 +285,7 @@ class Prepared:
     folds: FoldStatistics | None = None
     errors: Callable[[Sequence[Ints], float], list[tuple[float, float]]] | None = None
     factor: ColumnFactor | None = None
+    left_out: Callable[[int], float] | None = None
 
 
 class Representation(ABC):

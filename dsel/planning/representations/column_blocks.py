@@ -55,6 +55,8 @@ from dsel.planning.validation import ValidatedRequest
 
 #: Why a representation without K does not suit a method that needs K.
 NEEDS_GRAM = "The method needs the whole Gram matrix."
+#: Follows what cannot be computed where tasks get blocks of full rows.
+NEEDS_COLUMNS = "needs columns of full height, and the chunks of the data are full rows."
 
 
 class ColumnRepresentation(Representation):
@@ -64,6 +66,12 @@ class ColumnRepresentation(Representation):
     def keeps_blocks(self) -> bool:
         """Return whether workers keep the blocks, so that the store is read once."""
         return False
+
+    @property
+    def cut_in_rows(self) -> bool:
+        """Return whether tasks get blocks of full rows, not columns of full height."""
+        p = self.shape
+        return not p.in_memory and p.chunk[1] >= p.n and p.chunk[0] < p.m
 
     def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of the columns."""
@@ -90,10 +98,11 @@ class ColumnRepresentation(Representation):
         self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
     ) -> PassCost:
         """Return the cost of the final pass; where Y = X it reads all columns, and the chosen ones first."""
-        if dataset.n_targets:
+        blocks = self.blocks(dataset)
+        if dataset.n_targets or blocks.cut_in_rows:
             return super().check_cost(dataset, validated, cache)
         k = validated.request.limit
-        last = residual_pass(self.blocks(dataset), k).cost()
+        last = residual_pass(blocks, k).cost()
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
         return replace(last, bytes_read=last.bytes_read + dataset.x_bytes * min(k, chunks) // chunks)
 
@@ -128,8 +137,8 @@ class ColumnRepresentation(Representation):
         factor: ColumnFactor,
         engine: Engine,
     ) -> Callable[[Ints, float], Fit]:
-        """Return the function that recomputes f(S): over column blocks where Y = X."""
-        if dataset.n_targets:
+        """Return the function that recomputes f(S): where Y = X over columns of full height, if tasks get them."""
+        if dataset.n_targets or factor.blocks.cut_in_rows:
             return row_fit(dataset, validated.request, statistics, engine)
         usable = ~statistics.unusable(validated.request.preprocess)
         return lambda S, lam: factor.refit(S, lam, usable)
@@ -146,15 +155,11 @@ class InColumnBlocks(ColumnRepresentation):
         """Return which part of K or W the method needs."""
         if self.shape.eigen_factor:
             return "The method needs W, the eigen-reduced data, in this process."
-        if self.shape.full_height and self._cut_in_rows:
-            return "The method needs columns of full height, and the chunks of the data are full rows."
+        if self.shape.full_height and self.cut_in_rows:
+            return f"The method {NEEDS_COLUMNS}"
+        if not self.shape.N and self.cut_in_rows:
+            return f"X X' {NEEDS_COLUMNS}"
         return NEEDS_GRAM if self.shape.whole_gram else ""
-
-    @property
-    def _cut_in_rows(self) -> bool:
-        """Return whether tasks get blocks of full rows."""
-        p = self.shape
-        return not p.in_memory and p.chunk[1] >= p.n and p.chunk[0] < p.m
 
     @property
     def keeps_blocks(self) -> bool:
@@ -306,7 +311,7 @@ class InColumnBlocks(ColumnRepresentation):
         """Return the bytes that a task holds besides the blocks that are kept."""
         p = self.shape
         if p.rounds:  # numbers of each column and of each row, a buffer for rows of a cache, and compiled code
-            width = p.n if self._cut_in_rows else max(p.chunk[1], p.n // MOST_TASKS)
+            width = p.n if self.cut_in_rows else max(p.chunk[1], p.n // MOST_TASKS)
             numbers = 2 * (p.k + p.N + 4) * width + (p.k + 2 * p.N + 4) * p.m
             folds = p.m * p.m // max(p.gram_sums, 1) * 2 if p.full_height else 0
             return 8 * (numbers + folds) + 3 * p.tile_bytes * 8 // p.itemsize + SMALL_ARRAYS + COMPILED

@@ -6,17 +6,17 @@ Source: eq. (8) of Wan and Schweitzer, AAAI 2021. Exact; for wide data that are 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache as memoize
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dsel._lib.types import Ints
 from dsel.config.request import Preprocess
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
+from dsel.objective.base import Objective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_blocks import ColumnBlocks
@@ -33,7 +33,7 @@ from dsel.planning.representations.base import (
     gib,
     worker_limit,
 )
-from dsel.planning.representations.column_blocks import NEEDS_GRAM, ColumnRepresentation
+from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
 from dsel.planning.validation import ValidatedRequest
 
 
@@ -81,39 +81,43 @@ class EigenReduced(ColumnRepresentation):
         @memoize
         def eigen() -> Eigen:
             return load_or_compute(
-                cache, dataset, "eigen", lambda: self._decompose(validated, statistics, factor),
+                cache, dataset, "eigen", lambda: self._decompose(dataset, validated, statistics, factor),
                 **self._key_options(validated),
             )  # fmt: skip
 
-        counts = {"representation": self.name, "rank": self.rank}
+        counts: dict[str, Any] = {"representation": self.name, "rank": self.rank}
+        fit = self._fit(dataset, validated, statistics, factor, engine)
+        return self._prepared(dataset, validated, Prepared(statistics, self._objective_of(eigen), fit, counts), eigen,
+                              factor)  # fmt: skip
+
+    def _objective_of(self, eigen: Callable[[], Eigen]) -> Callable[[float], Objective]:
+        """Return the function that makes the objective of Y = X."""
 
         def objective(lam: float) -> OnDemandObjective:
             found = eigen()
-            if not self.exact:
-                counts.update(rank=found.rank, captured=found.captured)
             squares = np.square(found.W)
             return OnDemandObjective(
                 InMemoryFactor(found.W), squares.sum(axis=0), None, found.total, lam, target_operator=found.values,
                 moment_diagonal=found.values @ squares, leading_rows=LEADING_ROWS,
             )  # fmt: skip
 
-        fit = self._fit(dataset, validated, statistics, factor, engine)
-        errors = None if self.exact else self._errors(validated, statistics, factor)
-        return Prepared(statistics, objective, fit, counts, errors=errors)
+        return objective
 
-    def _errors(
-        self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
-    ) -> Callable[[Sequence[Ints], float], list[tuple[float, float]]]:
-        """Return the function that recomputes the errors of subsets from the data."""
-        total = usable_squares(statistics, validated.request.preprocess)
-        return lambda subsets, lam: factor.errors(subsets, lam, total)
+    def _prepared(
+        self, dataset: Dataset, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen],
+        factor: ColumnFactor,
+    ) -> Prepared:  # fmt: skip
+        """Return the problem, given what an exact eigendecomposition of Y = X makes of it."""
+        return exact
 
     @abstractmethod
     def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
         """Return what a saved eigendecomposition depends on besides the data. Old caches have the same names."""
 
     @abstractmethod
-    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
+    def _decompose(
+        self, dataset: Dataset, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
+    ) -> Eigen:  # fmt: skip
         """Compute the eigendecomposition."""
 
 
@@ -121,6 +125,11 @@ class RowGram(EigenReduced):
     """W from the eigenvectors of X X'."""
 
     name: ClassVar[str] = "row-gram"
+
+    @property
+    def unsupported(self) -> str:
+        """Return that the method needs K, or that no task would get columns of full height; empty if neither."""
+        return super().unsupported or (f"X X' {NEEDS_COLUMNS}" if self.cut_in_rows else "")
 
     @property
     def rank(self) -> int:
@@ -161,7 +170,9 @@ class RowGram(EigenReduced):
         request = validated.request
         return {"missing": request.missing, "preprocess": request.preprocess, "way": "rows"}
 
-    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
+    def _decompose(
+        self, dataset: Dataset, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
+    ) -> Eigen:  # fmt: skip
         return exact_eigendecomposition(factor)
 
     def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:

@@ -1,29 +1,50 @@
-"""W of a chosen rank from a randomized sketch (Halko, Martinsson and Tropp, 2011), in 1 + 2q passes.
+"""The problem reduced to W = U'X and T = U'Y, U from a randomized eigendecomposition, in 2 + 2q passes.
 
-Not exact; for data that are their own targets, where neither n x n nor m x m fits.
+Source: the initial step of Wan and Schweitzer (AAAI 2021, section 4.1) by the algorithm of Halko, Martinsson and Tropp
+(2011). U (m, r) has the leading directions of X and those of Y, all of them if there are at most as many targets as the
+rank. Not exact: f of k columns of the data is at least f of the reduced problem less what the k largest eigenvalues of
+E'E sum to, E = Y - U T. That is what bounds are lowered by.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
 from dsel.config.sketch import SketchRule
 from dsel.data.dataset import Dataset
+from dsel.objective.base import Objective
+from dsel.objective.dense import DenseObjective
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor, product_pass, right_product_pass
-from dsel.passes.columns.column_statistics import ColumnStatistics
+from dsel.passes.columns.column_statistics import ColumnStatistics, target_blocks, target_gram
 from dsel.passes.columns.eigendecomposition import (
     OVERSAMPLING,
+    TESTS,
     Eigen,
     eigendecomposition_to_accuracy,
     randomized_eigendecomposition,
     sketch_passes,
 )
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.planning.representations.base import SMALL_ARRAYS, Saved, gib, worker_limit
+from dsel.planning.representations.base import (
+    LEADING_ROWS,
+    SMALL_ARRAYS,
+    Prepared,
+    Representation,
+    Saved,
+    gib,
+    worker_limit,
+)
 from dsel.planning.representations.row_gram import EigenReduced, usable_squares
 from dsel.planning.validation import ValidatedRequest
 
@@ -33,13 +54,17 @@ log = logging.getLogger("dsel")
 LEAST_RANK, RANK_PER_COLUMN = 50, 5
 
 
-def randomized(factor: ColumnFactor, total: float, rule: SketchRule, most: int, seed: int) -> Eigen:
+def randomized(
+    factor: ColumnFactor, total: float, rule: SketchRule, most: int, seed: int, held: Floats | None = None
+) -> Eigen:  # fmt: skip
     """Return the eigendecomposition that a rule asks for, of a rank of at most `most`. total: ||Z||_F^2."""
     powers, oversampling = rule.power_iterations, rule.oversampling
     if rule.accuracy is None:
-        return randomized_eigendecomposition(factor, total, most, powers=powers, seed=seed, oversampling=oversampling)
+        return randomized_eigendecomposition(
+            factor, total, most, powers=powers, seed=seed, oversampling=oversampling, held=held
+        )  # fmt: skip
     return eigendecomposition_to_accuracy(
-        factor, total, rule.accuracy, most, powers=powers, seed=seed, oversampling=oversampling
+        factor, total, rule.accuracy, most, powers=powers, seed=seed, oversampling=oversampling, held=held
     )  # fmt: skip
 
 
@@ -60,6 +85,18 @@ class Sketch(EigenReduced):
         return min(self.rule.most, self.shape.m, self.shape.n)
 
     @property
+    def unsupported(self) -> str:
+        """Return what the method needs that a reduced problem does not have; empty if nothing."""
+        if self.shape.gram_sums > 1 or self.shape.rounds:
+            return "The method needs rows that are left out."
+        return "" if self.shape.sketch is not None else super().unsupported
+
+    @property
+    def shortage(self) -> str:
+        """Return which memory is missing, or that nobody asked for a reduced problem with targets."""
+        return Representation.shortage.__get__(self) if self.shape.sketch is not None else super().shortage
+
+    @property
     def worker_bytes(self) -> int:
         """Return the limit of a worker: chunks, partial sums, results that wait to be fetched, and what is sent."""
         p, tall, wide = self.shape, self._tall_bytes, self._wide_bytes
@@ -72,7 +109,10 @@ class Sketch(EigenReduced):
     @property
     def client_bytes(self) -> int:
         """Return the memory of this process: the factors of the sketch, and the search's tables."""
-        return 3 * self._tall_bytes + 5 * self._wide_bytes + self.shape.table_bytes
+        p = self.shape
+        targets = 8 * (3 * p.m * p.N + 3 * p.N**2)
+        gram = 6 * 8 * p.n**2 if p.whole_gram else 0
+        return 3 * self._tall_bytes + 5 * self._wide_bytes + p.table_bytes + targets + gram
 
     @property
     def passes(self) -> int:
@@ -84,8 +124,8 @@ class Sketch(EigenReduced):
         """Return why one would choose it."""
         m, n, rule = self.shape.m, self.shape.n, self.rule
         if rule.accuracy is not None:
-            return f"a sketch was asked for: {rule.accuracy:g} of ||X||^2, in at most {self.rank} dimensions"
-        why = f"neither {n} x {n} nor {m} x {m} fits" if self.shape.sketch is None else "a sketch was asked for"
+            return f"reduce was asked for: {rule.accuracy:g} of ||X||^2, in at most {self.rank} dimensions"
+        why = f"neither {n} x {n} nor {m} x {m} fits" if self.shape.sketch is None else "reduce was asked for"
         return f"{why}: {self.rank} dimensions of the data; the errors of the front are recomputed from the data"
 
     @property
@@ -94,39 +134,90 @@ class Sketch(EigenReduced):
         return f"{gib(self.shape.tile_bytes)} a chunk", f"W, {self.rank} x {self.shape.n}"
 
     @property
+    def _held(self) -> int:
+        """Return how many directions of the targets W has."""
+        return min(self.shape.N, self.rule.most, self.shape.m)
+
+    @property
     def _width(self) -> int:
         """Return l, the columns of the sketch."""
-        return min(self.rank + self.rule.oversampling, self.shape.m, self.shape.n)
+        return min(self.rank + self.rule.oversampling, self.shape.m, self.shape.n) + self._held
 
     @property
     def _tall_bytes(self) -> int:
-        return 8 * (self._width + OVERSAMPLING) * self.shape.m
+        return 8 * (self._width + TESTS) * self.shape.m
 
     @property
     def _wide_bytes(self) -> int:
-        return 8 * (self._width + OVERSAMPLING) * self.shape.n
+        return 8 * (self._width + TESTS) * self.shape.n
 
     def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
         request = validated.request
         return {
-            "missing": request.missing, "preprocess": request.preprocess, "way": "sketch", "rank": self.rank,
+            "missing": request.missing, "preprocess": request.preprocess, "way": "left projection", "rank": self.rank,
             "powers": self.rule.power_iterations, "seed": request.seed,
             **({} if self.rule.oversampling == OVERSAMPLING else {"oversampling": self.rule.oversampling}),
+            **({"targets": self.shape.N} if self.shape.N else {}),
             **({} if self.rule.accuracy is None else {"accuracy": self.rule.accuracy}),
         }  # fmt: skip
 
-    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
-        request, rule = validated.request, self.rule
+    def _decompose(
+        self, dataset: Dataset, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
+    ) -> Eigen:  # fmt: skip
+        request, held = validated.request, None
         total = usable_squares(statistics, request.preprocess)
-        found = randomized(factor, total, rule, self.rank, request.seed)
-        log.info("the sketch of rank %d captures %.4f %% of ||X||^2", found.rank, 100.0 * found.captured)
+        if dataset.n_targets:
+            Y = _targets(dataset, statistics, request.preprocess)
+            held = Y @ np.linalg.eigh(Y.T @ Y)[1][:, ::-1][:, : self._held]
+        found = randomized(factor, total, self.rule, self.rank, request.seed, held)
+        log.info("the reduced problem of rank %d captures %.4f %% of ||X||^2", found.rank, 100.0 * found.captured)
         return found
+
+    def _prepared(
+        self, dataset: Dataset, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen],
+        factor: ColumnFactor,
+    ) -> Prepared:  # fmt: skip
+        statistics, preprocess, counts = exact.statistics, validated.request.preprocess, exact.counts
+        assert isinstance(statistics, ColumnStatistics)
+        Y = _targets(dataset, statistics, preprocess) if dataset.n_targets else None
+        total = usable_squares(statistics, preprocess) if Y is None else float(np.vdot(Y, Y))
+
+        def left_out(k: int) -> float:
+            if Y is None:
+                return eigen().left_out(k)
+            U = eigen().U
+            E = Y - U @ (U.T @ Y)
+            return float(np.square(np.linalg.svd(E, compute_uv=False)[:k]).sum()) if Y.shape[1] else 0.0
+
+        def objective(lam: float) -> Objective:
+            found = eigen()
+            k = validated.most_columns
+            counts.update(rank=found.rank, captured=found.captured, left_out=left_out(k) / total)
+            counts["chance"] = found.error_chance if Y is None else 0.0
+            T = None if Y is None else found.U.T @ Y
+            cross = None if T is None else found.W.T @ T
+            if self.shape.whole_gram:
+                return DenseObjective(found.W.T @ found.W, cross, total, lam)
+            if T is None:
+                return exact.objective(lam)
+            return OnDemandObjective(
+                InMemoryFactor(found.W, T), np.square(found.W).sum(axis=0), cross, total, lam,
+                leading_rows=LEADING_ROWS,
+                load_target_gram=partial(target_gram, dataset, statistics, preprocess),
+            )  # fmt: skip
+
+        def errors(subsets: Sequence[Ints], lam: float) -> list[tuple[float, float]]:
+            return factor.errors(subsets, lam, total, Y)
+
+        return replace(exact, objective=objective, errors=errors, left_out=left_out)
 
     def check_cost(
         self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
     ) -> PassCost:
         """Return the cost of the errors of the front and of the final pass."""
         last = super().check_cost(dataset, validated, cache)
+        if dataset.n_targets:
+            return last
         front = product_pass(self.blocks(dataset), validated.request.limit).cost()
         return PassCost.total(last.name, (front, last))
 
@@ -134,6 +225,11 @@ class Sketch(EigenReduced):
         if saved.eigendecomposition:
             return []
         right, left = right_product_pass(blocks, self._width).cost(), product_pass(blocks, self._width).cost()
-        total = PassCost.total("eigendecomposition", [right] + self.rule.power_iterations * [left, right])
+        total = PassCost.total("eigendecomposition", [right] + self.rule.power_iterations * [left, right] + [left])
         p = self.shape
         return [replace(total, flops=2 * p.m * p.n * self._width * self.passes)]
+
+
+def _targets(dataset: Dataset, statistics: ColumnStatistics, preprocess: Preprocess) -> Floats:
+    """Return (m, N) the preprocessed targets."""
+    return np.vstack([y for _, y in target_blocks(dataset, statistics, preprocess)])

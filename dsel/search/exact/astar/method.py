@@ -114,8 +114,10 @@ def run(task: SearchTask) -> SearchOutcome:
     counts = {**search.counts(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
     if math.isfinite(search.weighted_suboptimality):
         counts["weighted_suboptimality"] = search.weighted_suboptimality
-    notes = (*search.notes(), *_how_good(search))
-    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
+    return SearchOutcome(
+        search.front(), search.trace, search.iteration, ended, counts, notes=search.notes(),
+        bound_notes=tuple(_how_good(search)),
+    )  # fmt: skip
 
 
 def _how_good(search: AStar) -> Iterator[str]:

@@ -81,14 +81,17 @@ class ReducedProblem:
         return cls._of_gram(objective, objective.cross, np.asarray(target_gram, np.float64), deadline)
 
     @classmethod
-    def _of_factor(cls, objective: Objective, W: Floats, D: Floats) -> ReducedProblem:
-        """Return the reduced problem of Y = X from W and D. Here U_y = U_x, so that P = D^(1/2). O(r n)."""
+    def _of_factor(cls, objective: Objective, W: Floats, D: Floats, P: Floats) -> ReducedProblem:
+        """Return the reduced problem from W, D and P. Where Y = X, U_y = U_x, so that P = D^(1/2). O(r n)."""
+        square = objective.cross is None  # D belongs to the rows of W
         kept = _ROUNDING * float(D.max(initial=0.0)) < D
         norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
         rest = max(objective.c - float(D[kept].sum()), 0.0)
         floor = np.maximum(objective.floor / norms**2, _ROUNDING)
         lost = float(D[~kept].sum())
-        return cls(np.ascontiguousarray(W[kept] / norms), D[kept], np.diag(np.sqrt(D[kept])), rest, floor, lost)
+        W = W[kept] if square else W
+        P = P[np.ix_(kept, kept)] if square else P[kept]
+        return cls(np.ascontiguousarray(W / norms), D[kept], np.ascontiguousarray(P), rest, floor, lost)
 
     @classmethod
     def _of_gram(cls, objective: Objective, B: Floats, T: Floats | None, deadline: Deadline | None) -> ReducedProblem:
