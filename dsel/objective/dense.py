@@ -256,7 +256,7 @@ class DenseObjective(SharedMethods):
         return DenseObjective(
             K=np.ascontiguousarray((K + K.T) / 2.0),
             cross=cross,
-            c=self.value(I),
+            c=self._left_by(I),
             lam=self.lam,
             columns=self.columns[rest],
             included=self.included + tuple(int(j) for j in self.columns[I]),
@@ -267,6 +267,18 @@ class DenseObjective(SharedMethods):
             load_target_gram=None if cross is None or self.load_target_gram is None else self._left_of_targets(I),
             centering=self._centering_given(I, rest, self.K[np.ix_(I, I)], A_I, *self._targets_of(I)),
         )
+
+    def _left_by(self, I: Ints) -> float:
+        """Return f of the independent local columns I: from B where f is otherwise computed from M.
+
+        Entries of M are squares, whose rounding nearly dependent columns magnify.
+        """
+        if self.moments is not None or self.few_targets:
+            return self.value(I)
+        B, _ = self._targets_of(I)
+        assert B is not None
+        explained = np.vdot(solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), B), B)
+        return max(self.c - float(explained), 0.0)
 
     def _targets_of(self, I: Ints) -> tuple[Floats | None, Floats | None]:
         """Return B_I, or M_II where M was given."""
