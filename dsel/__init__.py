@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dsel.data.growth.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
+    from dsel.jobs.submodularity import submodularity_ratio
     from dsel.jobs.verify import verify
     from dsel.planning.eigh import Eigendecomposition
     from dsel.selection.report.page import report
@@ -35,6 +36,7 @@ __all__ = [
     "report",
     "select",
     "stability",
+    "submodularity_ratio",
     "verify",
 ]
 
@@ -54,6 +56,7 @@ _HOMES = {
     "report": "dsel.selection.report.page",
     "select": "dsel.api",
     "stability": "dsel.api",
+    "submodularity_ratio": "dsel.jobs.submodularity",
     "verify": "dsel.jobs.verify",
 }
 

@@ -29,10 +29,11 @@ from dsel.search.exact.proof import Runner
 from dsel.search.exact.starting_subset import extended
 from dsel.search.exact.wide.choice import is_wide
 from dsel.search.method import Requirements
-from dsel.selection.add_certificates import with_better_subset, with_certificates
+from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext
 from dsel.selection.result import Selection
+from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
@@ -143,32 +144,29 @@ def certify_selection(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
             "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
         )
-    if dataset.n != selection.shape[1]:
-        raise DataError(
-            f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
-            "Certify with the data that the selection was made from.",
-        )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     require_one_target(dataset, request, budget.coefficients)
     context = context or RunContext()
-    if selection.size_curve is not None:  # the proof is about the size that was chosen
-        request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
-    validated = validate(dataset, request)
+    validated = validated_again(dataset, request, selection)
+    request = validated.request
     dataset = validated.training or dataset
     with log_passes() as made:
         prepared = _prepare(dataset, validated, context, budget)
         whole = prepared.objective(request.lam)
         objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
         _require_gram(objective, validated, budget)
-        _require_same_data(objective, selection)
+        require_same_data(objective, selection)
         found, notes = _prove(objective, validated, selection, budget, context, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
     selection = with_certificates(selection, found, dataset.features.tolist())
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    return with_better_subset(dataset, validated, selection, prepared, whole, objective)
+    selection = with_better_subset(dataset, validated, selection, prepared, whole, objective)
+    if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
+        return selection
+    return with_submodularity(selection, objective)
 
 
 def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
@@ -203,7 +201,19 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
         )
 
 
-def _require_same_data(objective: Objective, selection: Selection) -> None:
+def validated_again(dataset: Dataset, request: SelectionRequest, selection: Selection) -> ValidatedRequest:
+    """Return the validated request of a selection, for the size that was chosen. Errors: DataError for other data."""
+    if dataset.n != selection.shape[1]:
+        raise DataError(
+            f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
+            "Certify with the data that the selection was made from.",
+        )
+    if selection.size_curve is not None:
+        request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
+    return validate(dataset, request)
+
+
+def require_same_data(objective: Objective, selection: Selection) -> None:
     """Raise DataError if the error of the chosen columns is not that of the selection."""
     local = {int(j): place for place, j in enumerate(objective.columns)}
     error = objective.value([local[j] for j in selection.indices if j in local])

@@ -17,8 +17,10 @@ from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.assembly import explained_share, in_data_units, with_dependent
 from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
+from dsel.selection.forward_reference import rank_error
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
+from dsel.selection.submodularity import submodularity
 
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
 _BETTER = 1e-9
@@ -116,4 +118,16 @@ def _with_answer(
         groups=items.by_name(S),
         fill=statistics.mean_x[S] if request.missing == "mean" else None,
         statistics=chosen,
+        rank_error=None if dataset.n_targets else rank_error(whole, len(S)),
     )
+
+
+def with_submodularity(selection: Selection, objective: Objective) -> Selection:
+    """Return the selection with its submodularity ratio, where that is known. objective: over the candidates."""
+    if selection.groups:
+        return selection
+    local = {int(j): i for i, j in enumerate(objective.columns)}
+    path = dict.fromkeys(j for row in selection.forward for j in row.indices)  # in order: each row has the one before
+    chains = [[local[j] for j in chain if j in local] for chain in (selection.indices, path)]
+    k = selection.k - len(objective.included)
+    return replace(selection, submodularity=submodularity(objective, k, chains))

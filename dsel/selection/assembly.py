@@ -27,6 +27,7 @@ from dsel.search.exact.certificate import dependence
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import ChosenStatistics, chosen_statistics
+from dsel.selection.forward_reference import rank_error
 from dsel.selection.recomputed_front import Errors
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow, PathRow, TraceRow
@@ -122,6 +123,7 @@ def assemble(
         provenance=provenance,
         column_labels=_column_labels(dataset, found),
         groups=found.validated.items.by_name(S),
+        rank_error=None if dataset.n_targets else rank_error(found.whole, len(S)),
     )
 
 

@@ -64,6 +64,8 @@ def render(selection: Selection, width: int | None = None, *, details: bool = Fa
         console.print(_proof(certificate, selection.lam > 0.0))
         for sentence in filter(None, [caveat(certificate, selection.label)]):
             console.print(f"  {printable(sentence)}")
+    for line in describe_guarantees(selection):
+        console.print(line)
     for line in describe_changes(selection.changes) if selection.changes else ():
         console.print(printable(line))
     for line in describe_cost(selection) if details else ():
@@ -78,6 +80,19 @@ def describe_cost(selection: Selection) -> Iterator[str]:
     yield _cost(selection)
     if selection.plan is not None:
         yield _plan(selection.plan)
+
+
+def describe_guarantees(selection: Selection) -> Iterator[str]:
+    """Yield one line about the submodularity ratio, and one about the best approximation of X, where they are known."""
+    gamma = selection.submodularity
+    if gamma is not None:
+        yield (
+            f"Submodularity ratio: at least {gamma.bound:.4f} (proved), about {gamma.estimate:.4f} (estimate); forward "
+            f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved), about "
+            f"{gamma.estimated_guarantee:.2%} (estimate)"
+        )
+    if selection.error_ratio is not None:
+        yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
 def _headline(selection: Selection) -> str:

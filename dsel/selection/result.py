@@ -13,6 +13,7 @@ from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
+from dsel.selection.submodularity import Submodularity
 from dsel.storage.paths import AnyPath, as_path
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ class Selection:
     changes : dict, optional
         What changed since the previous run of a job with a folder of runs: columns that entered and left, the previous
         selection's error, whether the new one is better, and drift.
+    submodularity : Submodularity, optional
+        An estimate and a bound of the submodularity ratio, from `dsel.certify` or `dsel.submodularity_ratio`.
+    rank_error : float, optional
+        Share of ||X||^2 that the best approximation of X of this rank leaves, where Y = X. None without the whole Gram
+        matrix, and for more than 2000 columns. `error_ratio` compares it with the selection.
     """
 
     indices: tuple[int, ...]
@@ -149,6 +155,8 @@ class Selection:
     column_labels: dict[int, str] = field(default_factory=dict)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     changes: dict[str, Any] | None = None
+    submodularity: Submodularity | None = None
+    rank_error: float | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -212,6 +220,11 @@ class Selection:
     def unsupervised(self) -> bool:
         """Whether columns were chosen for X itself (Y = X)."""
         return not self.targets
+
+    @property
+    def error_ratio(self) -> float | None:
+        """||X - X_S X_S^+ X||^2 over that of the best approximation of the same rank, at least 1 (POCSS), if known."""
+        return (1.0 - self.r2) / self.rank_error if self.rank_error else None
 
     @property
     def plot(self) -> SelectionPlots:
@@ -395,6 +408,7 @@ class Selection:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
-        if self.changes is None:
-            del values["changes"]
+        for name in ("changes", "submodularity", "rank_error"):
+            if values[name] is None:
+                del values[name]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

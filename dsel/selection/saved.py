@@ -21,6 +21,7 @@ from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.result import FORMAT, Selection
 from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
+from dsel.selection.submodularity import Submodularity
 from dsel.selection.use.tables import group_files, group_of
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
 from dsel.storage.latest import resolve_run
@@ -142,6 +143,8 @@ def open_selection(path: str | AnyPath) -> Selection:
         values["groups"] = {name: tuple(columns) for name, columns in groups.items()}
         curve = values.get("size_curve")
         values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
+        if values.get("submodularity") is not None:
+            values["submodularity"] = Submodularity(**values["submodularity"])
         # Older versions named the fields differently, and judged gaps by other rules.
         values["certificate"] = tuple(Certificate.from_dict(row).as_dict() for row in values.get("certificate", ()))
         for name in ("indices", "shape", "targets", "constant", "notes"):

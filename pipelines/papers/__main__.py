@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -43,10 +44,14 @@ def everything(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few runs and small data, to see that it works.")] = False,
     processes: Processes = 2,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="Begin no part after this time. The next call continues.")
+    ] = math.inf,
 ) -> None:
     """Write one report of all papers. A part that is already saved in the folder is not made again."""
     settings = Settings(folder, quick, processes)
-    made = make_parts(list(_PARTS.values()), settings, _known(only, list(_PARTS)), lambda line: print(line, flush=True))
+    again = _known(only, list(_PARTS))
+    made = make_parts(list(_PARTS.values()), settings, again, lambda line: print(line, flush=True), seconds)
     document = Document.of(PAPERS, made, quick)
     html, markdown = write(document, folder)
     print(f"{html}\n{markdown}")

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from pipelines.benchmarks.simulated_workers import counted_speed
+from pipelines.benchmarks.synthetic import regression_data
 from pipelines.papers.__main__ import app
 from pipelines.papers.contents import PAPERS
 from pipelines.papers.greedy_rls import low_rank_ls_svm
 from pipelines.papers.poss.table_2_part import _compared
+from pipelines.papers.preprocess import regression
 from pipelines.papers.report.document import Document
 from pipelines.papers.report.model import (
     Claim,
@@ -115,6 +118,8 @@ def test_an_interrupted_report_continues_and_one_part_is_made_again(tmp_path: Pa
     assert make_parts(parts, settings, [], said.append)["two"].content == CONTENT
     assert made == ["two"]
     made.clear()
+    late = make_parts([*parts, part("four")], settings, [], said.append, seconds=0.0)
+    assert (set(late), made) == ({"one", "two", "three"}, [])  # no part begins after the time; saved ones are read
     make_parts(parts, settings, ["three"], said.append)
     assert made == ["three"]
     made.clear()
@@ -173,6 +178,13 @@ def test_an_unknown_part_is_named_with_those_there_are(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["all", "--only", "table-2", "--out", str(tmp_path)])
     assert found.exit_code == 2
     assert "poss-table-2" in found.output
+
+
+def test_the_speedup_by_counts_is_that_of_the_critical_path() -> None:
+    objective = regression(*regression_data(200, 30))
+    assert counted_speed(objective, 3, 1, 300, 1) == 1.0
+    assert counted_speed(objective, 3, 10, 300, 0) == pytest.approx(10.0, rel=0.1)  # nobody waits
+    assert 2.0 < counted_speed(objective, 3, 10, 300, 10) < counted_speed(objective, 3, 10, 300, 100) <= 10.0
 
 
 def test_every_part_has_its_own_name() -> None:

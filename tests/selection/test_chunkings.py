@@ -47,7 +47,7 @@ def accepted(store: str, request: SelectionRequest) -> Iterator[str]:
     """Yield the names of the representations that the planner accepts for a request, given enough memory."""
     dataset = as_dataset(store, unsupervised=request.unsupervised)
     validated = validate(dataset, request)
-    shape = ProblemShape.of(dataset, request.limit, validated.requirements, request.sketch)
+    shape = ProblemShape.of(dataset, request.limit, validated.requirements, request.reduce)
     yield from (one.name for one in candidates(shape, Resources(1, None, 1 << 60)) if not one.obstacle)
 
 

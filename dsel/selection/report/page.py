@@ -11,6 +11,7 @@ from dsel.search.exact.certificate import STATUS_WORDS
 from dsel.selection.changes.describe import describe_changes
 from dsel.selection.changes.runs import SUMMARY, RunSummary, read_history
 from dsel.selection.plots.labels import counted, printable
+from dsel.selection.render import describe_guarantees
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
 from dsel.selection.report.stability_section import stability_section
@@ -67,6 +68,7 @@ def render_report(selection: Selection, stability: Stability | None = None, hist
         many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
         front=tables.front_rows(selection),
         proofs=wording.proofs(selection),
+        guarantees=list(describe_guarantees(selection)),
         figures=figures(selection, history),
         changes=list(describe_changes(selection.changes)) if selection.changes else [],
         stability=stability_section(selection, stability),

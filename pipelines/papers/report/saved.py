@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -30,19 +31,24 @@ class Made(BaseModel):
 
 
 def make_parts(
-    parts: Sequence[Part], settings: Settings, again: Sequence[str], tell: Callable[[str], None]
-) -> dict[str, Made]:
+    parts: Sequence[Part], settings: Settings, again: Sequence[str], tell: Callable[[str], None],
+    seconds: float = math.inf,
+) -> dict[str, Made]:  # fmt: skip
     """Return the parts by name.
 
     Parts that are saved with the same `quick` are read, except those in `again`. If `again` names any, the others are
-    only read, not made. A part that fails is not saved, and the next run tries it again.
+    only read, not made. A part that fails is not saved, and the next run tries it again. No part begins after
+    `seconds`.
     """
     found: dict[str, Made] = {}
+    start = time.monotonic()
     for part in parts:
         saved = None if part.name in again else read_part(settings, part.name)
         if saved is not None:
             found[part.name] = saved
             tell(f"{part.name}: saved {saved.made}")
+        elif time.monotonic() - start > seconds:
+            tell(f"{part.name}: left for the next call")
         elif not again or part.name in again:
             found[part.name] = _make(part, settings)
             tell(f"{part.name}: {found[part.name].error or 'made'}, {found[part.name].seconds:.0f} s")

@@ -335,7 +335,7 @@ def test_groups_of_a_data_frame_by_label() -> None:
         ({"groups": 3}, "mapping from columns"),
         ({"groups": {"a": ["x0"], "x1": "b"}}, "map each column"),
         ({"groups": {"x5": ["x0", "x1"]}}, "x5 names a group and another column"),
-        ({"groups": [[0, 1]], "method": "rfe"}, "the coefficients of single columns. Use one of poss, forward"),
+        ({"groups": [[0, 1]], "method": "rfe"}, "the coefficients of single columns. Use one of poss, pposs"),
         ({"groups": [[0, 1]], "method": "kfold"}, "kfold cannot choose groups of columns: its left-out errors"),
         ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward"}, "warm_start cannot be used"),
         ({"groups": [[0, 1]], "method": "branch-and-bound", "bound": "leaps"}, "bound leaps"),
