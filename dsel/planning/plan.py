@@ -316,8 +316,9 @@ def make_plan(
         tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every, cache)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
-        tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes, saves_check)),
-        iterations=validated.requirements.iterations, iteration_seconds=validated.requirements.seconds,
+        (*_notes(dataset, validated, chosen, saved, certified, row_cache_bytes, saves_check), *placement.notes),
+        iterations=placement.iterations or validated.requirements.iterations,
+        iteration_seconds=validated.requirements.seconds,
         lacks=lack[0], remedy=lack[1], fold_every=rewrite_every, placement=placement, search_workers=search_workers,
     )  # fmt: skip
 

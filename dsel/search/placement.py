@@ -46,6 +46,10 @@ class Placement:
         The time of the search on one core of the reference machine, where it is known.
     tables : int
         Bytes of the tables that a worker keeps for each of its threads.
+    iterations : int, optional
+        How many iterations the search makes at most, where that depends on the representation of the Gram matrix.
+    notes : tuple of str
+        Remarks for the user of the plan.
     """
 
     where: Literal["client", "workers"] = "client"
@@ -54,6 +58,8 @@ class Placement:
     tasks: int = 1
     seconds: float | None = None
     tables: int = 0
+    iterations: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def on_workers(self) -> bool:

@@ -1,7 +1,7 @@
 """Measure what the papers promise and a cluster must keep, in parts that can run alone.
 
 greedy-rls: 200 x 15 000 in memory, over Algorithm 3 of the paper in plain NumPy. wide: 60 x 1 000 000 from a store on
-two workers of 1 GiB.
+two workers of 1 GiB. plans: the estimates of POSS on data whose Gram matrix does not fit.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ from pipelines.benchmarks.greedy_rls import plain_algorithm_3
 from pipelines.table import json_line
 
 WORKERS, WORKER_MEMORY = 2, "1GiB"
+#: Rows, columns, columns to choose, and iterations of the searches that are planned and run.
+PLANNED_SHAPES = (
+    (50, 60_000, 5, 3_000_000), (60, 60_000, 10, 3_000_000), (100, 60_000, 5, 2_000_000), (100, 80_000, 10, 4_000_000),
+    (200, 60_000, 8, 4_000_000), (200, 60_000, 16, 2_000_000), (300, 60_000, 10, 6_000_000),
+    (60, 120_000, 20, 2_000_000), (100, 100_000, 12, 5_000_000), (400, 80_000, 10, 4_000_000),
+)  # fmt: skip
 
 
 def greedy_rls_in_memory(quick: bool) -> dict[str, Any]:
@@ -70,8 +76,26 @@ def greedy_rls_wide(quick: bool) -> dict[str, Any]:
     return {"greedy_rls_wide_gib": peak / 2**30, "greedy_rls_wide_seconds": seconds}
 
 
+def plan_worst_factor(quick: bool) -> dict[str, Any]:
+    """Return the largest factor between the planned seconds of a search and its CPU seconds, over ten wide shapes."""
+    factors = []
+    for m, n, k, iterations in PLANNED_SHAPES[: 2 if quick else None]:
+        X, y = _wide_data(m, n)
+        asked: dict[str, Any] = {"k": k, "method": "poss", "iterations": iterations}
+        dsel.select(X, y, **{**asked, "iterations": 1})  # loads the compiled code
+        planned = dsel.plan(X, y, **asked).search_seconds
+        before = time.process_time()
+        dsel.select(X, y, **asked)
+        used = time.process_time() - before
+        factors.append(max(planned / used, used / planned) if planned else float("inf"))
+        print(f"plan of {m} x {n}, k = {k}: {planned:.2f} s, {used:.2f} s of CPU time", flush=True)
+    return {"plan_worst_factor": max(factors)}
+
+
 #: What can run alone, by name.
-PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"greedy-rls": greedy_rls_in_memory, "wide": greedy_rls_wide}
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "greedy-rls": greedy_rls_in_memory, "wide": greedy_rls_wide, "plans": plan_worst_factor,
+}  # fmt: skip
 
 
 def run(quick: bool, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:

@@ -53,6 +53,8 @@ from dsel.planning.representations.base import (
 )
 from dsel.planning.validation import ValidatedRequest
 
+#: The stage of a plan that fetches Gram rows.
+GRAM_ROWS = "Gram rows"
 #: Why a representation without K does not suit a method that needs K.
 NEEDS_GRAM = "The method needs the whole Gram matrix."
 #: Follows what cannot be computed where tasks get blocks of full rows.
@@ -294,7 +296,7 @@ class InColumnBlocks(ColumnRepresentation):
         if self.leading_rows:
             costs.append(leading_rows_pass(blocks).cost())
         rows = product_pass(blocks, self.shape.rows_per_pass).cost()
-        return [*costs, PassCost.total("Gram rows", [rows] * self._row_passes)]
+        return [*costs, PassCost.total(GRAM_ROWS, [rows] * self._row_passes)]
 
     @property
     def _row_passes(self) -> int:

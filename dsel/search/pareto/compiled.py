@@ -133,7 +133,7 @@ class Poss:
         self.memory_limit = memory_limit
         self._s_max = most_members(n, k)
         self._trace: list[Improvement] = []
-        self._ahead = _MIN_AHEAD
+        self._pairs_fetched_at = 0
         self._offspring = max(processors, 1)
         if not objective.has_gram and exchange_every:
             raise OptionError(
@@ -276,19 +276,21 @@ class Poss:
     def _fetch_pairs(self) -> None:
         """Fetch the entries of K between outside columns that this iteration and the coming ones need.
 
-        It looks twice as far ahead each time, since each fetch costs one pass over these columns.
+        It looks twice as far ahead as it came since the last fetch. An accepted subset makes the rest of a prediction
+        useless, so a search that accepts many looks ahead for no longer than it takes itself.
         """
         memory, n = self._memory, self.objective.n
+        ahead = min(max(2 * (self.iteration - self._pairs_fetched_at), _MIN_AHEAD), _MAX_AHEAD)
+        self._pairs_fetched_at = self.iteration
         if memory[layout.PAIRS].size > _MAX_KNOWN:
             layout.set_known_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
         pairs = np.zeros(max(self.objective.max_entries, 2 * layout.MOST_FLIPS**2), np.int64)
-        found, _ = self._look_ahead(self._ahead, pairs, _NO_SCRIPT)
+        found, _ = self._look_ahead(ahead, pairs, _NO_SCRIPT)
         new = np.unique(pairs[:found])
         pairs = np.concatenate([memory[layout.PAIRS], new])
         values = np.hstack([memory[layout.PAIR_VALUES], self.objective.entries(new // n, new % n)])
         order = np.argsort(pairs)
         layout.set_known_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
-        self._ahead = min(2 * self._ahead, _MAX_AHEAD)
 
     def _make_room(self, solutions: int | None = None) -> None:
         """Make room for one more iteration, next to the archived or given number of solutions."""
@@ -373,6 +375,7 @@ class Poss:
         count[archive.TRACED] = 0
         self._trace = []
         count[archive.ITERATION] = count[archive.LAST_GAIN] = iteration // self._offspring
+        self._pairs_fetched_at = iteration
         memory[archive.RULES][[archive.FIRST_SIZE, archive.SIZES]] = parents or (0, 2 * self.k)
 
     def _slot_of(self, members: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from dsel.search.pareto.archive_memory import check_tables, first_slots, restart
 from dsel.search.pareto.compiled import isolated_iterations, paper_iterations
 from dsel.search.pareto.warm_start import WarmStart, path_size
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
-from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time
+from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time, wide_iterations
 
 
 class StopOptions(Options):
@@ -29,7 +29,8 @@ class StopOptions(Options):
     ----------
     iterations : int, optional
         T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates; with isolation: min-index
-        floor(k^2 (n - k) n log n).
+        floor(k^2 (n - k) n log n). Where the Gram matrix does not fit, and without `seconds`, it is at most what takes
+        about ten minutes on the reference core. The plan states the number.
     seconds : float, optional
         Wall time. Compilation is not counted.
     target : float, optional
@@ -53,12 +54,31 @@ class StopOptions(Options):
         """Return T for k of n columns."""
         return self.iterations or paper_iterations(k, n)
 
+    def iterations_within(self, k: int, n: int, few_targets: int, has_gram: bool) -> int:
+        """Return T, by default at most what ends within minutes where the Gram matrix does not fit."""
+        T = self.iterations_of(k, n)
+        if has_gram or self.iterations is not None or self.seconds is not None:
+            return T
+        return min(T, wide_iterations(k, few_targets))
+
+    def cut_short(self, k: int, n: int, few_targets: int, has_gram: bool) -> tuple[str, ...]:
+        """Return a note if the search makes fewer iterations than the theorem asks for, by default."""
+        T, made = self.iterations_of(k, n), self.iterations_within(k, n, few_targets, has_gram)
+        if made == T:
+            return ()
+        return (
+            f"the Gram matrix does not fit, and {T:,} iterations would take more than 10 minutes: the search makes "
+            f"{made:,} at most; the options iterations and seconds change that, and the methods splicing and forward "
+            "take seconds",
+        )
+
     def stop(self, k: int, objective: Objective) -> Stop:
         """Return the stopping rules of a search for k columns."""
         target = self.target
         if self.target_r2 is not None:
             target = (1.0 - self.target_r2) * objective.total
-        return Stop(self.iterations_of(k, objective.n), self.seconds, target, self.patience, self.bound)
+        T = self.iterations_within(k, objective.n, objective.few_targets, objective.has_gram)
+        return Stop(T, self.seconds, target, self.patience, self.bound)
 
 
 #: The least number of iterations between two exchange searches, by default.
@@ -175,11 +195,12 @@ class ArchiveOptions(StopOptions):
             return max(balanced, 40 * n * k * k // (k * k + 500)) if has_gram else 0
         return self.exchange_every
 
-    def notes(self, objective: Objective) -> tuple[str, ...]:
-        """Return what the user should know about the search on an objective."""
+    def notes(self, objective: Objective, k: int) -> tuple[str, ...]:
+        """Return what the user should know about the search for k columns on an objective."""
+        notes = self.cut_short(k, objective.n, objective.few_targets, objective.has_gram)
         if self.exchange_every is None and not objective.has_gram:
-            return ("the search made no exchange searches, which need the whole Gram matrix in memory",)
-        return ()
+            notes += ("the search made no exchange searches, which need the whole Gram matrix in memory",)
+        return notes
 
     def requirements(self, problem: ProblemSummary) -> Requirements:
         """Return what an archive over this problem needs.
@@ -289,12 +310,12 @@ class WorkerOptions(ArchiveOptions):
             Whether tasks evaluate subsets.
         """
         in_flight, length, processors = self._asked()
-        iterations = self.iterations_of(k, n)
         if evaluates:
-            at_a_time = in_flight or (1 if processors else evaluations_at_a_time(iterations))
+            at_a_time = in_flight or (1 if processors else evaluations_at_a_time(self.iterations_of(k, n)))
             return Schedule(at_a_time, 1, processors, self._order)
+        iterations = self.iterations_within(k, n, few_targets, has_gram)
         every = self.exchange_interval(n, k, has_gram)
-        division = Division(n, k, few_targets, every, iterations, self.seconds, processors)
+        division = Division(n, k, few_targets, every, iterations, self.seconds, processors, has_gram)
         return replace(division.schedule(in_flight, length), order=self._order)
 
 
@@ -361,9 +382,10 @@ def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placem
     where: Literal["client", "workers"] = "client" if here else "workers"
     if evaluates:
         return Placement(where, why, recorded, at_a_time)
-    every, T = options.exchange_interval(n, k, site.has_gram), options.iterations_of(k, n)
-    seconds = Division(n, k, few, every, T, options.seconds).total
-    return Placement(where, why, recorded, at_a_time, seconds, table_bytes(n, few, k, restart_slots(n, few, k)))
+    every, T = options.exchange_interval(n, k, site.has_gram), options.iterations_within(k, n, few, site.has_gram)
+    seconds = Division(n, k, few, every, T, options.seconds, has_gram=site.has_gram).total
+    tables, notes = table_bytes(n, few, k, restart_slots(n, few, k)), options.cut_short(k, n, few, site.has_gram)
+    return Placement(where, why, recorded, at_a_time, seconds, tables, T if notes else None, notes)
 
 
 def _described(schedule: Schedule, evaluates: bool, options: WorkerOptions) -> str:

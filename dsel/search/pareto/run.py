@@ -70,7 +70,7 @@ def _run_slices(task: SearchTask) -> SearchOutcome:
         else:
             search = SlicedSearch.restore(objective, task.state, stop, publisher)
             objective.fetch_rows(sorted({j for point in search.archived for j in point.members}))
-        return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective))
+        return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective, task.k))
 
 
 @contextmanager

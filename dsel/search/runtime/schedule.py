@@ -27,6 +27,8 @@ LEAST_IN_FLIGHT = 4
 LEAST_GENERATIONS = 8
 #: The borders between the sizes of slices move by this share of their distance.
 _GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
+#: Seconds on the reference core after which a search without the whole Gram matrix ends, by default.
+LONGEST_WIDE_SECONDS = 600.0
 #: Slices that may be out at the same time, at most: enough for 32 workers with two tasks each.
 MOST_IN_FLIGHT = 64
 #: The same for single iterations that evaluate a custom criterion, and iterations of the search for each of them.
@@ -102,7 +104,7 @@ class Schedule:
         return first % (2 * k), max(end - first, 1)
 
 
-def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int) -> float:
+def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int, has_gram: bool = True) -> float:
     """Return the seconds of an iteration of POSS on the reference core, late in the search.
 
     Parameters
@@ -113,19 +115,24 @@ def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int) -> 
         N where targets are kept one by one, 0 where M is kept.
     exchange_every : int
         Iterations between two exchange searches, 0 for none.
+    has_gram : bool
+        Whether the whole Gram matrix is in memory. Elsewhere entries of it are bounded, or fetched.
 
     Returns
     -------
     float
-        Seconds.
+        Seconds, without the passes over the data that fetch rows of the Gram matrix.
 
     Notes
     -----
     The figures were fitted to runs with n = 60 to 2500 and k = 8 to 50 on one core of 2.0 GHz. They are within a factor
-    of two of them. An iteration costs O(k^2), and an exchange search O(n k^2).
+    of two of them. An iteration costs O(k^2), and an exchange search O(n k^2). Where entries are fetched, the figures
+    were fitted to runs with n = 3000 to 40 000 and k = 5 to 20, and are within a factor of two of them, too.
     """
     moments = few_targets == 0
     single = 5e-8 + 2.2e-10 * k * k * (1.6 if moments else 1.0 + 0.2 * (few_targets - 1))
+    if not has_gram:
+        single += (6e-7 + 3e-8 * k) * (2.0 if moments else 1.0)
     exchange = 9e-10 * n * k * k * (2.8 if moments else 1.0 + 0.12 * (few_targets - 1))
     return single + (exchange / exchange_every if exchange_every else 0.0)
 
@@ -148,6 +155,8 @@ class Division:
         The time limit of the search.
     processors : int
         The offspring of each round, which is not divided.
+    has_gram : bool
+        Whether the whole Gram matrix is in memory.
     """
 
     n: int
@@ -157,11 +166,12 @@ class Division:
     iterations: int
     seconds: float | None = None
     processors: int = 0
+    has_gram: bool = True
 
     @property
     def each(self) -> float:
         """The seconds of an iteration on the reference core."""
-        return iteration_seconds(self.n, self.k, self.few_targets, self.exchange_every)
+        return iteration_seconds(self.n, self.k, self.few_targets, self.exchange_every, self.has_gram)
 
     @property
     def total(self) -> float:
@@ -197,6 +207,14 @@ class Division:
             length = _two_digits(total / number / self.each)
         whole = max(self.processors, 1)
         return Schedule(in_flight, math.ceil(min(length, self.iterations) / whole) * whole, self.processors)
+
+
+def wide_iterations(k: int, few_targets: int) -> int:
+    """Return how many iterations take about ten minutes where the Gram matrix does not fit.
+
+    It follows from the problem only, never from a clock, so that the same request makes the same iterations everywhere.
+    """
+    return _two_digits(LONGEST_WIDE_SECONDS / iteration_seconds(0, k, few_targets, 0, has_gram=False))
 
 
 def _two_digits(number: float) -> int:
