@@ -76,7 +76,8 @@ class SubsetState:
         doubtful = np.flatnonzero(free & (left * kept.min() <= self.objective.diagonal + self.objective.lam))
         if doubtful.size:
             a = A @ self.objective.rows(members)[:, doubtful]
-            after = (np.diag(A)[:, None] + np.square(a) / left[doubtful]) * floor[members][:, None]
+            limits = floor[members][:, None]  # they enter before squares are taken: columns may have any scale
+            after = np.diag(A)[:, None] * limits + np.square(a * np.sqrt(limits) / np.sqrt(left[doubtful]))
             free[doubtful] = (after < 1.0).all(axis=0)
         return free
 

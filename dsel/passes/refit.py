@@ -123,7 +123,9 @@ def refit(
         penalty = QRFactors(np.sqrt(lam) * np.eye(S.size), np.zeros((S.size, N)), 0.0, 0.0)
         penalized = merge_factors(found, penalty)
     coefficients = scipy.linalg.solve_triangular(penalized.R, penalized.C) if S.size else found.C
-    rss = max(penalized.left - lam * float(np.vdot(coefficients, coefficients)), 0.0)
+    rss = penalized.left
+    if lam > 0.0:  # without a penalty, squares of coefficients may be out of range
+        rss = max(rss - lam * float(np.vdot(coefficients, coefficients)), 0.0)
     back = np.empty(S.size, np.int64)
     back[np.argsort(S, kind="stable")] = np.arange(S.size)
     P = found.R[:, back]

@@ -22,6 +22,8 @@ from dsel.planning.validation import ValidatedRequest
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
+#: Where Y = X, the least square of a column, as a share of the largest one.
+_LEAST_RATIO = 1e-200
 #: Pairs of equal columns that a note names.
 _MOST_PAIRS = 100
 
@@ -146,6 +148,16 @@ def _require_range(dataset: Dataset, validated: ValidatedRequest, statistics: Co
             f"{format_labels(dataset.features, beyond)} (a norm below 1e-60 or above 1e60, or products with Y out of "
             "float64's range).",
             "Use preprocess: standardize or unit, store them in other units, or set lam: 0.",
+        )
+    if dataset.n_targets:
+        return
+    squares = statistics.preprocessed_squares(validated.request.preprocess)
+    lost = np.flatnonzero((squares < _LEAST_RATIO * squares.max()) & ~statistics.unusable(validated.request.preprocess))
+    if lost.size:
+        raise DataError(
+            f"{lost.size} columns are smaller than the largest one by more than 1e100, so that products with it are out "
+            f"of float64's range: {format_labels(dataset.features, lost)}.",
+            "Use preprocess: standardize or unit, or exclude them.",
         )
 
 
