@@ -155,8 +155,8 @@ def _require_range(dataset: Dataset, validated: ValidatedRequest, statistics: Co
     lost = np.flatnonzero((squares < _LEAST_RATIO * squares.max()) & ~statistics.unusable(validated.request.preprocess))
     if lost.size:
         raise DataError(
-            f"{lost.size} columns are smaller than the largest one by more than 1e100, so that products with it are out "
-            f"of float64's range: {format_labels(dataset.features, lost)}.",
+            f"{lost.size} columns are smaller than the largest one by more than 1e100, and their products are out of "
+            f"float64's range: {format_labels(dataset.features, lost)}.",
             "Use preprocess: standardize or unit, or exclude them.",
         )
 
