@@ -16,13 +16,14 @@ from dsel.cli import main
 #: Only a process that hangs takes this many seconds, however busy the machine is.
 LIMIT = 600.0
 
-#: `dsel` whose search waits after its first checkpoint with an evaluation until a signal arrives: it cannot end before.
+#: `dsel` whose search waits after its first checkpoint with new evaluations until a signal arrives, and cannot end before.
 _HELD = """
 import time
 from dsel.jobs.checkpoint import Checkpoints
 plain = Checkpoints._save
 def save(self, search):
-    if getattr(search, "evaluations", search.iteration):
+    made = getattr(search, "evaluations", search.iteration)
+    if made > self.__dict__.setdefault("made_before", 0 if self.saved is None else made):
         plain(self, search)
         while self._interrupts.received is None:
             time.sleep(0.02)
