@@ -16,7 +16,7 @@ from dsel.cli import main
 #: Only a process that hangs takes this many seconds, however busy the machine is.
 LIMIT = 600.0
 
-#: `dsel` whose search waits after its first checkpoint with new evaluations until a signal arrives, and cannot end before.
+#: `dsel` whose search waits after its first checkpoint with new evaluations until a signal arrives.
 _HELD = """
 import time
 from dsel.jobs.checkpoint import Checkpoints
