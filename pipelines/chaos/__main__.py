@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only cases whose name contains this; several after commas")
     parser.add_argument("--kinds", default=",".join(DISTURBANCES), help="what disturbs; several after commas")
     parser.add_argument("--folder", type=Path, help="work here, and keep it")
-    parser.add_argument("--damages", type=int, default=0, help="damage so many files instead; see damage.py")
+    parser.add_argument("--damages", type=int, default=0, help="damage this number of files instead; see damage.py")
     asked = parser.parse_args(arguments)
     if asked.damages:
         return run_damages(

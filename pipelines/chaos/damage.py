@@ -131,7 +131,7 @@ class DamageCampaign:
     findings: Findings = field(default_factory=Findings)
 
     def run(self, damages: int, seconds: float) -> Findings:
-        """Damage files in turn, until there were so many damages or so many seconds have passed."""
+        """Damage files in turn, up to a number of damages and of seconds."""
         self._random, self._patience = random.Random(self.seed), Patience(self.patience)
         self._output, self._data = self.folder / "output", self.folder / "data.zarr"
         self._cluster = Cluster(self.folder / "cluster")

@@ -53,7 +53,7 @@ class Work:
     def explore(self, *arguments): return self.work.explore(*arguments)
 """
 X, Y = random_data(1, m=60, n=9)
-#: An error has to come within so many seconds. Without it there is none at all.
+#: An error has to come within this many seconds. Without it there is none at all.
 LIMIT = 30.0
 
 

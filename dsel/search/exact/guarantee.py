@@ -125,7 +125,7 @@ class Limits:
                 return Guarantee(error)  # a penalty bounds the v_j well enough
         found = Inflation(np.full(n, most))
         if objective.has_gram and n <= _MOST_COLUMNS:
-            found = self._factors(k, most, deadline).beside(_given_up(objective))
+            found = self._factors(k, most, deadline).with_sets(_given_up(objective))
         error = self._rounding(share, found.factors, k)
         explained = self._explained_by_all(k, deadline) if found.near or self._depends_on_included else 0.0
         return Guarantee(min(error, 1.0), explained, near_copies=found.sets)
@@ -206,7 +206,7 @@ class Inflation:
         """Return the same for a part of the columns, by their indices in all."""
         return replace(self, sets=tuple(tuple(int(columns[j]) for j in members) for members in self.sets))
 
-    def beside(self, others: tuple[tuple[int, ...], ...]) -> Inflation:
+    def with_sets(self, others: tuple[tuple[int, ...], ...]) -> Inflation:
         """Return the same with further sets."""
         return replace(self, sets=(*self.sets, *others), near=self.near or bool(others))
 

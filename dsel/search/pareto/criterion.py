@@ -146,7 +146,7 @@ class CriterionSearch(EvaluationMemo, AskTell):
             self._draw()
 
     def _draw_newest(self, size: int) -> None:
-        """Draw offspring of the newest archive until so many need a value."""
+        """Draw offspring of the newest archive until enough of them need a value."""
         until = min(self.limit, self.iteration + _MOST_AT_ONCE)
         while len(self._open) < size and self.iteration < until:
             S = self._offspring_of(self._parent(self.iteration), self.iteration)

@@ -30,7 +30,7 @@ def take(run: str, key: Hashable = None) -> Any:
 
 
 def keep(run: str, value: Any, key: Hashable = None, most: int | None = None) -> bool:
-    """Keep a value for the next task of a run, and return whether the run goes on.
+    """Keep a value for the next task of a run, and return whether the run continues.
 
     Values of other runs are released. most: the number of values that are kept, those that were used last.
     """
