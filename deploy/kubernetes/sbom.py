@@ -66,7 +66,9 @@ def debian_packages() -> list[dict[str, Any]]:
 
 def document() -> dict[str, Any]:
     """Return the bill of materials: dsel, what it depends on, the interpreter and the system."""
-    installed = sorted(map(python_package, distributions()), key=lambda p: p["name"])
+    # The same package is met twice where its source folder is on the path, too; Python imports the first.
+    first = {p["name"]: p for p in reversed([python_package(d) for d in distributions()])}
+    installed = [first[name] for name in sorted(first)]
     (root,) = (p for p in installed if p["name"] == ROOT)
     interpreter = package("generic", "cpython", platform.python_version(), "Python-2.0", "generic/python")
     rest = [*(p for p in installed if p is not root), interpreter, *debian_packages()]

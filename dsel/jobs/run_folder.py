@@ -24,6 +24,7 @@ from dsel.errors import DataError, DselError, Interrupted, MissingInputError, Ou
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
+from dsel.search.runtime.journal import read_journal
 from dsel.selection.result import Selection
 from dsel.selection.saved import SELECTION, open_selection
 from dsel.storage.json_files import read_json, write_json
@@ -160,9 +161,11 @@ class RunFolder:
 
     def _has_work(self) -> bool:
         """Return whether the folder has anything that took time: a result, a saved search or proof, or a cache."""
-        names = (SELECTION, self.checkpoint.name, self.journal.name)
-        return any((self.path / name).is_file() for name in names) or any(
-            name.startswith(("proof", "cache")) for name in list_names(self.path)
+        names = list_names(self.path)
+        return (
+            not names.isdisjoint({SELECTION, self.checkpoint.name})
+            or any(name.startswith(("proof", "cache")) for name in names)
+            or next(read_journal(self.journal), None) is not None
         )
 
     def finished(self, identity: dict[str, Any]) -> Selection | None:

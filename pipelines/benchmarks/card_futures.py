@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -81,7 +82,7 @@ def slices_2(client: Any) -> float:
         there = RunContext(DaskEngine(client), shared_folder=Path(folder))
         _select(data, "poss", SPEED_K, there, iterations=20_000)
         _select(data, "poss", SPEED_K, here, iterations=20_000)
-        iterations = int(SPEED_SHARE * 2.0 * np.e * SPEED_K**2 * SPEED_N)
+        iterations = int(SPEED_SHARE * 2.0 * math.e * SPEED_K**2 * SPEED_N)
         seconds = []
         for context in (here, there, here):
             found, _ = _select(data, "poss", SPEED_K, context, iterations=iterations)
