@@ -22,7 +22,7 @@ from dsel.passes.columns.column_blocks import load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
 from dsel.planning.representations.column_blocks import GRAM_ROWS
-from dsel.search.pareto.trial import seconds_per_iteration
+from dsel.search.pareto.run import seconds_per_iteration
 
 #: Seconds for reading, about.
 _SECONDS = 0.5

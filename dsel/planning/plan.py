@@ -13,9 +13,8 @@ from dask.utils import format_bytes
 
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
-from dsel.passes.base import PassCost
-from dsel.passes.centered_factors import grows
-from dsel.passes.execution.accounting import PassLog
+from dsel.passes.base import PassCost, PassLog
+from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.planned_rounds import (
     held_out_cost,
