@@ -29,10 +29,10 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES, CommonSetup
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.out_of_core.choice import is_wide
+from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.proof import Runner
-from dsel.search.exact.starting_subset import extended
 from dsel.search.method import Requirements
+from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext
@@ -198,7 +198,8 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    if budget.log and validated.groups is None and is_wide(objective, budget.coefficients):
+    wide = ProofProblem(objective, 1, coefficient_limit=budget.coefficients).wide
+    if budget.log and validated.groups is None and wide:
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
             "Certify without a log. The certificate is the same.",

@@ -132,7 +132,7 @@ class ProofStore:
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
     proof keeps none. coefficients: a limit for them, see
-    `dsel.search.exact.out_of_core.search.WideTree`. setup: what the proofs for other sizes share.
+    `dsel.search.exact.out_of_core.search.OutOfCoreTree`. setup: what the proofs for other sizes share.
     """
 
     objective: ItemObjective

@@ -14,8 +14,8 @@ from dsel.data.dataset import as_dataset
 from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
-from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS
+from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto

@@ -20,9 +20,9 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.out_of_core.choice import relaxable
-from dsel.search.exact.out_of_core.search import WideTree
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
+from dsel.search.exact.choose_tree import relaxable
+from dsel.search.exact.out_of_core.search import OutOfCoreTree
+from dsel.search.exact.perspective.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.trees_on_workers import on_workers
@@ -96,7 +96,7 @@ def _in_passes(problem: Problem, k: int, nodes: int) -> Certificate:
         InMemoryFactor(X), np.square(X).sum(axis=0), X.T @ Y, float(np.square(Y).sum()), problem.lam, batch=2
     )  # fmt: skip
     objective = whole.condition(problem.include)
-    tree = WideTree(objective, k)
+    tree = OutOfCoreTree(objective, k)
     tree.advance(nodes)
     return replace(certificate_of(tree), method="in passes")
 
@@ -109,7 +109,7 @@ def limited(problem: Problem, incumbent: tuple[int, ...]) -> Certificate | None:
     objective = problem.objective
     place = {int(j): i for i, j in enumerate(objective.columns)}
     start = [place[j] for j in incumbent]
-    tree = WideTree(objective, min(problem.k, objective.n), incumbent=start, coefficients=2.0)
+    tree = OutOfCoreTree(objective, min(problem.k, objective.n), incumbent=start, coefficient_limit=2.0)
     if not tree.limit > 0.0:
         return None
     tree.advance(200)

@@ -22,8 +22,8 @@ from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective
-from dsel.search.exact import starting_subset
 from dsel.search.exact.proof import Proof
+from dsel.search.pareto import starting_subset
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.saved import open_selection
@@ -215,7 +215,7 @@ def test_a_custom_criterion_has_no_certificate(tmp_path):
 @pytest.fixture
 def few_dense(monkeypatch):
     """Treat more than ten columns as too many for a Gram matrix, if passes can prove something."""
-    monkeypatch.setattr("dsel.search.exact.out_of_core.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("dsel.search.exact.choose_tree.MOST_DENSE", 10)
     monkeypatch.setattr("dsel.planning.representations.choice.MOST_DENSE", 10)
     monkeypatch.setattr("dsel.search.exact.out_of_core.search._FIRST", 3)
     monkeypatch.setattr("dsel.search.exact.out_of_core.search._CLOSED", 0)

@@ -20,7 +20,7 @@ from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from dsel.search.exact.guarantee import guarantee_of
-from dsel.search.exact.out_of_core.search import WideTree
+from dsel.search.exact.out_of_core.search import OutOfCoreTree
 from dsel.search.exact.proof import Proof
 
 
@@ -113,7 +113,7 @@ def test_a_proof_holds_for_columns_whose_means_are_large(rows):
         X, y = far_from_zero(seed, 1e7, m=24, n=5)
         objective = in_passes(X, y, rows, lam)
         proof = Proof.begin(objective, k, (0, 1))
-        assert isinstance(proof.search, WideTree)
+        assert isinstance(proof.search, OutOfCoreTree)
         proof.run()
         found, least = proof.certificate(), least_error(X, y, k, lam)
         assert found.gap <= (2e-10 + found.rounding_error) * found.total
@@ -143,7 +143,7 @@ def test_a_proof_in_memory_holds_for_columns_whose_means_are_large(kind):
         objective = in_memory(X, Y, 3, lam).condition(included)
         with pytest.MonkeyPatch.context() as patch:
             if kind == "relaxation":
-                patch.setattr("dsel.search.exact.perspective_tree.choice.MANY_COLUMNS", 1)
+                patch.setattr("dsel.search.exact.choose_tree.MANY_COLUMNS", 1)
             proof = Proof.begin(objective, k, (0, 1))
         proof.run()
         found, least = proof.certificate(), least_error(X, Y, k, lam, included)

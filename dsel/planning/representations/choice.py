@@ -10,7 +10,7 @@ from dsel.planning.representations.column_blocks import InColumnBlocks
 from dsel.planning.representations.gram import GramMatrix, TiledGram
 from dsel.planning.representations.row_gram import RowGram
 from dsel.planning.representations.sketch import Sketch
-from dsel.search.exact.out_of_core.choice import MOST_DENSE
+from dsel.search.exact.choose_tree import MOST_DENSE
 from dsel.search.method import ProblemSummary
 from dsel.search.registry import METHODS
 

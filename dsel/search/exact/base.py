@@ -17,8 +17,8 @@ from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import CONTRADICTION, Certificate
 from dsel.search.exact.guarantee import Guarantee, Limits, limit_notes
-from dsel.search.exact.perspective_tree.node import Guide
-from dsel.search.exact.perspective_tree.scaling import diagonal_outside, scaled_columns
+from dsel.search.exact.perspective.node import Guide
+from dsel.search.exact.perspective.scaling import diagonal_outside, scaled_columns
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size
 
 

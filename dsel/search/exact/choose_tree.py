@@ -2,32 +2,37 @@
 
 A new tree is a subclass of `dsel.search.exact.tree.BestFirstTree` and an entry of `TREES`, or of the entry-point group
 ``dsel.trees`` of another package.
+
+Two trees are for columns in memory: that of relaxations, and branch and bound by the fit of all columns that are left.
+The first hands nodes over to the second where that takes less time (`subtree_solver`). The second begins with the bound
+and the columns that the first one leaves.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.plugins import Registry
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.base import ItemObjective
+from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
-from dsel.search.anytime import Deadline
+from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import CommonSetup
+from dsel.search.exact.bounds import BoundName
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.group_tree import GroupTree
-from dsel.search.exact.out_of_core.choice import is_wide, limits_coefficients, relaxable
-from dsel.search.exact.out_of_core.search import WideTree
-from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
+from dsel.search.exact.out_of_core.search import OutOfCoreTree
+from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.search import PerspectiveTree
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.root_bound import RootBound, TargetBound
-from dsel.search.exact.starting_subset import is_small, starting_subset
 from dsel.search.exact.tree import BestFirstTree
-from dsel.search.greedy.forward import forward
+from dsel.search.pareto.starting_subset import MANY_COLUMNS, forward_subset, is_small, starting_subset
 
 logger = logging.getLogger("dsel")
 
@@ -37,6 +42,36 @@ Tree = BestFirstTree[Any]
 GROUP = "dsel.trees"
 #: Most of the time that the quick search takes.
 _START = 0.2
+#: A smaller penalty, as a share of the largest squared norm, is rounding for the relaxation in passes.
+_LEAST_RIDGE = 1e-6
+#: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
+MOST_DENSE = 5000
+#: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
+#: and the first bound of branch and bound: this factor of n^3, at least and at most.
+_SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0
+#: The share of the gap of branch and bound that its own must be below to be preferred.
+_BETTER = 0.35
+#: With more subsets than this branch and bound cannot try most of them. The tree of relaxations then has about these
+#: seconds before its gap is compared with the first one of branch and bound, and with another share.
+_MANY_SUBSETS, _HEAD_START, _BETTER_THEN = 10**12, 0.5, 0.65
+#: With less time than this it has no such head start.
+_ENOUGH_TIME = 2.5
+#: Branch and bound is too slow if a node takes longer, in seconds.
+_SLOW_NODE = 1.0
+
+
+def relaxable(objective: Objective) -> bool:
+    """Return whether there are one target and a ridge penalty, so that the relaxation in passes bounds all subsets."""
+    return _has_one_target(objective) and objective.lam >= _LEAST_RIDGE * float(objective.scale.max())
+
+
+def _has_one_target(objective: Objective) -> bool:
+    return objective.cross is not None and objective.cross.shape[1] == 1
+
+
+def takes_part(objective: Objective) -> bool:
+    """Return whether the tree of relaxations in memory may be better: there are many columns."""
+    return objective.n >= MANY_COLUMNS and objective.has_gram
 
 
 @dataclass
@@ -60,7 +95,7 @@ class ProofProblem:
     log : ProofLog, optional
         Where to write the tree, so that it can be checked.
     coefficient_limit : float, optional
-        See `WideTree`.
+        See `OutOfCoreTree`.
     setup : CommonSetup, optional
         What the proofs for several sizes share.
     """
@@ -85,14 +120,31 @@ class ProofProblem:
         return self.objective.groups is not None
 
     @property
+    def limited(self) -> bool:
+        """Whether a limit for coefficients is given, and the objective can use it."""
+        return self.coefficient_limit is not None and _has_one_target(self.objective)
+
+    @property
     def wide(self) -> bool:
-        """Whether the proof must do without factorizations of the whole Gram matrix."""
-        return not self.grouped and is_wide(self.objective, self.coefficient_limit)
+        """Whether the proof must do without factorizations of the whole Gram matrix.
+
+        Few columns need no limit for coefficients: other proofs are quick.
+        """
+        objective = self.objective
+        if self.grouped:
+            return False
+        if not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective)):
+            return True
+        return self.limited and objective.n >= MANY_COLUMNS
 
     @property
     def start(self) -> tuple[int, ...]:
         """The known subset, or that of forward selection."""
-        return self.incumbent or forward(self.objective, self.k).best(self.k).members
+        return self.incumbent or forward_subset(self.objective, self.k)
+
+    def quick_subset(self, share: float = _START) -> tuple[int, ...]:
+        """Return a good subset quickly, in at most a share of the time."""
+        return starting_subset(self.objective, self.k, self.seed, self.deadline.share(share), self.incumbent)
 
 
 @dataclass(frozen=True)
@@ -121,20 +173,19 @@ class TreeEntry:
 
 
 def _begin_groups(problem: ProofProblem) -> Tree:
-    search = GroupTree(problem.objective, problem.k, problem.incumbent, problem.log)
-    search.offer(_quick_subset(problem))
+    search = tree_in_memory(problem)
+    search.offer(problem.quick_subset())
     return search
 
 
 def _begin_in_passes(problem: ProofProblem) -> Tree:
-    limit = problem.coefficient_limit if limits_coefficients(problem.objective, problem.coefficient_limit) else None
     arguments: dict[str, Any] = {"incumbent": problem.start, "memory_limit": problem.memory_limit}
-    if limit is not None:
-        tree = WideTree(problem.objective, problem.k, coefficients=limit, **arguments)
+    if problem.limited:
+        tree = OutOfCoreTree(problem.objective, problem.k, coefficient_limit=problem.coefficient_limit, **arguments)
         if tree.limit > 0.0:  # otherwise no column explains anything
             return tree
     if relaxable(problem.objective):
-        return WideTree(problem.objective, problem.k, **arguments)
+        return OutOfCoreTree(problem.objective, problem.k, **arguments)
     return _begin_targets(problem)
 
 
@@ -142,35 +193,17 @@ def _begin_targets(problem: ProofProblem) -> Tree:
     return TargetBound(problem.objective, problem.k, incumbent=problem.start)
 
 
-def _branch_and_bound(problem: ProofProblem, incumbent: Iterable[int]) -> BranchAndBound:
-    return BranchAndBound(
-        problem.objective, problem.k, incumbent=incumbent, memory_limit=problem.memory_limit, log=problem.log,
-        deadline=problem.deadline, setup=problem.setup,
-    )  # fmt: skip
-
-
-def _quick_subset(problem: ProofProblem) -> tuple[int, ...]:
-    """Return a good subset quickly."""
-    deadline = problem.deadline.share(_START)
-    return starting_subset(problem.objective, problem.k, problem.seed, deadline, problem.incumbent)
-
-
 def _begin_race(problem: ProofProblem) -> Tree:
-    """Return the tree of relaxations or branch and bound, whichever has the better bound after a head start."""
-    known = [S for S in (_quick_subset(problem), problem.incumbent) if S]
-    return better_tree(
-        problem.objective, problem.k, lambda incumbent: _branch_and_bound(problem, incumbent),
-        incumbent=min(known, key=problem.objective.value, default=()), memory_limit=problem.memory_limit,
-        deadline=problem.deadline, setup=problem.setup,
-    )  # fmt: skip
+    known = [S for S in (problem.quick_subset(), problem.incumbent) if S]
+    return better_tree(replace(problem, incumbent=min(known, key=problem.objective.value, default=())))
 
 
 def _begin_branch_and_bound(problem: ProofProblem) -> Tree:
-    search = _branch_and_bound(problem, problem.incumbent)
+    search = _branch_and_bound(problem)
     if len(problem.incumbent) == problem.k and is_small(problem.objective, problem.k) and not search.done:
         with problem.deadline.paused():
             search.warm_up(DELETION_KERNELS)  # all at once: a process that helps takes long to start
-    search.offer(_quick_subset(problem))
+    search.offer(problem.quick_subset())
     return search
 
 
@@ -180,12 +213,87 @@ def _begin_root(problem: ProofProblem) -> Tree:
     )  # fmt: skip
 
 
+def _branch_and_bound(problem: ProofProblem, bound: BoundName = "combined") -> BranchAndBound:
+    return BranchAndBound(
+        problem.objective, problem.k, incumbent=problem.incumbent, bound=bound, memory_limit=problem.memory_limit,
+        log=problem.log, deadline=problem.deadline, setup=problem.setup,
+    )  # fmt: skip
+
+
+def _perspective_tree(problem: ProofProblem, *, hands_over: bool) -> PerspectiveTree:
+    """Return the tree of relaxations. Errors: ValueError if the columns are nearly dependent."""
+    with problem.deadline.paused():
+        load_kernels(*RELAXATION_KERNELS)
+    return PerspectiveTree(
+        problem.objective, problem.k, incumbent=problem.incumbent, memory_limit=problem.memory_limit,
+        setup=problem.setup, hands_over=hands_over, deadline=problem.deadline,
+    )  # fmt: skip
+
+
+def tree_in_memory(problem: ProofProblem, bound: BoundName | Literal["auto", "perspective"] = "auto") -> Tree:
+    """Return the tree with this bound over a Gram matrix in memory, from the known subset alone.
+
+    "auto": that of groups if groups of columns are chosen, else the better one of two, see `better_tree`.
+    """
+    if problem.grouped:
+        return GroupTree(problem.objective, problem.k, problem.incumbent, problem.log)
+    if bound == "auto":
+        return better_tree(problem)
+    return _perspective_tree(problem, hands_over=False) if bound == "perspective" else _branch_and_bound(problem, bound)
+
+
+def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
+    """Return the tree of relaxations or branch and bound, whichever has the better bound.
+
+    The one of relaxations has a head start, which proves easy problems before the other one has its first bound. If
+    there are too many subsets for the other tree to try, it may also first find better diagonals, unless the deadline
+    is near.
+    """
+    objective, deadline = problem.objective, problem.deadline
+    if not takes_part(objective):
+        return _branch_and_bound(problem)
+    try:
+        tree = _perspective_tree(problem, hands_over=True)
+    except ValueError:  # nearly dependent columns
+        return _branch_and_bound(problem)
+    _advance(tree, min(max(_SECONDS * objective.n**3, _LEAST), _MOST), deadline)
+    if tree.done:
+        return tree
+    try:
+        search = _branch_and_bound(replace(problem, incumbent=tree.best))
+    except (CapacityError, OutOfTime):
+        return tree
+    if not search.done and _is_better(tree, search, deadline):
+        return tree
+    search.offer(tree.best)
+    if not search.done:
+        search.narrow(tree.lower, tree.open_columns())
+    return search
+
+
+def _is_better(tree: PerspectiveTree, other: BranchAndBound, deadline: Deadline) -> bool:
+    """Return whether the tree of relaxations promises more."""
+    if other.node_seconds() > _SLOW_NODE or tree.gap < _BETTER * (other.best_value - other.lower):
+        return True
+    few = math.comb(other.objective.n, other.k) <= _MANY_SUBSETS
+    if few or deadline.remaining < _ENOUGH_TIME:
+        return False
+    _advance(tree, _HEAD_START, deadline)
+    return tree.done or tree.gap < _BETTER_THEN * (other.best_value - other.lower)
+
+
+def _advance(tree: PerspectiveTree, seconds: float, deadline: Deadline) -> None:
+    """Continue until the relaxations took about these seconds."""
+    while tree.seconds < seconds and not (tree.done or tree.memory_full or deadline.passed):
+        tree.advance(tree.iteration + 1)
+
+
 #: The trees, those first that prove most where they suit.
 TREES: Registry[TreeEntry] = Registry(
     "tree", TreeEntry, GROUP,
     (
         TreeEntry(GroupTree, lambda problem: problem.grouped, _begin_groups),
-        TreeEntry(WideTree, lambda problem: problem.wide, _begin_in_passes),
+        TreeEntry(OutOfCoreTree, lambda problem: problem.wide, _begin_in_passes),
         TreeEntry(TargetBound, lambda problem: problem.wide, _begin_targets),
         TreeEntry(
             PerspectiveTree,

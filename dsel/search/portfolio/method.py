@@ -21,9 +21,8 @@ from dsel.search.anytime import Deadline, OutOfTime, Stop
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.out_of_core.choice import relaxable
-from dsel.search.exact.perspective_tree.choice import takes_part
-from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.choose_tree import relaxable, takes_part
+from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange, polish

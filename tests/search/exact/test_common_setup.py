@@ -14,8 +14,8 @@ from dsel.search.exact import base
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.guarantee import guarantee_of
-from dsel.search.exact.perspective_tree import branching
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
+from dsel.search.exact.perspective import branching
+from dsel.search.exact.perspective.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.selection.pipeline import run_selection
 from tests.search.exact.cases import exhaustive, nearly_dependent, problems, regression, self_expression
@@ -59,7 +59,7 @@ def test_proofs_that_share_their_setup_hold_for_ties_and_dependent_columns(case)
     setup = CommonSetup(objective, guided=True)
     for k in range(1, min(most, 4) + 1):
         with pytest.MonkeyPatch.context() as patch:  # also with the tree of relaxations, where it can be used
-            patch.setattr("dsel.search.exact.perspective_tree.choice.MANY_COLUMNS", 1 + k % 2 * objective.n)
+            patch.setattr("dsel.search.exact.choose_tree.MANY_COLUMNS", 1 + k % 2 * objective.n)
             proof = Proof.begin(objective, k, range(k) if k % 3 else (), setup=setup)
         proof.run()
         found, best = proof.certificate(), exhaustive(objective, k)

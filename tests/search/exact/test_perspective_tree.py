@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,20 +14,20 @@ from hypothesis import strategies as st
 import dsel
 from dsel.search.anytime import Deadline
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.perspective_tree.choice import better_tree
-from dsel.search.exact.perspective_tree.coordinate_descent import largest, penalty, weights
-from dsel.search.exact.perspective_tree.enumeration import enumerated
-from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
-from dsel.search.exact.perspective_tree.relaxation import Problem, relax
-from dsel.search.exact.perspective_tree.scaling import diagonals
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
-from dsel.search.exact.perspective_tree.semidefinite import solve
+from dsel.search.exact.choose_tree import ProofProblem, better_tree
+from dsel.search.exact.perspective.coordinate_descent import largest, penalty, weights
+from dsel.search.exact.perspective.enumeration import enumerated
+from dsel.search.exact.perspective.group_relaxation import relax_rows
+from dsel.search.exact.perspective.relaxation import Problem, relax
+from dsel.search.exact.perspective.scaling import diagonals
+from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.perspective.semidefinite import solve
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
 
 ALL = 10**9
-CHOICE = "dsel.search.exact.perspective_tree.choice."
-HANDOVER = "dsel.search.exact.perspective_tree.subtree_solver."
+CHOICE = "dsel.search.exact.choose_tree."
+HANDOVER = "dsel.search.exact.perspective.subtree_solver."
 
 
 def tree_of(objective, k, **arguments):
@@ -34,10 +35,6 @@ def tree_of(objective, k, **arguments):
         return PerspectiveTree(objective, k, **arguments)
     except ValueError:
         assume(False)
-
-
-def usual(objective, k):
-    return lambda known: BranchAndBound(objective, k, incumbent=known)
 
 
 def planted(n, m=300, k=5, lam=0.0, seed=0, noise=0.6):
@@ -191,7 +188,7 @@ def test_weights_minimize_the_penalty(a, q):
 @pytest.mark.parametrize(("m", "n", "lam"), [(300, 200, 0.0), (150, 220, 15.0)])
 def test_proofs_with_many_columns_take_few_nodes(m, n, lam):
     _, _, objective = planted(n, m, lam=lam)
-    search = better_tree(objective, 5, usual(objective, 5), incumbent=range(0, n, n // 5))
+    search = better_tree(ProofProblem(objective, 5, tuple(range(0, n, n // 5))))
     assert isinstance(search, PerspectiveTree)
     assert search.advance(500)
     assert search.proven
@@ -323,7 +320,7 @@ def test_branch_and_bound_keeps_the_bound_and_the_screening_of_the_other_tree(ca
         patch.setattr(CHOICE + "MANY_COLUMNS", 1)
         patch.setattr(CHOICE + "_advance", lambda tree, seconds, deadline: tree.advance(2))
         patch.setattr(CHOICE + "_is_better", lambda tree, other, deadline: False)
-        search = better_tree(objective, k, usual(objective, k), incumbent=range(k) if known else ())
+        search = better_tree(ProofProblem(objective, k, tuple(range(k)) if known else ()))
     best = exhaustive(objective, k)
     assert min(tree.lower, search.best_value) <= search.lower + 1e-9 * objective.c
     assert search.lower <= best + 1e-9 * objective.c
@@ -334,15 +331,16 @@ def test_branch_and_bound_keeps_the_bound_and_the_screening_of_the_other_tree(ca
 
 
 def test_with_too_many_subsets_to_try_the_tree_finds_its_diagonals_before_it_is_compared(monkeypatch):
-    monkeypatch.setattr("dsel.search.exact.perspective_tree.choice._BETTER_THEN", 10.0)
+    monkeypatch.setattr(CHOICE + "_BETTER_THEN", 10.0)
     rng = np.random.default_rng(3)
     X = rng.standard_normal((400, 160)) @ (np.eye(160) + 0.08 * rng.standard_normal((160, 160)))
     X -= X.mean(axis=0)
     y = X[:, ::20].sum(axis=1, keepdims=True)
     objective = regression(X, y + 2.0 * y.std() * rng.standard_normal((400, 1)))
-    other, known = usual(objective, 8), range(0, 160, 20)
-    assert isinstance(better_tree(objective, 8, other, incumbent=known, deadline=Deadline(1.0)), BranchAndBound)
-    search = better_tree(objective, 8, other, incumbent=known)
+    known = tuple(range(0, 160, 20))
+    problem = ProofProblem(objective, 8, known)
+    assert isinstance(better_tree(replace(problem, deadline=Deadline(2.4))), BranchAndBound)
+    search = better_tree(problem)
     assert isinstance(search, PerspectiveTree)
     assert search.gap < 0.85 * PerspectiveTree(objective, 8, incumbent=known).gap
     again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))

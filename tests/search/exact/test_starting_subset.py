@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.search.exact import starting_subset as module
-from dsel.search.exact.starting_subset import starting_subset
+from dsel.search.pareto import starting_subset as module
+from dsel.search.pareto.starting_subset import starting_subset
 from tests.search.exact.cases import regression
 
 

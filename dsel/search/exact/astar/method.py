@@ -15,8 +15,7 @@ from dsel.search.exact.astar.on_workers import drive_on_workers
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
 from dsel.search.exact.base import FAILURES, without_proof
-from dsel.search.exact.starting_subset import starting_subset
-from dsel.search.greedy.forward import forward
+from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
@@ -88,22 +87,21 @@ def run(task: SearchTask) -> SearchOutcome:
     objective, options, deadline = task.objective, task.options, Deadline(task.options.seconds)
     wide = not objective.has_gram and objective.eigen_factor is None
     kind: type[Any] = WideAStar if wide else AStar
+    problem = ProofProblem(objective, task.k, seed=task.seed, deadline=deadline)
     search: AStar
     if task.state is not None:
         search = kind.restore(objective, task.state, memory_limit=options.memory)
     else:
         start: Sequence[int] | None = None
-        if options.prune and wide:
-            start = forward(objective, task.k).best(task.k).members
-        elif options.prune:
-            start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
+        if options.prune:
+            start = problem.start if wide else problem.quick_subset(0.3)
         try:
             search = kind(
                 objective, task.k, gamma=options.gamma, epsilon=options.epsilon, bound=options.bound, incumbent=start,
                 memory_limit=options.memory, deadline=deadline,
             )  # fmt: skip
         except FAILURES as error:
-            return without_proof(objective, start or forward(objective, task.k).best(task.k).members, error)
+            return without_proof(objective, start or problem.start, error)
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
@@ -120,7 +118,7 @@ def run(task: SearchTask) -> SearchOutcome:
         ended = "memory"
     ended = "goal" if search.done else ended
     if not search.done:  # an unfinished search has few subsets of k columns
-        search.offer(forward(objective, task.k).best(task.k).members)
+        search.offer(problem.start)
         search.complete(deadline)
     search.sharpen()
     counts = {

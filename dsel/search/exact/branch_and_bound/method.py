@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from dsel._lib.kernel_loading import load_kernels
 from dsel.config.types import Float, Int
-from dsel.objective.base import ItemObjective
-from dsel.objective.groups import GroupedObjective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.choose_tree import Tree, restore_tree
-from dsel.search.exact.group_tree import GroupTree
-from dsel.search.exact.perspective_tree.choice import better_tree
-from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
-from dsel.search.exact.starting_subset import starting_subset
+from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
+
+#: Most of the time that the quick search takes.
+_START = 0.3
 
 
 class BranchAndBoundOptions(Options):
@@ -84,11 +76,12 @@ def run(task: SearchTask) -> SearchOutcome:
     if task.state is not None:
         search = restore_tree(objective, task.state, memory_limit=options.memory)
     else:
-        start = _start(task, deadline.share(0.3))
+        problem = ProofProblem(objective, task.k, seed=task.seed, memory_limit=options.memory, deadline=deadline)
+        problem.incumbent = _start(task, problem)
         try:
-            search = _begin(objective, task.k, start, options, deadline)
+            search = tree_in_memory(problem, options.bound)
         except FAILURES as error:
-            return without_proof(objective, start, error)
+            return without_proof(objective, problem.incumbent, error)
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
@@ -103,55 +96,20 @@ def run(task: SearchTask) -> SearchOutcome:
         ended = "memory"
     certificate = search.certificate()
     if search.done:
-        ended = _finished(search, certificate)
-    counts = {**search.counts(), **_judged(certificate), "open": search.open_nodes}
+        complete = "proven" if certificate.proven else "complete"
+        ended = complete if search.proven else "contradiction"
+    counts = {**search.counts(), "status": certificate.status, "proven": certificate.proven, "open": search.open_nodes}
     if search.not_finite:
         counts["not_finite"] = search.not_finite
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
 
 
-def _start(task: SearchTask, deadline: Deadline) -> tuple[int, ...]:
+def _start(task: SearchTask, problem: ProofProblem) -> tuple[int, ...]:
     """Return a good subset of columns or groups to begin with."""
-    start = starting_subset(task.subject, task.k, task.seed, deadline)
+    start = problem.quick_subset(_START)
     given = [tuple(task.subject.within(members)) for members in task.start]
     known = (start, *(members for members in given if len(members) <= task.k))
     return min(known, key=task.subject.value)  # the first one where several have the same error
-
-
-def _finished(search: Tree, certificate: Certificate) -> str:
-    """Return why a search ended that has no open node."""
-    if not search.proven:
-        return "contradiction"
-    return "proven" if certificate.proven else "complete"
-
-
-def _judged(certificate: Certificate) -> dict[str, Any]:
-    return {"status": certificate.status, "proven": certificate.proven}
-
-
-def _begin(
-    objective: ItemObjective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions,
-    deadline: Deadline,
-) -> Tree:  # fmt: skip
-    """Return the tree by the requested bound."""
-    if isinstance(objective, GroupedObjective):
-        return GroupTree(objective, k, start)
-    columns = objective.columns_of
-    if options.bound == "perspective":
-        with deadline.paused():
-            load_kernels(*RELAXATION_KERNELS)
-        return PerspectiveTree(columns, k, incumbent=start, memory_limit=options.memory)
-
-    def usual(known: Iterable[int]) -> BranchAndBound:
-        bound = "combined" if options.bound == "auto" else options.bound
-        assert bound != "perspective"
-        return BranchAndBound(
-            columns, k, incumbent=known, bound=bound, memory_limit=options.memory, deadline=deadline
-        )  # fmt: skip
-
-    if options.bound != "auto":
-        return usual(start)
-    return better_tree(columns, k, usual, incumbent=start, memory_limit=options.memory, deadline=deadline)
 
 
 METHOD = Method(

@@ -5,7 +5,7 @@ For any coefficients b, with v = y - X b and r = X'v, no subset S of a node expl
     |X b|^2 + sum over F of r_j^2 / lam + the q largest other r_j^2 / lam
 
 where the columns F are fixed in and q may be added. This is the perspective relaxation with D = lam I
-(dsel.search.exact.perspective_tree.relaxation) in its dual form: it holds for every v, and needs the products of v with
+(dsel.search.exact.perspective.relaxation) in its dual form: it holds for every v, and needs the products of v with
 all columns, one pass over the data. Products of many nodes share a pass. The best b is found among columns in memory,
 the pool. Each pass shows which other columns belong there.
 
@@ -27,8 +27,8 @@ from scipy.linalg import LinAlgWarning
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.exact.out_of_core.pool import ColumnPool
-from dsel.search.exact.perspective_tree.coordinate_descent import largest, level, weights
-from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, relax
+from dsel.search.exact.perspective.coordinate_descent import largest, level, weights
+from dsel.search.exact.perspective.relaxation import Mask, Problem, relax
 
 
 @dataclass(frozen=True, slots=True)

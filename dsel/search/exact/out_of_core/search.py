@@ -5,7 +5,7 @@ Each node is relaxed among columns in memory, the pool, and bounded by a pass ov
 
 Reduced costs leave columns out of a node: those that cannot be in a better subset. When few are left, the node is
 closed, and its columns join those of the other closed nodes. A tree in memory then searches all of these
-(dsel.search.exact.perspective_tree), with a better diagonal than lam I.
+(dsel.search.exact.perspective), with a better diagonal than lam I.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.out_of_core.relaxation import CLOSE, Node, PoolRelaxation
-from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.node import mask_of
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
+from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.node import mask_of
+from dsel.search.exact.perspective.search import PerspectiveTree
 from dsel.search.exact.tree import RelaxationTree
 
 logger = logging.getLogger("dsel")
@@ -48,20 +48,20 @@ _STEP = 10
 _SETTLED = 0.03
 
 
-class WideTree(RelaxationTree[Node]):
+class OutOfCoreTree(RelaxationTree[Node]):
     """Best-first search over nodes of fixed columns of wide data, which can be read, saved and continued.
 
     Parameters
     ----------
     objective : Objective
-        f over n candidate columns, with one target. lam > 0, unless there are `coefficients`.
+        f over n candidate columns, with one target. lam > 0, unless there is a `coefficient_limit`.
     k : int
         The most columns to choose.
     incumbent : iterable of int
         A known subset.
     memory_limit : int
         Bytes that open nodes of the tree in memory may take.
-    coefficients : float, optional
+    coefficient_limit : float, optional
         The bounds are about subsets whose coefficients, for columns of norm 1, have a sum of squares of at most this
         many times that of the incumbent, see `PoolRelaxation`.
     """
@@ -71,7 +71,7 @@ class WideTree(RelaxationTree[Node]):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
-        coefficients: float | None = None,
+        coefficient_limit: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective", memory_limit=memory_limit)
         self._pool = ColumnPool(objective)
@@ -87,9 +87,9 @@ class WideTree(RelaxationTree[Node]):
         known = np.asarray(sorted({int(j) for j in incumbent}), np.int64)
         self._pool.add(known)
         self.offer(known.tolist())
-        if coefficients is not None:
+        if coefficient_limit is not None:
             best = np.asarray(self.best, np.int64)
-            self._relaxation.limit = coefficients * self._relaxation.squared_coefficients(best)
+            self._relaxation.limit = coefficient_limit * self._relaxation.squared_coefficients(best)
         if self.limit:
             self._relaxation.sharpen_extra(np.square(self._pool.all_cross))
 
@@ -378,7 +378,7 @@ class WideTree(RelaxationTree[Node]):
     @classmethod
     def _restored(
         cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
-    ) -> WideTree:  # fmt: skip
+    ) -> OutOfCoreTree:  # fmt: skip
         search = cls(objective, state["k"], memory_limit=memory_limit)
         search._pool.add_in_order(np.asarray(state["pool"], np.int64), state["batches"])
         search._pool.passes = state["passes"]

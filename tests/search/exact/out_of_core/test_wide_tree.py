@@ -17,7 +17,7 @@ from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search import anytime
 from dsel.search.exact.certificate import Certificate, across_sizes, claim, effort
 from dsel.search.exact.out_of_core import search as wide_search
-from dsel.search.exact.out_of_core.search import WideTree
+from dsel.search.exact.out_of_core.search import OutOfCoreTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import TargetBound
 from tests.search.exact.cases import KINDS, data, exhaustive, regression, self_expression
@@ -67,7 +67,7 @@ def problems(draw):
 def test_every_bound_holds_and_the_answer_is_that_of_enumeration(case, known):
     dense, wide, k = case
     best = exhaustive(dense, k)
-    search = WideTree(wide, k, incumbent=range(k) if known else ())
+    search = OutOfCoreTree(wide, k, incumbent=range(k) if known else ())
     ended = False
     for _ in range(60):
         assert search.lower <= best + 1e-9 * dense.total
@@ -87,10 +87,10 @@ def test_every_bound_holds_and_the_answer_is_that_of_enumeration(case, known):
 def test_it_resumes_with_the_same_nodes(seed, steps):
     X, y = data(seed, "more columns than rows", 1)
     wide = on_demand(X, y, 0.3)
-    search = WideTree(wide, 3, incumbent=(0, 1))
+    search = OutOfCoreTree(wide, 3, incumbent=(0, 1))
     for _ in range(steps):
         search.advance(search.iteration + 1)
-    again = WideTree.restore(wide, json.loads(json.dumps(search.state())))
+    again = OutOfCoreTree.restore(wide, json.loads(json.dumps(search.state())))
     assert (again.lower, again.best, again.iteration) == (search.lower, search.best, search.iteration)
     assert (again.screened, again.passes) == (search.screened, search.passes)
     search.advance(ALL)
@@ -112,7 +112,7 @@ def test_thousands_of_columns_are_proved_in_few_passes(caplog):
     wide = on_demand(X, y, 0.5)
     CountedFactor.passes = 0
     proof = Proof.begin(wide, 4, true)
-    assert isinstance(proof.search, WideTree)
+    assert isinstance(proof.search, OutOfCoreTree)
     with caplog.at_level(logging.INFO, "dsel"):
         assert proof.run()
     found = proof.certificate()
@@ -145,7 +145,7 @@ def test_a_better_subset_than_the_known_one_is_found():
 
 def test_a_gram_matrix_in_memory_needs_no_pass():
     X, y, true = planted(200, 500, 4, 0.5)
-    search = WideTree(regression(X, y, 0.5), 4, incumbent=true)
+    search = OutOfCoreTree(regression(X, y, 0.5), 4, incumbent=true)
     assert search.advance(ALL)
     assert search.proven
     assert search.passes == 0
@@ -207,14 +207,14 @@ def test_the_bound_holds_for_coefficients_up_to_the_limit(seed, kind, times, lam
     X, y = data(seed, kind, 1)
     X = X[:, np.square(X).sum(axis=0) > 0.0]
     total, k = float(np.square(y).sum()), min(3, X.shape[1])
-    search = WideTree(on_demand(X, y, lam), k, incumbent=range(min(2, X.shape[1])), coefficients=times)
+    search = OutOfCoreTree(on_demand(X, y, lam), k, incumbent=range(min(2, X.shape[1])), coefficient_limit=times)
     assume(search.limit > 0.0)
     best = bounded(X, y, k, lam, search.limit)
     for _ in range(30):
         assert search.lower <= best + 1e-9 * total
         if search.advance(search.iteration + 1):
             break
-    again = WideTree.restore(on_demand(X, y, lam), json.loads(json.dumps(search.state())))
+    again = OutOfCoreTree.restore(on_demand(X, y, lam), json.loads(json.dumps(search.state())))
     assert (again.lower, again.limit) == (search.lower, search.limit)
 
 
@@ -250,13 +250,13 @@ def test_time_that_passes_while_nodes_are_split_loses_none_of_them(monkeypatch):
         now[0] += 100.0
         return usual(search, *node)
 
-    usual = WideTree._split
+    usual = OutOfCoreTree._split
     with mock.patch.multiple(wide_search, _CLOSED=3, _FIRST=10):
-        search = WideTree(on_demand(X, y, 0.1), 4)
+        search = OutOfCoreTree(on_demand(X, y, 0.1), 4)
         while not search.open_nodes:
             assert not search.advance(search.iteration + 1)
         lower, passes = search.lower, search.passes
-        monkeypatch.setattr(WideTree, "_split", split)
+        monkeypatch.setattr(OutOfCoreTree, "_split", split)
         monkeypatch.setattr(anytime, "default_clock", lambda: now[0])
         with search.time_limit(10.0):
             search.advance(ALL)
@@ -268,12 +268,12 @@ def test_time_that_passes_while_nodes_are_split_loses_none_of_them(monkeypatch):
 def test_a_contradiction_in_the_tree_in_memory_proves_nothing():
     X, y, _ = planted(60, 40, 3, 0.1, noise=3.0)
     wide = on_demand(X, y, 0.1)
-    search = WideTree(wide, 3, incumbent=(0, 1, 2))
+    search = OutOfCoreTree(wide, 3, incumbent=(0, 1, 2))
     while search.state()["inner"] is None:
         assert not search.advance(search.iteration + 1)
     state = search.state()
     state["inner"]["contradicted"] = True
-    again = WideTree.restore(wide, state)
+    again = OutOfCoreTree.restore(wide, state)
     search.advance(ALL)
     again.advance(ALL)
     assert (search.done, search.proven) == (True, True)

@@ -13,11 +13,11 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
-from dsel.search.exact.perspective_tree.branching import Bounded, Branching
-from dsel.search.exact.perspective_tree.node import Node
-from dsel.search.exact.perspective_tree.relaxation import Problem
-from dsel.search.exact.perspective_tree.scaling import scaled_gram
-from dsel.search.exact.perspective_tree.subtree_solver import Handover
+from dsel.search.exact.perspective.branching import Bounded, Branching
+from dsel.search.exact.perspective.node import Node
+from dsel.search.exact.perspective.relaxation import Problem
+from dsel.search.exact.perspective.scaling import scaled_gram
+from dsel.search.exact.perspective.subtree_solver import Handover
 
 
 def handover_of(

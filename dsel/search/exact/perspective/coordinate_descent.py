@@ -63,7 +63,7 @@ def add_rows(K: Floats, S: Ints, b: Floats, found: Floats) -> None:
             found[j] += b[i] * row[j]
 
 
-#: What `dsel.search.exact.perspective_tree.relaxation.relax` calls.
+#: What `dsel.search.exact.perspective.relaxation.relax` calls.
 RELAXATION_KERNELS = (descend, add_rows)
 
 

@@ -28,7 +28,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.perspective_tree.coordinate_descent import (
+from dsel.search.exact.perspective.coordinate_descent import (
     combination,
     descend,
     inner,

@@ -1,14 +1,14 @@
 """Best-first branch and bound by the perspective relaxation, for many columns.
 
 A node fixes some columns in and some out. Its bound is the relaxation over the other columns, see
-`dsel.search.exact.perspective_tree.relaxation`; `dsel.search.exact.perspective_tree.branching` splits it.
+`dsel.search.exact.perspective.relaxation`; `dsel.search.exact.perspective.branching` splits it.
 
 The first diagonal is that of the ridge penalty, which costs nothing. If the proof takes longer than it takes to find a
 better one, it is found, and the tree begins again with it if its bound is better. It is first in proportion to each
-column's part outside the others, then the best one of the root (`dsel.search.exact.perspective_tree.semidefinite`). The
+column's part outside the others, then the best one of the root (`dsel.search.exact.perspective.semidefinite`). The
 first branchings then decide whether each node gets its own diagonal: that takes longer, and gives better bounds.
 
-Open nodes may be leased to workers, which explore their subtrees (`dsel.search.exact.perspective_tree.subtrees`).
+Open nodes may be leased to workers, which explore their subtrees (`dsel.search.exact.perspective.subtrees`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
-from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
-from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.node import Guide, Known, Node
-from dsel.search.exact.perspective_tree.relaxation import Problem
-from dsel.search.exact.perspective_tree.scaling import MOST_OUTSIDE, diagonals, ridge_diagonal, seconds_outside
-from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
-from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork, handover_of
+from dsel.search.exact.perspective.branching import Bounded, Branching, relaxed
+from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.node import Guide, Known, Node
+from dsel.search.exact.perspective.relaxation import Problem
+from dsel.search.exact.perspective.scaling import MOST_OUTSIDE, diagonals, ridge_diagonal, seconds_outside
+from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
+from dsel.search.exact.perspective.subtrees import Explored, SubtreeWork, handover_of
 from dsel.search.exact.tree import RelaxationTree
 
 #: The best diagonal is not computed for more columns.

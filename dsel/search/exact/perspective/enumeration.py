@@ -4,7 +4,7 @@ For any coefficients b, no set T of columns explains more than
 
     b'(K - D)b + sum over T of g_j
 
-(dsel.search.exact.perspective_tree.relaxation). So a node whose columns F are in, with q more to choose, holds a better
+(dsel.search.exact.perspective.relaxation). So a node whose columns F are in, with q more to choose, holds a better
 subset only among those whose q largest g suffice. With the columns in the order of g they are found without a look at
 the others. This takes less time than further relaxations if q is small, or g falls quickly.
 """
@@ -19,7 +19,7 @@ import scipy.linalg
 
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.perspective_tree.coordinate_descent import squares
+from dsel.search.exact.perspective.coordinate_descent import squares
 
 #: No pivot of a column of norm 1 is smaller, but for rounding: the diagonal D is larger.
 _LEAST_PIVOT = 1e-8

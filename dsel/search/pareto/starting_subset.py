@@ -11,6 +11,7 @@ from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum
+from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import Path
 from dsel.search.greedy.splicing import splicing
 from dsel.search.outcome import FrontPoint
@@ -54,6 +55,11 @@ def starting_subset(
         points += _pareto_front(columns, k, seed, deadline, points)
     best = min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size))
     return tuple(objective.within(best.members))
+
+
+def forward_subset(objective: ItemObjective, k: int) -> tuple[int, ...]:
+    """Return the best subset of at most k items that forward selection finds."""
+    return forward(objective, k).best(k).members
 
 
 def extended(objective: ItemObjective, members: Sequence[int], k: int) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """The perspective relaxation of a node for several targets, where a row of coefficients is in or out as a whole.
 
-K and D are those of `dsel.search.exact.perspective_tree.relaxation`, B (n, N) holds the products with the targets. With
+K and D are those of `dsel.search.exact.perspective.relaxation`, B (n, N) holds the products with the targets. With
 A (n, N) in place of b, and g_j = |row j of B - (K - D) A|^2 / d_j, no subset of the node explains more than
 
     <A, (K - D) A> + sum over F of g_j + the q largest other g_j.
@@ -20,8 +20,8 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.perspective_tree.coordinate_descent import largest, scaled, squares, weights
-from dsel.search.exact.perspective_tree.relaxation import CLOSE, Mask, Problem, Relaxed
+from dsel.search.exact.perspective.coordinate_descent import largest, scaled, squares, weights
+from dsel.search.exact.perspective.relaxation import CLOSE, Mask, Problem, Relaxed
 
 #: Most steps of a relaxation, and most columns that enter in one step.
 _STEPS, _ENTERING = 60, 40
@@ -41,7 +41,7 @@ def relax_rows(
 ) -> Relaxed:  # fmt: skip
     """Return the relaxation of a node, from the coefficients A (n, N) of its parent.
 
-    The other arguments are those of `dsel.search.exact.perspective_tree.relaxation.relax`.
+    The other arguments are those of `dsel.search.exact.perspective.relaxation.relax`.
     """
     node = _Node(problem, fixed, free, q)
     z = fixed.astype(np.float64)

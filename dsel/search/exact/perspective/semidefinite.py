@@ -21,7 +21,7 @@ With K - D positive semidefinite for a diagonal D > 0, columns Q explain, for an
 side with the k largest g. The least such bound over A is the perspective relaxation of Guenluek and Linderoth
 ("Perspective reformulations of mixed integer nonlinear programs", Math. Programming 2010), where a row of coefficients
 is in or out as a whole. The least over D as well is a semidefinite relaxation (Dong, Chen, Linderoth, "Regularization
-vs. relaxation", 2015). It is computed by an interior-point method (dsel.search.exact.perspective_tree.semidefinite).
+vs. relaxation", 2015). It is computed by an interior-point method (dsel.search.exact.perspective.semidefinite).
 
 The bound is strong if the columns are nearly independent, and useless if they are not: d_j is a share of the part of
 column j that is orthogonal to the others.
@@ -39,8 +39,8 @@ from dsel._lib.types import Floats
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.perspective_tree.coordinate_descent import inner, largest, products, scaled, squares
-from dsel.search.exact.perspective_tree.relaxation import Mask
+from dsel.search.exact.perspective.coordinate_descent import inner, largest, products, scaled, squares
+from dsel.search.exact.perspective.relaxation import Mask
 
 #: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
 _INSIDE = 0.999

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.perspective_tree.coordinate_descent import nonzero
-from dsel.search.exact.perspective_tree.relaxation import Mask
+from dsel.search.exact.perspective.coordinate_descent import nonzero
+from dsel.search.exact.perspective.relaxation import Mask
 
 #: The branchings that lead to a node; None if they are not known.
 Path = tuple[int, ...] | None

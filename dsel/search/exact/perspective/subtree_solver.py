@@ -20,7 +20,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explorer, Subproblem
-from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS, enumerated
+from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS, enumerated
 
 #: Most seconds to try all subsets with 1, 2 and more columns to add, about, and those that are never too long.
 _ENUMERATION, _ALWAYS = (0.1, 0.02, 0.004), 1e-3
