@@ -19,7 +19,7 @@ from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
-from dsel.search.exact.guarantee import guarantee_of
+from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.out_of_core.search import OutOfCoreTree
 from dsel.search.exact.proof import Proof
 
@@ -157,10 +157,10 @@ def test_a_proof_in_memory_holds_for_columns_whose_means_are_large(kind):
 def test_one_block_of_rows_and_means_near_zero_cost_a_proof_nothing():
     X, y = far_from_zero(0, 1.0)
     near, exactly = in_memory(X, y, 12, 0.0), in_memory(X, y, 48, 0.0)
-    uncounted = guarantee_of(replace(near, centering=CenteringError()), 3).error
-    assert guarantee_of(exactly, 3).error == pytest.approx(uncounted, rel=1e-6)
-    assert uncounted < guarantee_of(near, 3).error < 1e-11
-    assert guarantee_of(in_memory(*far_from_zero(0, 1e7), 12, 0.0), 3).error > 1e-7
+    uncounted = Limits(replace(near, centering=CenteringError())).guarantee(3).error
+    assert Limits(exactly).guarantee(3).error == pytest.approx(uncounted, rel=1e-6)
+    assert uncounted < Limits(near).guarantee(3).error < 1e-11
+    assert Limits(in_memory(*far_from_zero(0, 1e7), 12, 0.0)).guarantee(3).error > 1e-7
 
 
 @pytest.mark.parametrize("targets", [1, 30, 0])

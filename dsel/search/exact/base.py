@@ -6,32 +6,32 @@ What the proofs for several sizes of one objective have in common.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.base import ItemObjective, Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import CONTRADICTION, Certificate
 from dsel.search.exact.guarantee import Guarantee, Limits, limit_notes
-from dsel.search.exact.perspective.node import Guide
-from dsel.search.exact.perspective.scaling import diagonal_outside, scaled_columns
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size
+
+V = TypeVar("V")
 
 
 class CommonSetup:
     """What searches over the subsets of an objective need for every size. Each part is computed once, when first used.
 
-    objective: over columns or groups. guided: whether each tree of relaxations keeps a guide for that of the next
-    size. guide: the last one.
+    objective: over columns or groups. guided: whether each tree of relaxations keeps advice for that of the next
+    size. warm_start: the last advice, a `dsel.search.exact.perspective.node.WarmStart`.
     """
 
     def __init__(self, objective: Any, *, guided: bool = False) -> None:
         self.objective, self.guided = objective, guided
-        self.guide: Guide | None = None
+        self.warm_start: Any = None
+        self._computed: dict[Callable[..., Any], Any] = {}
         self._problem: BoundProblem | None = None
         self._limits = Limits(objective.columns_of)
 
@@ -43,15 +43,12 @@ class CommonSetup:
             self._problem = self._problem.until(deadline)
         return self._problem
 
-    @cached_property
-    def scaled(self) -> tuple[Floats, Floats, Floats]:
-        """The columns as the relaxation uses them, see `scaled_columns`."""
-        return scaled_columns(self.objective)
-
-    @cached_property
-    def diagonal_outside(self) -> Floats | None:
-        """The diagonal in proportion to each column's part outside the others, see `diagonal_outside`. O(n^3)."""
-        return diagonal_outside(self.scaled[0])
+    def once(self, compute: Callable[..., V], *arguments: Any) -> V:
+        """Return what a function computes from these arguments, which are the same for every size."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(*arguments)
+        result: V = self._computed[compute]
+        return result
 
     def guarantee(self, k: int, deadline: Deadline | None = None) -> Guarantee:
         """Return the limits of proofs about subsets of at most k columns or groups."""

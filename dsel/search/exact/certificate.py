@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from dsel._lib.text import shorten
@@ -204,11 +204,8 @@ class Certificate:
             "gap": self.gap, "relative_gap": self.relative_gap, "relative_to_total": self.relative_to_total,
             "r2": 1.0 - self.value / self.total if self.total else 0.0,
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
-            "total": self.total, "indices": list(self.indices), "nodes": self.nodes, "seconds": self.seconds,
-            "method": self.method, "better": self.better, "rounding_error": self.rounding_error,
-            "dependent_gap": self.dependent_gap, "near_copies": [list(columns) for columns in self.near_copies],
-            "columns": self.columns, "screened": self.screened, "read": self.read, "passes": self.passes,
-            "coefficients": self.coefficients,
+            **asdict(self), "indices": list(self.indices),
+            "near_copies": [list(columns) for columns in self.near_copies],
         }  # fmt: skip
 
     @classmethod

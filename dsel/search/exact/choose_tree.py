@@ -4,8 +4,8 @@ A new tree is a subclass of `dsel.search.exact.tree.BestFirstTree` and an entry 
 ``dsel.trees`` of another package.
 
 Two trees are for columns in memory: that of relaxations, and branch and bound by the fit of all columns that are left.
-The first hands nodes over to the second where that takes less time (`subtree_solver`). The second begins with the bound
-and the columns that the first one leaves.
+The first hands nodes over to the second where that takes less time (`dsel.search.exact.perspective.subtree_solver`).
+The second begins with the bound and the columns that the first one leaves.
 """
 
 from __future__ import annotations

@@ -103,10 +103,8 @@ class GroupTree(BestFirstTree[_Node]):
         """Write to the log that a node is divided at some groups, and bounds that exclude what is left without each."""
         if self.log is None:
             return
-        self._segments.begin([_open_node(key, node)])
         numbers = [number for g in groups for number in ((SPLIT, g, PRUNED) if len(without) else (SPLIT, g))]
-        self._segments.add(np.array(numbers), np.array(without, np.float64))
-        self._segments.end()
+        self._segments.write(_open_node(key, node), numbers, without)
 
     def _collect_log(self) -> None:
         """Give the log what was written since the last call."""
@@ -173,9 +171,7 @@ class GroupTree(BestFirstTree[_Node]):
         """Evaluate S, which no other completion of a node is better than."""
         self.offer(S)
         if self.log is not None:
-            self._segments.begin([_open_node(bound, node)])
-            self._segments.add(np.array([COMPARED]), np.empty(0))
-            self._segments.end()
+            self._segments.write(_open_node(bound, node), [COMPARED])
         if self.objective.value(S) < bound - CONTRADICTION * self.objective.c:
             self.contradicted = True
 

@@ -95,16 +95,6 @@ def limit_notes(error: float) -> Iterator[str]:
         )
 
 
-def guarantee_of(
-    objective: Objective, k: int, steps: int | None = None, deadline: Deadline | None = None
-) -> Guarantee:  # fmt: skip
-    """Return the limits of proofs about an objective. O(n^3), or O(n^2 rank) if the columns are dependent.
-
-    steps: how many columns the bounds eliminate; by default all. Raises OutOfTime if this would end after the deadline.
-    """
-    return Limits(objective).guarantee(k, steps, deadline)
-
-
 class Limits:
     """The limits of proofs about subsets of one or more sizes. What does not depend on the size is computed once."""
 
@@ -114,7 +104,11 @@ class Limits:
         self._explained: tuple[float, Floats] | None = None
 
     def guarantee(self, k: int, steps: int | None = None, deadline: Deadline | None = None) -> Guarantee:
-        """Return the limits for subsets of at most k columns, see `guarantee_of`."""
+        """Return the limits for subsets of at most k columns. O(n^3), or O(n^2 rank) if the columns are dependent.
+
+        steps: how many columns the bounds eliminate; by default all. Raises OutOfTime if this would end after the
+        deadline.
+        """
         objective, n = self._objective, self._objective.n
         most = 1.0 / objective.tolerance
         share = perturbation(n if steps is None else min(steps, n))
@@ -125,7 +119,8 @@ class Limits:
                 return Guarantee(error)  # a penalty bounds the v_j well enough
         found = Inflation(np.full(n, most))
         if objective.has_gram and n <= _MOST_COLUMNS:
-            found = self._factors(k, most, deadline).with_sets(_given_up(objective))
+            found, given_up = self._factors(k, most, deadline), _given_up(objective)
+            found = replace(found, sets=(*found.sets, *given_up), near=found.near or bool(given_up))
         error = self._rounding(share, found.factors, k)
         explained = self._explained_by_all(k, deadline) if found.near or self._depends_on_included else 0.0
         return Guarantee(min(error, 1.0), explained, near_copies=found.sets)
@@ -205,10 +200,6 @@ class Inflation:
     def of_columns(self, columns: Ints) -> Inflation:
         """Return the same for a part of the columns, by their indices in all."""
         return replace(self, sets=tuple(tuple(int(columns[j]) for j in members) for members in self.sets))
-
-    def with_sets(self, others: tuple[tuple[int, ...], ...]) -> Inflation:
-        """Return the same with further sets."""
-        return replace(self, sets=(*self.sets, *others), near=self.near or bool(others))
 
 
 def _may_be_chosen(objective: Objective) -> Bools:

@@ -81,11 +81,15 @@ class SegmentLog:
             self._append(np.array([END], np.uint32))
             self._running = False
 
+    def write(self, node: OpenNode, numbers: Sequence[int | np.int64], bounds: Sequence[float] = ()) -> None:
+        """Write a segment with these records about a node."""
+        self.begin([node])
+        self.add(np.array(numbers), np.array(bounds, np.float64))
+        self.end()
+
     def close(self, node: OpenNode) -> None:
         """Write a segment in which a node is closed by its bound."""
-        self.begin([node])
-        self.add(np.array([PRUNED]), np.array([node.lower]))
-        self.end()
+        self.write(node, [PRUNED], [node.lower])
 
     def take(self) -> LogPart:
         """Return the segments so far and forget them. The present segment must have ended."""

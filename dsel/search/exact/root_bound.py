@@ -107,7 +107,10 @@ class TargetBound(RootBound):
     def _eigenvalues(self) -> Floats:
         """Eigenvalues of what the targets leave, and if the operator is a sketch, those that it holds."""
         objective = self.objective
-        T = objective.target_gram if objective.cross is not None else _operator(objective)
+        if objective.cross is not None:
+            T = objective.target_gram
+        else:
+            T = objective.target_operator if isinstance(objective, OnDemandObjective) else None
         if T is None:
             return np.zeros(0)
         return np.asarray(T if T.ndim == 1 else np.linalg.eigvalsh(T))
@@ -125,7 +128,3 @@ class TargetBound(RootBound):
     def guarantee(self) -> Guarantee:
         """No subset is excluded, and rounding is that of the eigenvalues."""
         return Guarantee(ridge(max(self._eigenvalues.size, 1)))
-
-
-def _operator(objective: Objective) -> Floats | None:
-    return objective.target_operator if isinstance(objective, OnDemandObjective) else None

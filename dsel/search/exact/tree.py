@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from dsel._lib.blas import one_blas_thread
@@ -25,20 +25,16 @@ N = TypeVar("N")
 T = TypeVar("T", bound="BestFirstTree[Any]")
 
 
-class Explored(Protocol):
-    """The result of a task. nodes: how many it visited; best: a better subset, or None; left: nodes still open."""
+@dataclass(frozen=True)
+class Explored:
+    """The result of a task.
 
-    @property
-    def nodes(self) -> int:
-        """The number of visited nodes."""
+    nodes: how many it visited. best: a subset better than the incumbent, or None. left: the nodes that are still open.
+    """
 
-    @property
-    def best(self) -> tuple[int, ...] | None:
-        """A subset better than the incumbent, or None."""
-
-    @property
-    def left(self) -> Sequence[Any]:
-        """The nodes that are still open."""
+    nodes: int
+    best: tuple[int, ...] | None
+    left: Sequence[Any]
 
 
 class SubtreeWork(Protocol):
@@ -83,12 +79,15 @@ class BestFirstTree(ExactSearch, Generic[N]):
         The number of passes over the data so far.
     not_finite : int
         The number of bounds that were not finite. Such bounds prune nothing.
+    nodes_per_second : float
+        About how many nodes are visited in a second.
     """
 
     can_log = distributable = needs_relaxation = relaxation_first = relaxes_nodes = makes_passes = False
     least_nodes = 1
     passes = 0
     not_finite = 0
+    nodes_per_second = 1000.0
 
     def __init__(
         self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None,
@@ -114,11 +113,6 @@ class BestFirstTree(ExactSearch, Generic[N]):
     def work(self) -> SubtreeWork:
         """Return what explores subtrees of this tree elsewhere, the same object until it changes."""
         raise NotImplementedError
-
-    @property
-    def nodes_per_second(self) -> float:
-        """About how many nodes are visited in a second."""
-        return 1000.0
 
     def node_seconds(self) -> float:
         """Return about how long the next node takes; 0 if that is no concern."""
@@ -228,7 +222,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     def _accept(self, S: Iterable[int], claim: float) -> bool:
         """Take a subset from a subtree whose subsets have an f of at least `claim`."""
-        better = self.offer(S)
+        better = super().offer(S)
         if better:
             self._check_claim(claim)
         return better

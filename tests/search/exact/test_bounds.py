@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dsel.objective.few_targets import few_targets
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.perspective.search import PerspectiveTree
-from dsel.search.exact.perspective.semidefinite import perspective_bound
+from dsel.search.exact.perspective.semidefinite import relaxation_of
 from tests.search.exact.cases import data, exhaustive, problems, regression, self_expression
 
 
@@ -40,14 +40,14 @@ def test_no_bound_exceeds_the_best_completion(case, seed):
 @settings(max_examples=25, deadline=None)
 def test_the_relaxation_does_not_exceed_the_optimum(case):
     objective, k = case
-    assert perspective_bound(BoundProblem.of(objective), k) <= exhaustive(objective, k) + 1e-7 * objective.c
+    assert relaxation_of(BoundProblem.of(objective), k).bound <= exhaustive(objective, k) + 1e-7 * objective.c
 
 
 def test_the_relaxation_depends_on_the_number_of_columns():
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 8)))[0]
     y = X @ np.arange(1.0, 9.0)[:, None]
     problem = BoundProblem.of(regression(X, y))
-    assert perspective_bound(problem, 2) == pytest.approx(y.T @ y - 49.0 - 64.0, rel=0.01)  # orthogonal: exact
+    assert relaxation_of(problem, 2).bound == pytest.approx(y.T @ y - 49.0 - 64.0, rel=0.01)  # orthogonal: exact
     assert problem.bound((), range(8), 2) == pytest.approx(0.0, abs=1e-9)
 
 
@@ -56,7 +56,7 @@ def test_the_relaxation_is_sharper_with_its_own_diagonal(N):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
     objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, N)))
-    own = perspective_bound(BoundProblem.of(objective), 3)
+    own = relaxation_of(BoundProblem.of(objective), 3).bound
     assert PerspectiveTree(objective, 3).lower < 0.97 * own
     assert own <= exhaustive(objective, 3)
 
@@ -67,7 +67,7 @@ def test_a_target_of_zeros_changes_nothing():
     y = X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1))
     one = BoundProblem.of(regression(X, y))
     several = replace(one, B=np.hstack([one.B, np.zeros((20, 1))]))
-    assert perspective_bound(one, 3) == pytest.approx(perspective_bound(several, 3))
+    assert relaxation_of(one, 3).bound == pytest.approx(relaxation_of(several, 3).bound)
 
 
 @pytest.mark.parametrize("N", [1, 2, 5])

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.jobs.certify import ProofBudget, certify_selection
-from dsel.search.exact import base
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.guarantee import guarantee_of
-from dsel.search.exact.perspective import branching
+from dsel.search.exact.guarantee import Limits
+from dsel.search.exact.perspective import branching, search
 from dsel.search.exact.perspective.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.selection.pipeline import run_selection
@@ -66,7 +65,7 @@ def test_proofs_that_share_their_setup_hold_for_ties_and_dependent_columns(case)
         assert found.bound <= best + 1e-9 * objective.c
         assert found.gap <= (2e-10 + found.rounding_error) * objective.total
         assert found.value <= best + (1e-7 + found.rounding_error) * objective.c
-        assert found.rounding_error == guarantee_of(objective, k).error
+        assert found.rounding_error == Limits(objective).guarantee(k).error
 
 
 def test_a_tree_that_follows_another_relaxes_fewer_nodes(monkeypatch):
@@ -106,7 +105,7 @@ def test_all_sizes_are_prepared_once(monkeypatch, n):
     dataset, request = as_dataset(X, y), SelectionRequest(k=4, method="forward", lam=1.0)
     selection = run_selection(dataset, request)
     counts = {"problem": 0, "scaled": 0}
-    problem, scaled = BoundProblem.of, base.scaled_columns
+    problem, scaled = BoundProblem.of, search.scaled_columns
 
     def count_problem(*arguments, **options):
         counts["problem"] += 1
@@ -117,7 +116,7 @@ def test_all_sizes_are_prepared_once(monkeypatch, n):
         return scaled(*arguments)
 
     monkeypatch.setattr(BoundProblem, "of", count_problem)
-    monkeypatch.setattr(base, "scaled_columns", count_scaled)
+    monkeypatch.setattr(search, "scaled_columns", count_scaled)
     whole = certify_selection(dataset, request, selection, ProofBudget(sizes="all"))
     assert [row["proven"] for row in whole.certificate] == [True] * 4
     assert counts["scaled"] == (n >= 150)

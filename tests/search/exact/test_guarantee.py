@@ -11,7 +11,7 @@ import dsel
 from dsel._lib.tolerances import perturbation, ridge
 from dsel.objective.subset_state import SubsetState
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.guarantee import guarantee_of
+from dsel.search.exact.guarantee import Limits
 from tests.search.exact.cases import regression, self_expression
 
 RNG = np.random.default_rng(0)
@@ -32,18 +32,18 @@ def test_the_error_covers_what_the_ridge_removes(d):
     K, b = objective.K, X.T @ y
     shrunk = K + ridge(4) * np.diag(np.diag(K))
     less = float((b.T @ np.linalg.solve(K, b) - b.T @ np.linalg.solve(shrunk, b)).item())
-    assert less <= guarantee_of(objective, 4).error * objective.total
+    assert less <= Limits(objective).guarantee(4).error * objective.total
 
 
 def test_well_conditioned_columns_have_a_small_error_and_copies_do_not_count():
     X = RNG.normal(size=(60, 8))
     y = RNG.normal(size=(60, 1))
-    error = guarantee_of(regression(X, y), 3).error
+    error = Limits(regression(X, y)).guarantee(3).error
     assert error < 10 * 3 * perturbation(8)
     copies = np.hstack([X, X[:, :3], 2.0 * X[:, :1], np.zeros((60, 1))])
-    assert guarantee_of(regression(copies, y), 3).error < 3 * error
-    assert guarantee_of(regression(X[:5], y[:5]), 3).error > 1e-8  # more columns than rows
-    assert guarantee_of(regression(X[:5], y[:5]), 2).error < 1e-10  # for pairs, all are compared
+    assert Limits(regression(copies, y)).guarantee(3).error < 3 * error
+    assert Limits(regression(X[:5], y[:5])).guarantee(3).error > 1e-8  # more columns than rows
+    assert Limits(regression(X[:5], y[:5])).guarantee(2).error < 1e-10  # for pairs, all are compared
 
 
 def inflation(K, S):
@@ -59,14 +59,14 @@ def test_categories_of_a_variable_do_not_make_a_proof_doubtful():
     X -= X.mean(axis=0)
     y = RNG.normal(size=(200, 1))
     objective = regression(X, y)
-    found = guarantee_of(objective, 5)
+    found = Limits(objective).guarantee(5)
     assert found.error < 1e-8
     assert found.explained_by_all == 0.0
     independent = [S for S in combinations(range(10), 5) if not {0, 1, 2} <= set(S) and not {3, 4, 5, 6} <= set(S)]
     most = max(inflation(objective.K, list(S)) for S in independent)
     assert found.error >= perturbation(10) * most
     overlapping = np.hstack([X, X[:, [0]] + X[:, [3]]])
-    assert guarantee_of(regression(overlapping, y), 5).explained_by_all > 0.0  # cannot be told
+    assert Limits(regression(overlapping, y)).guarantee(5).explained_by_all > 0.0  # cannot be told
 
 
 @pytest.mark.parametrize("d", [1e-3, 1e-2, 0.03, 0.1])

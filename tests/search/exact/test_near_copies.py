@@ -13,7 +13,7 @@ import pytest
 
 import dsel
 from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.guarantee import guarantee_of
+from dsel.search.exact.guarantee import Limits
 from dsel.storage.json_files import checked_json
 from tests.search.exact.cases import regression
 
@@ -77,7 +77,7 @@ def test_the_inflation_covers_all_independent_subsets(columns: str) -> None:
     X = np.column_stack([X, *more])
     objective = regression(X, rng.normal(size=(60, 1)))
     k, C = 4, objective.K / np.sqrt(np.outer(*[np.diag(objective.K)] * 2))
-    found = guarantee_of(objective, k)
+    found = Limits(objective).guarantee(k)
     inflation = [np.diag(np.linalg.inv(C[np.ix_(S, S)])) for S in combinations(range(objective.n), k)
                  if np.linalg.eigvalsh(C[np.ix_(S, S)])[0] > 1e-12]  # fmt: skip
     independent = [v.sum() for v in inflation if v.max() < 1e7]

@@ -14,7 +14,7 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.base import without_proof
 from dsel.search.exact.bounds import BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.guarantee import guarantee_of
+from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.method import SearchTask
@@ -161,7 +161,7 @@ def test_a_wide_problem_takes_as_many_rows_as_its_rank(wide, monkeypatch):
     assert problem.rank == 12
     assert len(rows) == 12
     rows.clear()
-    assert guarantee_of(wide, 4).error < 1e-2
+    assert Limits(wide).guarantee(4).error < 1e-2
     assert len(rows) <= 12 + 12  # for the limits, and for what all columns explain
 
 
@@ -170,7 +170,7 @@ def test_low_rank_and_dense_factorizations_agree(wide, monkeypatch):
     few, square = few_targets(X), square_of(wide.K)
     C = ScaledMatrix.of(wide.K, np.sqrt(np.diag(wide.K)))
     quick = from_rows(C, 1e-10)
-    limits = guarantee_of(wide, 4)
+    limits = Limits(wide).guarantee(4)
     explained = BoundProblem.of(wide).explained
     monkeypatch.setattr(low_rank, "MANY", 10**6)
     assert quick is not None
@@ -180,7 +180,7 @@ def test_low_rank_and_dense_factorizations_agree(wide, monkeypatch):
     np.testing.assert_allclose(few @ few.T, wide.K @ wide.K, atol=1e-9 * np.trace(square))
     np.testing.assert_allclose(square, square_of(wide.K), atol=1e-9 * np.trace(square))
     np.testing.assert_allclose(explained, BoundProblem.of(wide).explained, rtol=1e-9)
-    assert guarantee_of(wide, 4) == pytest.approx(limits)
+    assert Limits(wide).guarantee(4) == pytest.approx(limits)
 
 
 @pytest.mark.parametrize("name", ["branch-and-bound", "astar"])

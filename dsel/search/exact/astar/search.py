@@ -39,7 +39,7 @@ from dsel.search.exact.astar.reduced_problem import Children, Node, ReducedProbl
 from dsel.search.exact.astar.secular_equation import downdated
 from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem, penalized
-from dsel.search.exact.guarantee import Guarantee, guarantee_of
+from dsel.search.exact.guarantee import Guarantee, Limits
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -265,7 +265,7 @@ class AStar(ExactSearch):
         """
         if self._reduced is None:
             return super().guarantee
-        found = guarantee_of(self.objective, self.k, self.k + self._reduced.rank, self.deadline)
+        found = Limits(self.objective).guarantee(self.k, self.k + self._reduced.rank, self.deadline)
         lost = self._reduced.lost / self.total
         error = found.error + 2.0 * math.sqrt(self.k * found.error * lost) + lost
         return replace(found, error=min(error, 1.0))

@@ -25,6 +25,7 @@ from dsel.search.exact.branch_and_bound.eigenvalue_sums import (
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.branch_and_bound.log_records import DEPENDENT
 from dsel.search.exact.proof_log import LogPart, OpenNode, SegmentLog
+from dsel.search.exact.tree import Explored
 
 #: Bounds use this many leading targets first and all targets only if these do not decide.
 _LEADING = 10
@@ -71,19 +72,15 @@ def _unpickle(lower: float, chosen: tuple[int, ...], allowed: bytes) -> Subprobl
 
 
 @dataclass(frozen=True)
-class Explored:
+class ExploredSubtrees(Explored):
     """The result of exploring some open nodes.
 
-    nodes: number of nodes visited. best: a subset better than the incumbent, or None. pruned: least bound of a pruned
-    node. left: nodes that are still open. not_finite: number of bounds that were not finite. log: what was decided, if
+    pruned: least bound of a pruned node. not_finite: number of bounds that were not finite. log: what was decided, if
     the explorer keeps a log.
     """
 
-    nodes: int
-    best: tuple[int, ...] | None
     pruned: float
-    left: tuple[Subproblem, ...]
-    not_finite: int = 0
+    not_finite: int
     log: LogPart | None = None
 
 
@@ -191,11 +188,6 @@ class Explorer:
         return float(self._numbers[at.PRUNED])
 
     @property
-    def incumbent(self) -> float:
-        """f of the best known subset, as the kernel computed it."""
-        return float(self._numbers[at.INCUMBENT])
-
-    @property
     def not_finite(self) -> int:
         """The number of bounds so far that were not finite."""
         return int(self._count[at.NOT_FINITE])
@@ -232,10 +224,6 @@ class Explorer:
     def resume(self) -> None:
         """Let `explore` visit nodes again."""
         self._count[at.STOP] = 0
-
-    def reset_pruned(self) -> None:
-        """Forget the bounds of pruned nodes."""
-        self._numbers[at.PRUNED] = np.inf
 
     def start(self, sub: Subproblem) -> None:
         """Set the subproblem to explore."""
@@ -319,26 +307,25 @@ class Explorer:
                 found.append(Subproblem(lower, (*path, int(allowed[d, i])), rest))
         return found
 
+    def explore_all(self, subs: Sequence[Subproblem], incumbent: float, budget: int) -> ExploredSubtrees:
+        """Explore open nodes one after another, up to `budget` nodes in all.
 
-def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
-    """Explore open nodes one after another, up to `budget` nodes in all.
-
-    The result depends only on the arguments, so that any worker may do it.
-    """
-    before, not_finite_before = explorer.nodes, explorer.not_finite
-    explorer.reset_pruned()
-    best: tuple[int, ...] | None = None
-    left: list[Subproblem] = []
-    for sub in subs:
-        rest = budget - (explorer.nodes - before)
-        if rest <= 0:
-            left.append(sub)
-            continue
-        explorer.start(sub)
-        found = explorer.explore(rest, incumbent)
-        if found is not None:
-            best, incumbent = found, explorer.incumbent
-        left += explorer.open_nodes()
-        explorer.stop()
-    not_finite = explorer.not_finite - not_finite_before
-    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left), not_finite, explorer.take_log())
+        The result depends only on the arguments, so that any worker may do it.
+        """
+        before, not_finite_before = self.nodes, self.not_finite
+        self._numbers[at.PRUNED] = np.inf
+        best: tuple[int, ...] | None = None
+        left: list[Subproblem] = []
+        for sub in subs:
+            rest = budget - (self.nodes - before)
+            if rest <= 0:
+                left.append(sub)
+                continue
+            self.start(sub)
+            better = self.explore(rest, incumbent)
+            if better is not None:
+                best, incumbent = better, float(self._numbers[at.INCUMBENT])
+            left += self.open_nodes()
+            self.stop()
+        nodes, not_finite = self.nodes - before, self.not_finite - not_finite_before
+        return ExploredSubtrees(nodes, best, tuple(left), self.pruned, not_finite, self.take_log())

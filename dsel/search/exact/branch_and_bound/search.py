@@ -27,7 +27,7 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem, explore_all
+from dsel.search.exact.branch_and_bound.explorer import ExploredSubtrees, Explorer, Subproblem
 from dsel.search.exact.proof_log import OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree
 
@@ -46,9 +46,11 @@ class SubtreeWork:
         """Return an explorer, whose arrays are allocated once."""
         return Explorer(self.problem, self.k, self.bound, pairs=self.pairs, log=self.log)
 
-    def explore(self, explorer: Explorer, nodes: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
+    def explore(
+        self, explorer: Explorer, nodes: Sequence[Subproblem], incumbent: float, budget: int
+    ) -> ExploredSubtrees:
         """Explore open nodes one after another, up to `budget` nodes in all."""
-        return explore_all(explorer, nodes, incumbent, budget)
+        return explorer.explore_all(nodes, incumbent, budget)
 
 
 #: With this many open nodes, a subtree is finished before the next one begins.
@@ -96,7 +98,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
 
     kind = "branch-and-bound"
     can_log = distributable = needs_relaxation = relaxation_first = True
-    least_nodes = 100
+    least_nodes, nodes_per_second = 100, 10_000.0
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
@@ -129,12 +131,6 @@ class BranchAndBound(BestFirstTree[Subproblem]):
     def offer(self, S: Iterable[int]) -> bool:
         """Take a subset that was found elsewhere, and return whether it is better than the best."""
         return self._accept(S, self.best_value if self.done else self._root)
-
-    def _accept(self, S: Iterable[int], claim: float) -> bool:
-        better = super().offer(S)
-        if better:
-            self._check_claim(claim)
-        return better
 
     def narrow(self, lower: float, columns: Ints) -> None:
         """Begin with a bound on all subsets from elsewhere, and with these columns: no better subset has another one.
@@ -211,11 +207,6 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         return self._explorer.pairs
 
     @property
-    def nodes_per_second(self) -> float:
-        """About how many nodes are visited in a second."""
-        return 10_000.0
-
-    @property
     def _interrupted(self) -> bool:
         return self._explorer.interrupted
 
@@ -253,14 +244,11 @@ class BranchAndBound(BestFirstTree[Subproblem]):
     def _prune_all(self, key: float, node: Subproblem) -> None:
         self._other_pruned = min(self._other_pruned, key)
         if self.log is not None:
-            self._log_pruned([node, *(sub for _, _, sub in self._heap)], self.log)
+            segments = SegmentLog(self.problem.c)
+            for sub in (node, *(sub for _, _, sub in self._heap)):
+                segments.close(sub.logged)
+            self.log.add(segments.take())
         super()._prune_all(key, node)
-
-    def _log_pruned(self, subs: list[Subproblem], log: ProofLog) -> None:
-        segments = SegmentLog(self.problem.c)
-        for sub in subs:
-            segments.close(sub.logged)
-        log.add(segments.take())
 
     def _collect_log(self) -> None:
         """Write what this process has logged since the last call."""
@@ -303,7 +291,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
     def _lease_claim(self, nodes: Sequence[tuple[float, Subproblem]]) -> float:
         return max(self._root, min((lower for lower, _ in nodes), default=0.0))
 
-    def _merge(self, explored: Explored) -> None:
+    def _merge(self, explored: ExploredSubtrees) -> None:
         self._other_not_finite += explored.not_finite
         self._other_pruned = min(self._other_pruned, explored.pruned)
         if self.log is not None and explored.log is not None:

@@ -52,11 +52,6 @@ class ColumnPool:
         """(p,) products of the columns with the target."""
         return self.all_cross[self.columns]
 
-    @property
-    def room(self) -> int:
-        """How many columns may be added."""
-        return self.limit - self.columns.size
-
     def add(self, columns: Ints) -> None:
         """Read columns that are not in the pool yet."""
         new = np.unique(columns[self.place[columns] < 0])
@@ -91,7 +86,7 @@ class ColumnPool:
 
     def enter(self, columns: Ints) -> int:
         """Add as many of these columns as there is room for, and return how many."""
-        columns = columns[: max(self.room, 0)]
+        columns = columns[: max(self.limit - self.columns.size, 0)]
         self.add(columns)
         return int(columns.size)
 

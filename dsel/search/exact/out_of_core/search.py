@@ -216,15 +216,13 @@ class OutOfCoreTree(RelaxationTree[Node]):
         else:
             self._relax_nodes()
         self._pass_seconds = anytime.default_clock() - start
-        if self.passes > passes:
-            self._log_pass()
-
-    def _log_pass(self) -> None:
-        found = {**self.screening, "nodes": self._visited, "bound": self.lower, "best": self.best_value}
+        if self.passes == passes:
+            return
+        fields = {**self.screening, "nodes": self._visited, "bound": self.lower, "best": self.best_value}
         logger.info(
             "certificate: pass %d, %d of %d columns screened, %d read, %d nodes, bound %.6g, best %.6g",
             self.passes, self.screened, self.objective.n, self._pool.columns.size, self._visited, self.lower,
-            self.best_value, extra={"fields": {"stage": "certificate", **found}},
+            self.best_value, extra={"fields": {"stage": "certificate", **fields}},
         )  # fmt: skip
 
     # The root.

@@ -14,10 +14,10 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.search.exact.perspective.coordinate_descent import sizes, weights
 from dsel.search.exact.perspective.group_relaxation import relax_rows
-from dsel.search.exact.perspective.node import Guide, Known, Node, Path, step
+from dsel.search.exact.perspective.node import CachedRelaxation, Node, Path, WarmStart, step
 from dsel.search.exact.perspective.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective.semidefinite import Solved, solve
-from dsel.search.exact.perspective.subtree_solver import NOTHING, Handover
+from dsel.search.exact.perspective.subtree_solver import NOTHING, SubtreeSolver
 
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
@@ -44,7 +44,7 @@ class Incumbent(Protocol):
 
 
 class Branching:
-    """Splits nodes. The result depends on the node, the incumbent, and what the handover learned.
+    """Splits nodes. The result depends on the node, the incumbent, and what the subtree solver learned.
 
     Parameters
     ----------
@@ -56,20 +56,20 @@ class Branching:
         What the empty subset leaves, f of it.
     own_diagonals : bool
         Whether each node gets its own diagonal.
-    guide : Guide, optional
+    warm_start : WarmStart, optional
         Advice from the tree for a smaller size with the same diagonal.
-    record : Guide, optional
+    record : WarmStart, optional
         Where to keep the advice for the next size.
-    handover : Handover, optional
+    subtree_solver : SubtreeSolver, optional
         Visits nodes below which there is little to do.
     """
 
     def __init__(
-        self, problem: Problem, k: int, c: float, own_diagonals: bool, guide: Guide | None = None,
-        record: Guide | None = None, handover: Handover | None = None,
+        self, problem: Problem, k: int, c: float, own_diagonals: bool, warm_start: WarmStart | None = None,
+        record: WarmStart | None = None, subtree_solver: SubtreeSolver | None = None,
     ) -> None:  # fmt: skip
-        self.problem, self.k, self.own_diagonals, self.handover = problem, k, own_diagonals, handover
-        self._c, self._guide, self._record = c, guide, record
+        self.problem, self.k, self.own_diagonals, self.subtree_solver = problem, k, own_diagonals, subtree_solver
+        self._c, self._warm_start, self._record = c, warm_start, record
         #: About how long the relaxations took so far, which does not depend on the machine.
         self.seconds = 0.0
 
@@ -79,15 +79,15 @@ class Branching:
         fixed, out = node.masks(n)
         b = node.coefficients(self.problem.c.shape)
         reduced = screen(self.problem, fixed, out, b, self.k, incumbent.cutoff) if node.branch < 0 else None
-        free = ~(fixed | out)
-        q = self.k - int(fixed.sum())
-        if q <= 0 or int(free.sum()) <= q:
-            _take_all(np.flatnonzero(fixed), np.flatnonzero(free & (q > 0)), bound, incumbent)
+        if self._all_fit(fixed, out, bound, incumbent):
             return []
+        free, q = ~(fixed | out), self.k - int(fixed.sum())
         if self._is_closed(fixed, free, q, bound, reduced, incumbent):
             return []
         before = self.seconds
-        j = self._advised_column(node) if node.branch < 0 else node.branch
+        j = node.branch
+        if j < 0 and self._warm_start is not None and node.path is not None:
+            j = self._warm_start.column(node.path)
         j = self._column(free, q, b) if j < 0 else j
         if self._record is not None:
             self._record.branched(node.path, j)
@@ -96,26 +96,31 @@ class Branching:
             for inside in (True, False)
             if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
         ]
-        if self.handover is not None:
+        if self.subtree_solver is not None:
             gap = bound - incumbent.cutoff
             better = [gap if child is None else min(bound - child[0], gap) for child in children]
-            self.handover.count(self.seconds - before, sum(better) / len(better))
+            self.subtree_solver.count(self.seconds - before, sum(better) / len(better))
         return [child for child in children if child is not None and child[0] > incumbent.cutoff]
 
-    def _advised_column(self, node: Node) -> int:
-        return -1 if self._guide is None or node.path is None else self._guide.column(node.path)
+    def _all_fit(self, fixed: Mask, out: Mask, bound: float, incumbent: Incumbent) -> bool:
+        """Take the columns of a node if all of them may be chosen, and return whether it was so."""
+        free, q = np.flatnonzero(~(fixed | out)), self.k - int(fixed.sum())
+        if 0 < q < free.size:
+            return False
+        _take_all(np.flatnonzero(fixed), free if q > 0 else free[:0], bound, incumbent)
+        return True
 
     def _is_closed(
         self, fixed: Mask, free: Mask, q: int, bound: float, reduced: Reduced | None, incumbent: Incumbent
     ) -> bool:  # fmt: skip
         """Visit all of a node without more relaxations if that does not take long, and return whether it was done."""
-        if self.handover is None:
+        if self.subtree_solver is None:
             return False
-        S, J, before = np.flatnonzero(fixed), np.flatnonzero(free), self.handover.seconds
-        found = self.handover.enumerate(S, J, q, *reduced, incumbent.cutoff) if reduced is not None else NOTHING
+        S, J, before = np.flatnonzero(fixed), np.flatnonzero(free), self.subtree_solver.seconds
+        found = self.subtree_solver.enumerate(S, J, q, *reduced, incumbent.cutoff) if reduced is not None else NOTHING
         if not found.closed:
-            found = self.handover.attempt(S, J, q, bound, incumbent.cutoff)
-        self.seconds += self.handover.seconds - before
+            found = self.subtree_solver.attempt(S, J, q, bound, incumbent.cutoff)
+        self.seconds += self.subtree_solver.seconds - before
         if found.best is not None:
             incumbent.take(found.best, bound)
         return found.closed
@@ -133,13 +138,12 @@ class Branching:
         """Bound a child, and take the subset of its largest weights. Return None if it is a single subset."""
         fixed, out = fixed.copy(), out.copy()
         (fixed if inside else out)[j] = True
-        free, q = ~(fixed | out), self.k - int(fixed.sum())
-        if q <= 0 or int(free.sum()) <= q:
-            _take_all(np.flatnonzero(fixed), np.flatnonzero(free & (q > 0)), bound, incumbent)
+        if self._all_fit(fixed, out, bound, incumbent):
             return None
+        free, q = ~(fixed | out), self.k - int(fixed.sum())
         if self.own_diagonals:
             return self._child_with_diagonal(bound, fixed, out, q, incumbent)
-        known = self._guide.coefficients(path) if self._guide is not None and path is not None else None
+        known = self._warm_start.coefficients(path) if self._warm_start is not None and path is not None else None
         if known is not None and self._record is not None and known.k == self.k - 1:
             self._record.keep(path, known)
             node = Node(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), known.support, known.b, path=path)
@@ -155,7 +159,7 @@ class Branching:
         incumbent.take(np.argpartition(-weight, self.k - 1)[: self.k], bound)
         node = Node.of(fixed, out, found.b, path=path)
         if self._record is not None:
-            self._record.keep(path, Known(self.k, node.support, node.b))
+            self._record.keep(path, CachedRelaxation(self.k, node.support, node.b))
         return min(found.bound, bound), node
 
     def _child_with_diagonal(
@@ -176,11 +180,9 @@ class Branching:
         inner, outer = fixed[columns], out[columns]
         screen(own, inner, outer, found.b, self.k, incumbent.cutoff)
         fixed[columns], out[columns] = inner, outer
-        free, q = ~(inner | outer), self.k - int(inner.sum())
-        if q <= 0 or int(free.sum()) <= q:
-            _take_all(np.flatnonzero(fixed), np.flatnonzero(~(fixed | out) & (q > 0)), bound, incumbent)
+        if self._all_fit(fixed, out, bound, incumbent):
             return None
-        fraction = np.where(free, np.minimum(found.z, 1.0 - found.z), -1.0)
+        fraction = np.where(~(inner | outer), np.minimum(found.z, 1.0 - found.z), -1.0)
         return bound, Node.of(fixed, out, None, int(columns[fraction.argmax()]))
 
     def solve(self, fixed: Mask, out: Mask, q: int, enough: float) -> Solved | None:

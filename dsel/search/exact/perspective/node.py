@@ -29,7 +29,7 @@ Path = tuple[int, ...] | None
 _MOST_BYTES = 256 << 20
 
 
-class Known(NamedTuple):
+class CachedRelaxation(NamedTuple):
     """Rows of coefficients b of the columns `support`, relaxed for subsets of k columns."""
 
     k: int
@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 
 @dataclass
-class Guide:
+class WarmStart:
     """The branchings and coefficients of a tree for subsets of k columns.
 
     d (n,): the diagonal of its relaxations. stages: better diagonals that it has not tried.
@@ -53,14 +53,14 @@ class Guide:
     d: Floats
     stages: tuple[str, ...]
     _columns: dict[Path, int] = field(default_factory=dict)
-    _known: dict[Path, Known] = field(default_factory=dict)
+    _known: dict[Path, CachedRelaxation] = field(default_factory=dict)
     _bytes: int = 0
 
     def column(self, path: Path) -> int:
         """Return the column that the node is branched on; -1 if that is not known."""
         return self._columns.get(path, -1)
 
-    def coefficients(self, path: Path) -> Known | None:
+    def coefficients(self, path: Path) -> CachedRelaxation | None:
         """Return the coefficients of the node, None if they are not known."""
         return self._known.get(path)
 
@@ -69,7 +69,7 @@ class Guide:
         if path is not None and self._bytes < _MOST_BYTES:
             self._columns[path] = column
 
-    def keep(self, path: Path, known: Known) -> None:
+    def keep(self, path: Path, known: CachedRelaxation) -> None:
         """Keep the coefficients of a node."""
         if path is not None and self._bytes < _MOST_BYTES:
             self._known[path] = known
@@ -86,7 +86,7 @@ class Node:
     """Which of n columns are in and out, as bits, and what was found for its children.
 
     support, b: the rows of coefficients of the relaxation, none if the node has its own diagonal. branch: the column to
-    branch on, -1 if the coefficients say it. path: the branchings that led here, for a guide. It is not saved.
+    branch on, -1 if the coefficients say it. path: the branchings that led here, for a warm start. It is not saved.
     """
 
     fixed: bytes

@@ -27,11 +27,18 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.perspective.branching import Bounded, Branching, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective.node import Guide, Known, Node
+from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
 from dsel.search.exact.perspective.relaxation import Problem
-from dsel.search.exact.perspective.scaling import MOST_OUTSIDE, diagonals, ridge_diagonal, seconds_outside
+from dsel.search.exact.perspective.scaling import (
+    MOST_OUTSIDE,
+    diagonal_outside,
+    diagonals,
+    ridge_diagonal,
+    scaled_columns,
+    seconds_outside,
+)
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
-from dsel.search.exact.perspective.subtrees import Explored, SubtreeWork, handover_of
+from dsel.search.exact.perspective.subtrees import ExploredNodes, SubtreeWork, solver_of
 from dsel.search.exact.tree import RelaxationTree
 
 #: The best diagonal is not computed for more columns.
@@ -58,12 +65,14 @@ class PerspectiveTree(RelaxationTree[Node]):
     diagonal_after : float, optional
         After about this many seconds the best diagonal is computed; by default as many as that takes.
     setup : CommonSetup, optional
-        What proofs for other sizes share. If the tree for a smaller size left a guide, this one begins with its
+        What proofs for other sizes share. If the tree for a smaller size left a warm start, this one begins with its
         diagonal, and follows it.
     hands_over : bool
         Whether branch and bound visits nodes below which there is little to do.
     deadline : Deadline, optional
         Does not count compilation.
+    saved : dict, optional
+        The state from which the tree continues.
 
     Raises
     ------
@@ -77,46 +86,43 @@ class PerspectiveTree(RelaxationTree[Node]):
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         diagonal_after: float | None = None, setup: CommonSetup | None = None, hands_over: bool = False,
-        deadline: Deadline | None = None,
+        deadline: Deadline | None = None, saved: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        self._begin(objective, k, memory_limit, diagonal_after, setup, hands_over, deadline)
-        self.offer(incumbent)
-        with one_blas_thread():
-            if not self._use_first_diagonal():
-                raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
-
-    def _begin(
-        self, objective: Objective, k: int, memory_limit: int, diagonal_after: float | None, setup: CommonSetup | None,
-        hands_over: bool, deadline: Deadline | None = None,
-    ) -> None:  # fmt: skip
-        """Begin without a diagonal and without a node."""
         super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit)
-        self._K, self._c, self._ridge = self.setup.scaled
-        self._handover = handover_of(objective, k, self._K, self._c, deadline) if hands_over else None
+        self._K, self._c, self._ridge = self.setup.once(scaled_columns, objective)
+        self._solver = solver_of(objective, k, self._K, self._c, deadline) if hands_over else None
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
         self._work: SubtreeWork | None = None
         self._other_seconds = 0.0
         n = objective.n
         self._diagonal_after = seconds_of(n) if diagonal_after is None else diagonal_after
         self._stages = [stage for stage, most in (("outside", MOST_OUTSIDE), ("best", _SEMIDEFINITE_MOST)) if n <= most]
+        if saved is not None:
+            self._restore(saved)
+            return
+        self.offer(incumbent)
+        with one_blas_thread():
+            if not self._use_first_diagonal():
+                raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
 
     def _use_first_diagonal(self) -> bool:
         """Bound the root by the first diagonal, and return whether there is one."""
-        guide = self.setup.guide
-        if guide is not None and guide.k < self.k:
-            self._stages = list(guide.stages)
-            self._begin_with(guide.d, *self._relaxed_root(guide.d, guide.coefficients(())), guide=guide)
+        warm_start = self.setup.warm_start
+        if warm_start is not None and warm_start.k < self.k:
+            self._stages = list(warm_start.stages)
+            known = warm_start.coefficients(())
+            self._begin_with(warm_start.d, *self._relaxed_root(warm_start.d, known), warm_start=warm_start)
             return True
         d = ridge_diagonal(self._ridge)
         if d is None and self._stages:
             self._stages.pop(0)
-            d = self.setup.diagonal_outside
+            d = self.setup.once(diagonal_outside, self._K)
         if d is None:
             return False
         self._begin_with(d, *self._relaxed_root(d))
         return True
 
-    def _relaxed_root(self, d: Floats, known: Known | None = None) -> tuple[float, Node]:
+    def _relaxed_root(self, d: Floats, known: CachedRelaxation | None = None) -> tuple[float, Node]:
         """Return the root and its bound by a diagonal. known: coefficients of the root for a smaller size."""
         n = self.objective.n
         nothing, everything = np.zeros(n, np.bool_), np.ones(n, np.bool_)
@@ -136,18 +142,18 @@ class PerspectiveTree(RelaxationTree[Node]):
         return Node.of(nothing, nothing, b, path=() if self.setup.guided else None)
 
     def _begin_with(
-        self, d: Floats, bound: float, root: Node, own_diagonals: bool = False, guide: Guide | None = None
+        self, d: Floats, bound: float, root: Node, own_diagonals: bool = False, warm_start: WarmStart | None = None
     ) -> None:  # fmt: skip
-        """Begin with a diagonal, with the root as the only node. guide: advice for this diagonal."""
+        """Begin with a diagonal, with the root as the only node. warm_start: advice for this diagonal."""
         self._other_seconds += self._branching.seconds
         record = None
         if self.setup.guided:
             stages = ("best",) if own_diagonals else tuple(self._stages)  # nodes with their own leave nothing to follow
-            record = self.setup.guide = Guide(self.k, d, stages)
-            record.keep(root.path, Known(self.k, root.support, root.b))
+            record = self.setup.warm_start = WarmStart(self.k, d, stages)
+            record.keep(root.path, CachedRelaxation(self.k, root.support, root.b))
         problem = Problem(self._K, self._c, d)
         self._branching = Branching(
-            problem, self.k, self.objective.c, own_diagonals, guide, record, self._handover
+            problem, self.k, self.objective.c, own_diagonals, warm_start, record, self._solver
         )  # fmt: skip
         self._work = None
         self._clear()
@@ -194,20 +200,16 @@ class PerspectiveTree(RelaxationTree[Node]):
         """Whether the tree took about as long as it takes to find a better diagonal."""
         if not self._stages:
             return False
-        best = self._stages[0] == "best"
-        return self.seconds > (self._diagonal_after if best else min(self._diagonal_after, self._seconds_outside))
-
-    @property
-    def _seconds_outside(self) -> float:
-        return seconds_outside(self.objective.n)
+        outside = float("inf") if self._stages[0] == "best" else seconds_outside(self.objective.n)
+        return self.seconds > min(self._diagonal_after, outside)
 
     def _try_diagonal(self, stage: str) -> None:
         """Find another diagonal, and begin again with it if its bound of the root is better than that of the tree."""
         if stage == "best":
             self._try_best_diagonal()
             return
-        d = self.setup.diagonal_outside
-        self._other_seconds += self._seconds_outside
+        d = self.setup.once(diagonal_outside, self._K)
+        self._other_seconds += seconds_outside(self.objective.n)
         if d is not None:
             bound, root = self._relaxed_root(d)
             if bound < self.upper_bound:
@@ -276,7 +278,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         """Return what explores subtrees of this tree elsewhere: another object after a better diagonal is found."""
         if self._work is None:
             branching = self._branching
-            learned = None if self._handover is None else self._handover.learned()
+            learned = None if self._solver is None else self._solver.learned()
             self._work = SubtreeWork(
                 self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned
             )  # fmt: skip
@@ -290,7 +292,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         return True
 
     @property
-    def nodes_per_second(self) -> float:
+    def nodes_per_second(self) -> float:  # type: ignore[override]
         """About how many nodes are visited in a second."""
         return max(self._visited, 1) / max(self.seconds, 1e-3)
 
@@ -303,7 +305,7 @@ class PerspectiveTree(RelaxationTree[Node]):
     def _received(self, sent: Bounded) -> tuple[float, Node]:
         return -sent[0], sent[1]
 
-    def _merge(self, explored: Explored) -> None:
+    def _merge(self, explored: ExploredNodes) -> None:
         self._other_seconds += explored.seconds
 
     # Its state.
@@ -315,30 +317,30 @@ class PerspectiveTree(RelaxationTree[Node]):
             **self._shared_state(), "nodes": nodes, "seconds": self.seconds,
             "stages": self._stages, "semidefinite": self._branching.own_diagonals,
             "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
-            "handover": None if self._handover is None else self._handover.learned(),
+            "handover": None if self._solver is None else self._solver.learned(),
         }  # fmt: skip
 
-    def _restore_diagonal(self, state: dict[str, Any]) -> None:
-        found = state["d"]
+    def _restore(self, state: dict[str, Any]) -> None:
+        if self._solver is not None:
+            self._solver.restore(state["handover"])
+        self._restore_shared(state)
+        d = state["d"]
         if "stages" in state:
             self._stages = list(state["stages"])
         else:  # an older version, which found the first two diagonals at once
             self._stages = [stage for stage in self._stages if stage == "best" and not state["tried"]]
-            found = diagonals(self._K, self._ridge)[state["diagonal"]] if found is None else found
-        problem = Problem(self._K, self._c, np.array(found, np.float64))
-        self._branching = Branching(problem, self.k, self.objective.c, state["semidefinite"], handover=self._handover)
+            d = diagonals(self._K, self._ridge)[state["diagonal"]] if d is None else d
+        problem = Problem(self._K, self._c, np.array(d, np.float64))
+        own = state["semidefinite"]
+        self._branching = Branching(problem, self.k, self.objective.c, own, subtree_solver=self._solver)
+        self._other_seconds = state["seconds"]
+        self._restore_heap((-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"])
 
     @classmethod
     def _restored(
         cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
     ) -> PerspectiveTree:  # fmt: skip
-        search = cls.__new__(cls)
-        learned = state.get("handover")
-        search._begin(objective, state["k"], memory_limit, state["diagonal_after"], setup, learned is not None)
-        if search._handover is not None and learned is not None:
-            search._handover.restore(learned)
-        search._restore_shared(state)
-        search._restore_diagonal(state)
-        search._other_seconds = state["seconds"]
-        search._restore_heap((-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"])
-        return search
+        return cls(
+            objective, state["k"], memory_limit=memory_limit, diagonal_after=state["diagonal_after"], setup=setup,
+            hands_over=state.get("handover") is not None, saved=state,
+        )  # fmt: skip

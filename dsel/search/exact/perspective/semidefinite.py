@@ -311,11 +311,6 @@ class Relaxation:
     z: tuple[float, ...] = ()
 
 
-def perspective_bound(problem: BoundProblem, k: int, deadline: Deadline | None = None) -> float:
-    """Return a lower bound on f of all subsets of at most k columns, or 0 if this bound is useless. O(steps n^3)."""
-    return relaxation_of(problem, k, deadline).bound
-
-
 def relaxation_of(problem: BoundProblem, k: int, deadline: Deadline | None = None) -> Relaxation:
     """Return the relaxation for subsets of at most k columns. O(steps n^3).
 

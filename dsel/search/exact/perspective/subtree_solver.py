@@ -50,7 +50,7 @@ class Visited:
 NOTHING = Visited(False, None)
 
 
-class Handover:
+class SubtreeSolver:
     """Visits nodes below which there is little to do.
 
     Parameters

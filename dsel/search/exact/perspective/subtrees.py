@@ -17,28 +17,25 @@ from dsel.search.exact.perspective.branching import Bounded, Branching
 from dsel.search.exact.perspective.node import Node
 from dsel.search.exact.perspective.relaxation import Problem
 from dsel.search.exact.perspective.scaling import scaled_gram
-from dsel.search.exact.perspective.subtree_solver import Handover
+from dsel.search.exact.perspective.subtree_solver import SubtreeSolver
+from dsel.search.exact.tree import Explored
 
 
-def handover_of(
+def solver_of(
     objective: Objective, k: int, K: Floats, c: Floats, deadline: Deadline | None = None
-) -> Handover:  # fmt: skip
-    """Return the handover of a tree over an objective. K, c: see `Problem`."""
+) -> SubtreeSolver:  # fmt: skip
+    """Return the subtree solver of a tree over an objective. K, c: see `Problem`."""
     floor = objective.floor / column_norms(np.diag(objective.K) + objective.lam) ** 2
-    return Handover(K, c, floor, objective.c, k, deadline)
+    return SubtreeSolver(K, c, floor, objective.c, k, deadline)
 
 
 @dataclass(frozen=True)
-class Explored:
+class ExploredNodes(Explored):
     """The result of exploring some open nodes.
 
-    nodes: number of nodes visited. best: a subset better than the incumbent, or None. left: nodes that are still open.
     seconds: about how long the relaxations took, which does not depend on the machine.
     """
 
-    nodes: int
-    best: tuple[int, ...] | None
-    left: tuple[Bounded, ...]
     seconds: float
 
 
@@ -46,8 +43,8 @@ class Explored:
 class SubtreeWork:
     """What tasks need to know of a tree.
 
-    c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `Handover` has learned, None without
-    one.
+    c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `SubtreeSolver` has learned,
+    None without one.
     """
 
     objective: Objective
@@ -60,10 +57,11 @@ class SubtreeWork:
     def explorer(self) -> NodeExplorer:
         """Return what explores nodes, one task after another."""
         problem, objective = Problem(scaled_gram(self.objective), self.c, self.d), self.objective
-        handover = None if self.learned is None else handover_of(objective, self.k, problem.K, self.c)
-        return NodeExplorer(objective, Branching(problem, self.k, objective.c, self.own_diagonals, handover=handover))
+        solver = None if self.learned is None else solver_of(objective, self.k, problem.K, self.c)
+        branching = Branching(problem, self.k, objective.c, self.own_diagonals, subtree_solver=solver)
+        return NodeExplorer(objective, branching)
 
-    def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> Explored:
+    def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
         """Explore up to `budget` nodes."""
         explorer.learn(self.learned)
         return explorer.explore(nodes, incumbent, budget)
@@ -79,8 +77,8 @@ class NodeExplorer:
 
     def learn(self, learned: Sequence[float] | None) -> None:
         """Forget what earlier tasks learned, so that the next one depends on its arguments only."""
-        if learned is not None and self._branching.handover is not None:
-            self._branching.handover.restore(learned)
+        if learned is not None and self._branching.subtree_solver is not None:
+            self._branching.subtree_solver.restore(learned)
 
     @property
     def cutoff(self) -> float:
@@ -98,7 +96,7 @@ class NodeExplorer:
         if value < self._value:
             self._value, self._best = value, members
 
-    def explore(self, nodes: Sequence[Bounded], incumbent: float, budget: int) -> Explored:
+    def explore(self, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
         """Explore up to `budget` nodes. The result depends only on the arguments, so that any worker may do it."""
         self._value, self._best = incumbent, None
         heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
@@ -111,4 +109,4 @@ class NodeExplorer:
                 made += 1
                 heapq.heappush(heap, (-child_bound, made, child))
         left = tuple((-bound, node) for bound, _, node in heap if -bound > self.cutoff)
-        return Explored(visited, self._best, left, self._branching.seconds - before)
+        return ExploredNodes(visited, self._best, left, self._branching.seconds - before)
