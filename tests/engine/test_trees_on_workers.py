@@ -11,7 +11,7 @@ import pytest
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.search.anytime import Stop
-from dsel.search.exact.branch_and_bound.explorer import Explorer, explore_all
+from dsel.search.exact.branch_and_bound.explorer import Explorer
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
@@ -146,8 +146,8 @@ def test_a_task_is_a_pure_function(here):
     _, subs = search.checkout(5, 1e9, lambda sub: 1.0)
     lower = search.lower
     explorer = Explorer(search.problem, 7)
-    first = explore_all(explorer, subs, search.best_value, 300)
-    second = explore_all(explorer, subs, search.best_value, 300)
+    first = explorer.explore_all(subs, search.best_value, 300)
+    second = explorer.explore_all(subs, search.best_value, 300)
     assert (first.nodes, first.best, first.pruned) == (second.nodes, second.best, second.pruned)
     assert [s.as_list() for s in first.left] == [s.as_list() for s in second.left]
     assert search.lower == lower
@@ -160,7 +160,7 @@ def test_sizes_are_estimated_from_results():
     sub = search.open_subproblems()[0]
     assert search.subtree_size(sub) == 30 * 29 * 28 / 6
     before = estimate.budget(2)
-    estimate.learn(1000.0, explore_all(Explorer(search.problem, 5), [sub], 1e9, 10**6), 1e-4)
+    estimate.learn(1000.0, Explorer(search.problem, 5).explore_all([sub], 1e9, 10**6), 1e-4)
     assert estimate.budget(2) > before
 
 

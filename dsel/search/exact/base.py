@@ -39,8 +39,7 @@ class CommonSetup:
         """Return the problem of the bounds. Raises OutOfTime if it would not be there at the deadline."""
         if self._problem is None:
             self._problem = BoundProblem.of(self.objective, deadline=deadline)
-        else:
-            self._problem = self._problem.until(deadline)
+        self._problem = self._problem.until(deadline)
         return self._problem
 
     def once(self, compute: Callable[..., V], *arguments: Any) -> V:

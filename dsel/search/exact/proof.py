@@ -70,8 +70,12 @@ class Proof:
 
     def state(self) -> dict[str, Any]:
         """Return all that `resume` needs, as JSON holds it."""
-        value = None if self.value == float("inf") else self.value
-        return {"search": self.search.state(), "value": value, "seconds": self.seconds, **_saved(self.relaxation)}
+        value, relaxation = None if self.value == float("inf") else self.value, self.relaxation
+        relaxed = {} if relaxation is None else {"relaxation": asdict(relaxation)}
+        return {
+            "search": self.search.state(), "value": value, "seconds": self.seconds,
+            "relaxed": None if relaxation is None else relaxation.bound, **relaxed,
+        }  # fmt: skip
 
     def run(
         self, seconds: float | None = None, nodes: int | None = None,
@@ -158,14 +162,8 @@ class Proof:
         self.log.finish(search.logged_nodes(), claim, problem)
 
 
-def _saved(relaxation: Relaxation | None) -> dict[str, Any]:
-    """Return a relaxation as the state of a proof holds it. Older versions only held the bound."""
-    if relaxation is None:
-        return {"relaxed": None}
-    return {"relaxed": relaxation.bound, "relaxation": asdict(relaxation)}
-
-
 def _restored(state: Mapping[str, Any]) -> Relaxation | None:
+    """Return the relaxation of a saved proof. Older versions only held the bound."""
     if "relaxation" in state:
         values = state["relaxation"]
         return Relaxation(values["bound"], tuple(values["d"]), tuple(values["z"]))

@@ -10,7 +10,6 @@ import dsel
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import layout as at
-from dsel.search.exact.branch_and_bound.explorer import explore_all
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate, across_sizes, consistent_bound
 from dsel.search.exact.proof import Proof
@@ -168,7 +167,7 @@ def test_a_worker_reports_bounds_that_are_not_finite():
     other = BranchAndBound(regression(X, Y), 4, pairs=False)._explorer
     other._memory[at.ROOT_CROSS][0] = np.nan
     lease_id, subs = search.checkout(10, 1.0, lambda _: 1.0)
-    search.complete(lease_id, explore_all(other, subs, search.best_value, 10**6))
+    search.complete(lease_id, other.explore_all(subs, search.best_value, 10**6))
     assert search.not_finite > 0
     state = search.state()
     assert BranchAndBound.restore(search.objective, state).not_finite == search.not_finite

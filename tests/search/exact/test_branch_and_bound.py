@@ -121,7 +121,8 @@ def test_limited_work_leaves_nodes_open_which_can_be_visited_later(case, most):
     found = [worker.explore(ALL, np.inf)]
     assert worker.idle or worker.work >= most
     worker.limit_work(ALL)
-    found.append(worker.explore(ALL, worker.incumbent))
+    incumbent = np.inf if found[0] is None else objective.value(found[0])
+    found.append(worker.explore(ALL, incumbent))
     assert worker.idle
     values = [objective.value(one) for one in found if one is not None]
     assert min(values) == pytest.approx(exhaustive(objective, k), abs=1e-8 * objective.c)

@@ -337,8 +337,11 @@ class OutOfCoreTree(RelaxationTree[Node]):
             members = self._closed.copy()
             members[list(self.best)] = True
             self._members = np.flatnonzero(members)
+            self._pool.add(self._members)
+            known = np.searchsorted(self._members, self.best).tolist()
+            k, objective = min(self.k, self._members.size), self._pool.objective_of(self._members)
             try:
-                self._inner = self._new_inner()
+                self._inner = PerspectiveTree(objective, k, incumbent=known, memory_limit=self._memory_limit)
             except ValueError:  # nearly dependent columns and a tiny penalty
                 self._stuck = True
                 logger.info("certificate: the proof ends, because its last %d columns are nearly dependent",
@@ -350,12 +353,6 @@ class OutOfCoreTree(RelaxationTree[Node]):
         self.contradicted = self.contradicted or self._inner.contradicted
         if self._inner.best_value < self.best_value:
             self.offer(self._members[list(self._inner.best)].tolist())
-
-    def _new_inner(self) -> PerspectiveTree:
-        self._pool.add(self._members)
-        known = np.searchsorted(self._members, self.best).tolist()
-        k, objective = min(self.k, self._members.size), self._pool.objective_of(self._members)
-        return PerspectiveTree(objective, k, incumbent=known, memory_limit=self._memory_limit)
 
     # Its state.
 

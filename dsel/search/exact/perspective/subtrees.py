@@ -63,7 +63,8 @@ class SubtreeWork:
 
     def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
         """Explore up to `budget` nodes."""
-        explorer.learn(self.learned)
+        if self.learned is not None and explorer.branching.subtree_solver is not None:
+            explorer.branching.subtree_solver.restore(self.learned)  # the next task depends on its arguments only
         return explorer.explore(nodes, incumbent, budget)
 
 
@@ -71,14 +72,9 @@ class NodeExplorer:
     """Explores nodes, the one with the highest bound first."""
 
     def __init__(self, objective: Objective, branching: Branching) -> None:
-        self._objective, self._branching = objective, branching
+        self._objective, self.branching = objective, branching
         self._value = np.inf
         self._best: tuple[int, ...] | None = None
-
-    def learn(self, learned: Sequence[float] | None) -> None:
-        """Forget what earlier tasks learned, so that the next one depends on its arguments only."""
-        if learned is not None and self._branching.subtree_solver is not None:
-            self._branching.subtree_solver.restore(learned)
 
     @property
     def cutoff(self) -> float:
@@ -101,12 +97,12 @@ class NodeExplorer:
         self._value, self._best = incumbent, None
         heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
         heapq.heapify(heap)
-        made, visited, before = len(heap), 0, self._branching.seconds
+        made, visited, before = len(heap), 0, self.branching.seconds
         while heap and visited < budget and -heap[0][0] > self.cutoff:
             bound, _, node = heapq.heappop(heap)
             visited += 1
-            for child_bound, child in self._branching.visit(-bound, node, self):
+            for child_bound, child in self.branching.visit(-bound, node, self):
                 made += 1
                 heapq.heappush(heap, (-child_bound, made, child))
         left = tuple((-bound, node) for bound, _, node in heap if -bound > self.cutoff)
-        return ExploredNodes(visited, self._best, left, self._branching.seconds - before)
+        return ExploredNodes(visited, self._best, left, self.branching.seconds - before)
