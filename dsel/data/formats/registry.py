@@ -15,7 +15,7 @@ from dsel.storage.paths import AnyPath, list_names, walk
 FORMATS: Registry[Format] = Registry(
     "format", Format, "dsel.formats",
     (
-        npy.FORMAT, npy.FORMAT, delimited.CSV, delimited.TSV, parquet.FORMAT, arrow.FORMAT, groups.FORMAT,
+        npy.FORMAT, npy.NPZ, delimited.CSV, delimited.TSV, parquet.FORMAT, arrow.FORMAT, groups.FORMAT,
         labelled.NETCDF, labelled.ZARR, annotated.H5AD, svmlight.FORMAT,
     ),
 )  # fmt: skip
