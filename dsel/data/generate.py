@@ -198,9 +198,6 @@ class _ModelReader(Reader):
             done += count
             self._row += count
 
-    def close(self) -> None:
-        self._group = None
-
 
 def _check(
     samples: int, features: int, informative: int, noise: float, correlation: float, dtype: str, seed: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOptions, with_options
 from dsel.data import schema
@@ -20,15 +20,11 @@ from dsel.data.formats.tables import frames, parquet
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
-from dsel.data.store.sparse_writer import SparsePlan, write_sparse_store
+from dsel.data.store.sparse_writer import SparsePlan
 from dsel.data.store.staging import check_place
 from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
@@ -86,7 +82,7 @@ def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords])
     if isinstance(opened, SparseSource):
         if request.missing != "keep" or request.chunks is not None or request.chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
-        return write_sparse_store(
+        return write_store(
             SparsePlan(opened, place.absolute(), _known(request.compression)), overwrite=request.overwrite,
             progress=request.progress, attributes=_recorded(replace(request, first_column=opened.first_column)),
         )  # fmt: skip
@@ -209,5 +205,5 @@ def write_source(
     elif not isinstance(chunks, tuple | list) or len(chunks) != 2 or min(chunks) < 1:
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
     fitted = (chunk_rows or min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
-    plan = WritePlan(source, store.absolute(), fitted, compression, memory=max(1, memory // 4))
+    plan = WritePlan(source, store.absolute(), compression, fitted, memory=max(1, memory // 4))
     return write_store(plan, overwrite=overwrite, progress=progress, attributes=attributes)

@@ -14,15 +14,15 @@ import time as clock
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 
 from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
 from dsel.config.ingest_request import SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
-from dsel.data.append.dense import DenseRows, GrowingArray, SparseRows, remove_temporary
-from dsel.data.formats.base import Source, SparseSource
+from dsel.data.append.dense import DenseRows, NewRows, SparseRows, remove_temporary
+from dsel.data.formats.base import SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.ingest import open_any
 from dsel.data.ingest_report import profile_of
@@ -103,25 +103,6 @@ class AppendReport:
         if self.constant and self.rows > 1:
             text.append(f"constant in the new rows: {shorten(self.constant, 8)}")
         return [*text, *self.notes]
-
-
-class NewRows(Protocol):
-    """Rows that are appended, of either kind of store."""
-
-    @property
-    def source(self) -> Source | SparseSource: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def arrays(self) -> list[GrowingArray]: ...
-    @property
-    def description(self) -> dict[str, Any]: ...
-    def write(
-        self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock
-    ) -> ColumnProfile | None: ...
-    def publish(self) -> None: ...
 
 
 @with_options(SourceOptions, given=True)
@@ -247,12 +228,13 @@ def _append(
     remove_temporary(path)
     for array in rows.arrays:
         remove_temporary(array.folder)
-    if state.get("key") != json.loads(json.dumps(work)):
-        state = {"key": work, "rows": 0}
+    first_state = rows.first_state
+    if state.get("key") != json.loads(json.dumps(work)) or not first_state.keys() <= state.keys():
+        state = {"key": work, **first_state}
         for array in rows.arrays:
             array.remove_unpublished()
         begin_append(path, m)
-        staging.save(work, 0)
+        staging.save(**state)
     resumed = int(state["rows"])
     profile = rows.write(state, staging, progress, lock)
     if _digest(rows.description) != key:

@@ -18,11 +18,11 @@ What an append wrote that did not reach step 4 lies beyond these rows, and the n
 from __future__ import annotations
 
 import json
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from math import ceil
 from typing import Any
 
@@ -37,9 +37,9 @@ from dsel.data.store.array import open_array, read_labels
 from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
-from dsel.data.store.sparse_writer import DATA, INDICES, INDPTR, SAMPLES, write_values
+from dsel.data.store.sparse_writer import DATA, FIRST_STATE, INDICES, INDPTR, SAMPLES, write_values
 from dsel.data.store.staging import Staging
-from dsel.data.store.writer import Progress, fill_band, new_band, store_band
+from dsel.data.store.writer import ROW_VARIABLES, Progress, first_state, write_bands
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath, walk, write_bytes, zarr_store
 
@@ -67,11 +67,6 @@ class GrowingArray:
     def folder(self) -> AnyPath:
         return self.store / self.name
 
-    @property
-    def height(self) -> int:
-        """Length of one file: a chunk, or a shard."""
-        return int(self._metadata()["chunk_grid"]["configuration"]["chunk_shape"][0])
-
     def open(self) -> Any:
         """Return the array with its new length, for writing. Its metadata stay as they are."""
         import zarr
@@ -86,17 +81,11 @@ class GrowingArray:
 
     def remove_unpublished(self) -> None:
         """Remove chunks that lie beyond the old length, which another append wrote and did not publish."""
-        beyond = ceil(self.first / self.height)
-        for number, key in list(self._chunks()):
-            if number >= beyond:
-                (self.folder / key).unlink()
-
-    def _chunks(self) -> Iterator[tuple[int, str]]:
-        """Yield the row of chunks and the key of each file, such as c/3/0."""
-        for entry in walk(self.folder):
-            parts = entry.key.split("/")
-            if parts[0] == "c" and len(parts) > 1 and all(part.isdigit() for part in parts[1:]):
-                yield int(parts[1]), entry.key
+        height = int(self._metadata()["chunk_grid"]["configuration"]["chunk_shape"][0])  # of a chunk, or a shard
+        for entry in list(walk(self.folder)):
+            chunk = re.fullmatch(r"c/(\d+)(/\d+)*", entry.key)  # such as c/3/0
+            if chunk and int(chunk[1]) >= ceil(self.first / height):
+                (self.folder / entry.key).unlink()
 
     def _metadata(self, length: int | None = None) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / schema.METADATA_FILE).read_text())
@@ -116,9 +105,6 @@ def remove_temporary(folder: AnyPath) -> None:
 def write_metadata(folder: AnyPath, metadata: Mapping[str, Any]) -> None:
     """Replace the metadata of a group or an array; readers see the old or the new ones."""
     write_bytes(folder / schema.METADATA_FILE, json.dumps(metadata, indent=2).encode())
-
-
-_OF_ROWS = (schema.X, schema.Y, schema.WEIGHT, schema.SAMPLE)
 
 
 def columns_of(store: Store) -> StoreColumns:
@@ -141,18 +127,59 @@ def _has(store: Store, name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class DenseRows:
-    """The rows of a source that are appended to a store with a dense X.
+class NewRows(ABC):
+    """The rows of a source that are appended to a store.
 
     Parameters
     ----------
-    source : Source
+    source : Source or SparseSource
         The rows, with the columns of the store.
-    store : Store
+    store : Store or SparseStore
         The store.
-    memory : int
-        Bytes that the rows of one row of chunks may take.
     """
+
+    source: Source | SparseSource
+    store: Store | SparseStore
+
+    @property
+    def rows(self) -> int:
+        return self.source.shape[0]
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the rows in memory."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> list[GrowingArray]:
+        """The arrays that grow."""
+
+    @property
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What the written chunks depend on."""
+
+    @property
+    @abstractmethod
+    def first_state(self) -> dict[str, Any]:
+        """What `write` begins with: no rows, and what else it saves."""
+
+    @abstractmethod
+    def write(
+        self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock
+    ) -> ColumnProfile | None:
+        """Write the rows from those on that `state` has, and save it. Return what the columns hold, if known."""
+
+    def publish(self) -> None:
+        """Write the new lengths of the arrays."""
+        for array in self.arrays:
+            array.publish()
+
+
+@dataclass(frozen=True)
+class DenseRows(NewRows):
+    """Rows for a store with a dense X. `memory`: bytes that the rows of one row of chunks may take."""
 
     source: Source
     store: Store
@@ -164,12 +191,7 @@ class DenseRows:
         return cls(match_source(source, columns_of(store)), store, memory)
 
     @property
-    def rows(self) -> int:
-        return self.source.shape[0]
-
-    @property
     def nbytes(self) -> int:
-        """Bytes of the rows of X and Y."""
         source = self.source
         y = 0 if source.y_dtype is None else source.n_targets * source.y_dtype.itemsize
         return source.shape[0] * (source.shape[1] * source.dtype.itemsize + y)
@@ -177,64 +199,32 @@ class DenseRows:
     @property
     def arrays(self) -> list[GrowingArray]:
         m = self.store.shape[0]
-        names = (name for name in _OF_ROWS if _has(self.store, name))
+        names = (name for name in ROW_VARIABLES if _has(self.store, name))
         return [GrowingArray(self.store.path, name, m, m + self.rows) for name in names]
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return what the written chunks depend on."""
         source = self.source
         return {"source": source.identity(), "shape": list(source.shape), "dtype": str(source.dtype)}
 
+    @property
+    def first_state(self) -> dict[str, Any]:
+        return first_state(self.source)
+
     def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> ColumnProfile:
-        """Write the rows one row of chunks after the other, from those that `state` has, and save it after each."""
-        source, first, n = self.source, self.store.shape[0], self.source.shape[1]
-        text = state.get("profile")
-        profile = ColumnProfile.from_text(text) if text else ColumnProfile.empty(n)
-        start = int(state["rows"]) if text else 0
-        arrays = {array.name: array.open() for array in self.arrays}
-        edges = list(self._edges(first + start))
-        if len(edges) < 2:
-            return profile
-        height = max(b - a for a, b in pairwise(edges))
-        with closing(source.open(start, staging.scratch)) as reader:
-            band = new_band(source, height, self.memory, staging.scratch)
-            for a, b in pairwise(edges):
-                rows = band[: b - a]
-                fill_band(reader, rows)
-                lock.require()
-                store_band(arrays, a, rows)
-                profile.add(rows.x, a)
-                staging.save(state["key"], b - first, profile=profile.to_text())
-                if progress is not None:
-                    progress(b - first, self.rows)
-        return profile
-
-    def publish(self) -> None:
-        """Write the new lengths of the arrays."""
-        for array in self.arrays:
-            array.publish()
-
-    def _edges(self, start: int) -> Iterator[int]:
-        """Yield the row `start`, the ends of the rows of chunks after it, and the last row."""
-        height, last = open_array(str(self.store.path), schema.X).files[0], self.store.shape[0] + self.rows
-        yield start
-        yield from range((start // height + 1) * height, last, height)
-        if start < last:
-            yield last
+        before = self.store.shape[0]
+        start, last = before + int(state["rows"]), before + self.rows
+        height = open_array(str(self.store.path), schema.X).files[0]
+        edges = [start, *range((start // height + 1) * height, last, height), *([last] if start < last else [])]
+        return write_bands(
+            self.source, {array.name: array.open() for array in self.arrays}, edges, before, state,
+            partial(staging.save, state["key"]), progress, lock, memory=self.memory, scratch=staging.scratch,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class SparseRows:
-    """The rows of a source that are appended to a store with a sparse X.
-
-    Parameters
-    ----------
-    source : SparseSource
-        The rows, with the columns of the store.
-    store : SparseStore
-        The store.
-    """
+class SparseRows(NewRows):
+    """Rows for a store with a sparse X."""
 
     source: SparseSource
     store: SparseStore
@@ -251,16 +241,11 @@ class SparseRows:
         n = source.shape[1]
         if source.features is None and n < len(labels):  # the last columns of a text file may have no value
             n = len(labels)
-        places = match_sparse(source.features, n, source.dtype, source.columns, source.name, columns, obs)
+        places = match_sparse(source, n, columns, obs)
         return cls(MatchedSparse(source, store, places, obs), store)
 
     @property
-    def rows(self) -> int:
-        return self.source.shape[0]
-
-    @property
     def nbytes(self) -> int:
-        """Bytes of the values and of their columns."""
         indices = open_array(str(self.store.path), INDICES).array.dtype.itemsize
         return self.source.stored * (self.store.dtype.itemsize + int(indices))
 
@@ -274,23 +259,22 @@ class SparseRows:
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return what the written chunks depend on."""
         source = self.source
         return {"source": source.identity(), "shape": list(source.shape), "stored": source.stored}
 
+    @property
+    def first_state(self) -> dict[str, Any]:
+        return dict(FIRST_STATE)
+
     def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> None:
-        """Write the rows block by block, from those that `state` has, and save it after each."""
-        start = {"rows": 0, "values": 0, "written": {}} | state
-        save = partial(staging.save, state["key"])
-        arrays = {array.name: array.open() for array in self.arrays}
         write_values(
-            self.source, arrays, start, save, progress, lock, rows=self.store.shape[0], values=self.store.stored
+            self.source, {array.name: array.open() for array in self.arrays}, state,
+            partial(staging.save, state["key"]), progress, lock, rows=self.store.shape[0], values=self.store.stored,
         )  # fmt: skip
 
     def publish(self) -> None:
         """Write the new lengths of the arrays, and the shape of X, which AnnData reads."""
-        for array in self.arrays:
-            array.publish()
+        super().publish()
         folder = self.store.path / schema.X
         metadata = json.loads((folder / schema.METADATA_FILE).read_text())
         metadata["attributes"]["shape"] = [self.store.shape[0] + self.rows, self.store.shape[1]]

@@ -95,9 +95,6 @@ class _ArrayReader(Reader):
             rows.samples[:] = part.samples
         self._row += len(rows)
 
-    def close(self) -> None:
-        """Do nothing: no file is open."""
-
 
 def _labels(labels: Sequence[str] | None, what: str, count: int) -> list[str] | None:
     if labels is None:

@@ -38,6 +38,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Ints
 from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.data.schema import stored_dtype
 from dsel.errors import DataError, OptionError
@@ -103,13 +104,27 @@ class Rows:
     w: Array | None = None
     samples: Array | None = None
 
+    @classmethod
+    def of(cls, source: Source, count: int, empty: Callable[..., Array] = np.empty) -> Rows:
+        """Return new arrays for `count` rows of a source; ``empty(shape, dtype)`` makes them."""
+        return cls(
+            empty((count, source.shape[1]), source.dtype),
+            None if source.y_dtype is None else empty((count, source.n_targets), source.y_dtype),
+            None if source.w_dtype is None else empty((count,), source.w_dtype),
+            np.empty(count, dtype=object) if source.has_samples else None,
+        )
+
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: slice) -> Rows:
-        """Return views of some of the rows."""
-        parts = (None if part is None else part[rows] for part in (self.y, self.w, self.samples))
-        return Rows(self.x[rows], *parts)
+    @property
+    def parts(self) -> tuple[Array | None, ...]:
+        """X, Y, the weights and the labels."""
+        return self.x, self.y, self.w, self.samples
+
+    def __getitem__(self, rows: slice | Ints) -> Rows:
+        """Return some of the rows: views for a slice."""
+        return Rows(self.x[rows], *(None if part is None else part[rows] for part in self.parts[1:]))
 
 
 class Reader(ABC):
@@ -128,9 +143,9 @@ class Reader(ABC):
             If a value cannot be used; it names the file, the row, the column and the value.
         """
 
-    @abstractmethod
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, if one is open."""
+        return
 
 
 class Source(ABC):
@@ -183,6 +198,18 @@ class Source(ABC):
     @abstractmethod
     def open(self, start: int, scratch: Path) -> Reader:
         """Return a reader that begins at row `start`; `scratch` is a folder for temporary files."""
+
+
+class DerivedSource(Source):
+    """A source that changes another one, and has its attributes."""
+
+    def __init__(self, source: Source) -> None:
+        for name in Source.__annotations__:
+            setattr(self, name, getattr(source, name))
+        self.source = source
+
+    def identity(self) -> dict[str, Any]:
+        return self.source.identity()
 
 
 def file_identity(path: AnyPath) -> dict[str, Any]:
@@ -276,20 +303,16 @@ def wanted_dtype(dtype: str | None, found: np.dtype[Any], where: str) -> np.dtyp
 
     Raises OptionError if the option is no numeric dtype, DataError if `found` cannot be stored.
     """
-    if dtype is not None:
-        try:
-            asked = stored_dtype(np.dtype(dtype))
-        except TypeError:
-            asked = None
-        if asked is None:
-            raise OptionError(f"dtype={dtype!r} is not a numeric dtype.", "Use float32, float64, int8, ... .")
-        require_real(found, where)
-        return asked
+    try:
+        asked = stored_dtype(np.dtype(found if dtype is None else dtype))
+    except TypeError:
+        asked = None
+    if dtype is not None and asked is None:
+        raise OptionError(f"dtype={dtype!r} is not a numeric dtype.", "Use float32, float64, int8, ... .")
     require_real(found, where)
-    kept = stored_dtype(found)
-    if kept is None:
+    if asked is None:
         raise DataError(f"{where} has dtype {found}, which Zarr cannot store.", 'Give dtype="float64".')
-    return kept
+    return asked
 
 
 def require_real(dtype: np.dtype[Any], where: str) -> None:

@@ -6,26 +6,20 @@ values are before that row, and how much of each array is already written.
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from dsel._lib.versions import versions
 from dsel.data import schema
 from dsel.data.formats.base import Array, SparseBlock, SparseSource
 from dsel.data.ingest_report import IngestReport
-from dsel.data.labels import default_labels, require_unique
-from dsel.data.store.staging import Staging, check_place, output_errors, staging_of
-from dsel.data.store.writer import Progress, compressors
-from dsel.errors import DataError
+from dsel.data.labels import default_labels
+from dsel.data.store.column_profile import ColumnProfile
+from dsel.data.store.writer import Progress, Save, StorePlan
 from dsel.storage.locks import Lock
-from dsel.storage.paths import AnyPath, walk, zarr_store
+from dsel.storage.paths import zarr_store
 
 #: Values, and rows, in a chunk.
 CHUNK_VALUES: Final = 1 << 21
@@ -33,21 +27,17 @@ CHUNK_ROWS: Final = 1 << 20
 
 #: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
 DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
+#: What is saved before the first row is written.
+FIRST_STATE: Final = {"rows": 0, "values": 0, "written": {}}
 _ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
 _TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 
 
 @dataclass(frozen=True)
-class SparsePlan:
-    """What is written where. Two plans with equal keys write the same chunks, byte for byte."""
+class SparsePlan(StorePlan):
+    """A sparse store."""
 
     source: SparseSource
-    store: AnyPath
-    compression: str
-
-    @property
-    def staging(self) -> Staging:
-        return staging_of(self.store)
 
     @property
     def chunk_values(self) -> int:
@@ -63,44 +53,54 @@ class SparsePlan:
             "columns": {name: str(dtype) for name, dtype in source.columns.items()},
         }  # fmt: skip
 
+    @property
+    def first_state(self) -> dict[str, Any]:
+        return dict(FIRST_STATE)
 
-def write_sparse_store(
-    plan: SparsePlan, *, overwrite: bool, progress: Progress | None, attributes: dict[str, Any] | None = None
-) -> IngestReport:
-    """Write the source of `plan` into its store, and continue where an interrupted call with an equal key stopped.
+    @property
+    def attributes(self) -> dict[str, Any]:
+        source = self.source
+        return {
+            "encoding-type": "anndata", "encoding-version": "0.1.0", schema.ATTR_TARGETS: list(source.targets),
+            **({} if source.weight is None else {schema.ATTR_WEIGHT: source.weight}),
+        }  # fmt: skip
 
-    `progress(rows_done, rows)` is called after each block. Memory: a few blocks and chunks.
+    def create_arrays(self) -> None:
+        """Create the arrays and the groups X, obs and var."""
+        import zarr
 
-    Raises OutputError, CapacityError, and DataError if the source has changed meanwhile or labels repeat.
-    """
-    began = time.perf_counter()
-    source, staging = plan.source, plan.staging
-    if source.features is not None:
-        require_unique(list(source.features), "feature", source.name, "Give every column a unique name.")
-    check_place(plan.store, overwrite)
-    with output_errors(plan.store), staging.locked() as lock:
-        check_place(plan.store, overwrite)
-        key = json.loads(json.dumps(plan.key))
-        start = staging.rows_done(key)
-        state = staging.state() if start else {"rows": 0, "values": 0, "written": {}}
-        if start == 0:
-            staging.clear()
-            _create(plan)
-            staging.save(key, 0)
-        write_values(source, _open_arrays(plan), state, partial(staging.save, key), progress, lock)
-        if json.loads(json.dumps(plan.key)) != key:
-            staging.clear()
-            raise DataError(f"{source.name} changed while it was read.", "Start again when nothing writes to it.")
-        lock.require()
-        _create_group(plan, attributes or {})
-        staging.publish()
-    size = sum(entry.size for entry in walk(plan.store))
-    notes = (*source.notes, *(f"targets are {', '.join(source.targets)}" for _ in source.targets[:1]))
-    return IngestReport(
-        source.shape, len(source.targets), str(source.dtype), (plan.chunk_values,), size, time.perf_counter() - began,
-        resumed_rows=start, types={str(source.dtype): source.shape[1]}, stored=source.stored, notes=notes,
-        classes={name: list(found) for name, found in source.classes.items()},
-    )  # fmt: skip
+        source, (m, n), values = self.source, self.source.shape, (self.chunk_values,)
+        index = np.dtype(np.int32 if n < 1 << 31 else np.int64)
+        rows = (max(1, min(m, CHUNK_ROWS)),)
+        self.create(DATA, (source.stored,), values, source.dtype)
+        self.create(INDICES, (source.stored,), values, index)
+        self.create(INDPTR, (m + 1,), (min(m + 1, CHUNK_ROWS),), np.dtype(np.int64))
+        self.create(SAMPLES, (m,), rows, "string", _TEXT)
+        for name, dtype in source.columns.items():
+            self.create(f"obs/{name}", (m,), rows, dtype, _ARRAY)
+        labels = source.features if source.features is not None else default_labels("x", n)
+        self.create("var/_index", (n,), (max(1, n),), "string", _TEXT)[:] = np.array(labels, dtype=object)
+        table = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"}
+        groups: dict[str, dict[str, Any]] = {
+            "X": {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [m, n]},
+            "obs": {**table, "column-order": list(source.columns)},
+            "var": {**table, "column-order": []},
+        }
+        for name, attributes in groups.items():
+            zarr.create_group(zarr_store(self.staging.group / name), attributes=attributes, overwrite=False)
+
+    def write(self, state: dict[str, Any], save: Save, progress: Progress | None, lock: Lock) -> None:
+        arrays = self.open((DATA, INDICES, INDPTR, SAMPLES, *(f"obs/{name}" for name in self.source.columns)))
+        write_values(self.source, arrays, state, save, progress, lock)
+
+    def report(self, profile: ColumnProfile | None, size: int, seconds: float, resumed_rows: int) -> IngestReport:
+        source = self.source
+        notes = (*source.notes, *(f"targets are {', '.join(source.targets)}" for _ in source.targets[:1]))
+        return IngestReport(
+            source.shape, len(source.targets), str(source.dtype), (self.chunk_values,), size, seconds, resumed_rows,
+            types={str(source.dtype): source.shape[1]}, stored=source.stored, notes=notes,
+            classes={name: list(found) for name, found in source.classes.items()},
+        )  # fmt: skip
 
 
 class _Appender:
@@ -143,7 +143,7 @@ class _Appender:
 
 
 def write_values(
-    source: SparseSource, arrays: Mapping[str, Any], state: dict[str, Any], save: Callable[..., None],
+    source: SparseSource, arrays: Mapping[str, Any], state: dict[str, Any], save: Save,
     progress: Progress | None, lock: Lock, *, rows: int = 0, values: int = 0,
 ) -> None:  # fmt: skip
     """Write the blocks of a source to the arrays of a store, block by block.
@@ -225,71 +225,3 @@ def _from_row(source: SparseSource, start: int) -> Iterator[SparseBlock]:
         columns = {name: values[cut:] for name, values in block.columns.items()}
         samples = None if block.samples is None else block.samples[cut:]
         yield SparseBlock(start, block.first + before, block.rows[cut:], columns, samples)
-
-
-def _create(plan: SparsePlan) -> None:
-    """Create the arrays and the groups X, obs and var."""
-    import zarr
-
-    source, group = plan.source, plan.staging.group
-    (m, n), values = source.shape, plan.chunk_values
-    index = np.dtype(np.int32 if n < 1 << 31 else np.int64)
-    rows = min(m, CHUNK_ROWS)
-    _array(plan, DATA, source.stored, values, source.dtype, {})
-    _array(plan, INDICES, source.stored, values, index, {})
-    _array(plan, INDPTR, m + 1, min(m + 1, CHUNK_ROWS), np.dtype(np.int64), {})
-    _array(plan, SAMPLES, m, rows, "string", _TEXT)
-    for name, dtype in source.columns.items():
-        _array(plan, f"obs/{name}", m, rows, dtype, _ARRAY)
-    labels = source.features if source.features is not None else default_labels("x", n)
-    _array(plan, "var/_index", n, n, "string", _TEXT)[:] = np.array(labels, dtype=object)
-    table = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"}
-    groups: dict[str, dict[str, Any]] = {
-        "X": {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [m, n]},
-        "obs": {**table, "column-order": list(source.columns)},
-        "var": {**table, "column-order": []},
-    }
-    for name, attributes in groups.items():
-        zarr.create_group(zarr_store(group / name), attributes=attributes, overwrite=False)
-
-
-def _array(
-    plan: SparsePlan, name: str, size: int, chunk: int, dtype: np.dtype[Any] | str, attributes: dict[str, Any]
-) -> Any:
-    """Create an array of one dimension; as in dense stores, every chunk is written and has a checksum."""
-    import zarr
-
-    is_float = not isinstance(dtype, str) and dtype.kind == "f"
-    return zarr.create_array(
-        zarr_store(plan.staging.group / name), shape=(size,), chunks=(max(1, chunk),), dtype=dtype,
-        compressors=compressors(plan.compression), filters=None,
-        fill_value=np.nan if is_float else "" if isinstance(dtype, str) else 0, attributes=attributes,
-        config={"write_empty_chunks": True},
-    )  # fmt: skip
-
-
-def _open_arrays(plan: SparsePlan) -> dict[str, Any]:
-    import zarr
-
-    names = [DATA, INDICES, INDPTR, SAMPLES, *(f"obs/{name}" for name in plan.source.columns)]
-    opened = {name: zarr.open_array(zarr_store(plan.staging.group / name), mode="r+") for name in names}
-    return {name: array.with_config({"write_empty_chunks": True}) for name, array in opened.items()}
-
-
-def _create_group(plan: SparsePlan, more: dict[str, Any]) -> None:
-    """Write the metadata of the group, last: without them there is no store."""
-    import zarr
-
-    (plan.staging.group / schema.METADATA_FILE).unlink(missing_ok=True)
-    source = plan.source
-    attributes: dict[str, Any] = {
-        "encoding-type": "anndata", "encoding-version": "0.1.0",
-        schema.ATTR_FORMAT: schema.FORMAT_VERSION, schema.ATTR_VERSION: versions()["dsel"],
-        schema.ATTR_SOURCE: source.name, schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="microseconds"),
-        schema.ATTR_TARGETS: list(source.targets), **more,
-    }  # fmt: skip
-    if source.weight is not None:
-        attributes[schema.ATTR_WEIGHT] = source.weight
-    if source.classes:
-        attributes[schema.ATTR_CLASSES] = {name: list(found) for name, found in source.classes.items()}
-    zarr.create_group(zarr_store(plan.staging.group), attributes=attributes)
