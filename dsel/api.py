@@ -10,7 +10,7 @@ from typing import Any, Literal
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule, sketch_rule
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.errors import OptionError

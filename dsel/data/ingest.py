@@ -16,13 +16,12 @@ from dsel.data.formats.arrays import ArraySource
 from dsel.data.formats.base import Array, Format, Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
-from dsel.data.formats.tables import frames, parquet
+from dsel.data.formats.tables import arrow, parquet
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
-from dsel.data.store.sparse_writer import SparsePlan
 from dsel.data.store.staging import check_place
-from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store
+from dsel.data.store.writer import COMPRESSIONS, Progress, SparsePlan, WritePlan, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
 
@@ -113,8 +112,8 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
         kind, opened = annotated.H5AD, annotated.open_object
     elif is_xarray_dataset(source):
         kind, opened = labelled.NETCDF, labelled.open_dataset
-    elif frames.is_frame(source):
-        kind, opened = parquet.FORMAT, frames.open_frame
+    elif arrow.is_frame(source):
+        kind, opened = parquet.FORMAT, arrow.open_frame
     if kind is None or opened is None:
         raise OptionError(
             f"source is a {type(source).__name__}.",

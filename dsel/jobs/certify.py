@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from dsel.config.job import MOST_COEFFICIENTS
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.checkpoint import ProofStore

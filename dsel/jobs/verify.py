@@ -10,7 +10,7 @@ from typing import Any
 
 from dsel.data.column_groups import SingleColumns, column_groups
 from dsel.data.dataset import as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import engine_for
 from dsel.errors import DataError, MissingInputError, OptionError

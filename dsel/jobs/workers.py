@@ -20,7 +20,7 @@ import numpy as np
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import Missing, Preprocess, SelectionRequest, SketchRule
 from dsel.data.dataset import as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.base import Engine
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.connect import cluster_of

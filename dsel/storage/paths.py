@@ -23,31 +23,10 @@ from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.storage.leftovers import temporary_tag
-from dsel.storage.object_store import SCHEMES, FileInfo, ObjectPath
+from dsel.storage.object_store import SCHEMES
+from dsel.storage.object_store import FileInfo as FileInfo
+from dsel.storage.object_store import ObjectPath as ObjectPath
 from dsel.storage.zarr_store import complete_store, object_zarr_store, redescribed_store
-
-__all__ = [
-    "AnyPath",
-    "FileInfo",
-    "ObjectPath",
-    "as_path",
-    "create_file",
-    "discard_tree",
-    "is_inside",
-    "list_names",
-    "make_folder",
-    "open_for_writing",
-    "publish_tree",
-    "published_name",
-    "remove_stale",
-    "staged_write",
-    "staging_tree",
-    "stat",
-    "walk",
-    "write_bytes",
-    "write_files",
-    "zarr_store",
-]
 
 AnyPath = Path | ObjectPath
 
@@ -91,6 +70,12 @@ def walk(folder: AnyPath) -> Iterator[FileInfo]:
         for file in files:
             status = os.stat(os.path.join(parent, file))
             yield FileInfo(file if relative == "." else f"{relative}/{file}", status.st_size, str(status.st_mtime_ns))
+
+
+def add_files(digest: Any, files: Iterable[FileInfo]) -> None:
+    """Add the keys, sizes and tags of files to a digest of hashlib."""
+    for file in sorted(files, key=lambda file: file.key):
+        digest.update(f"{file.key}\0{file.size}\0{file.tag}\n".encode())
 
 
 def list_names(folder: AnyPath) -> set[str]:

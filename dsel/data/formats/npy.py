@@ -73,14 +73,9 @@ def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
     Raises DataError if the layout is not .npy, if it holds Python objects, or if it is shorter than its header says.
     """
     with ExitStack() as stack:
-        if member is None:
-            file: IO[bytes] = stack.enter_context(path.open("rb"))
-            size = stat(path).size
-        else:
-            archive = _archive(path, stack)
-            file = stack.enter_context(archive.open(member))
-            size = archive.getinfo(member).file_size
-        where = NpyArray(path, member, (), np.dtype("u1"), False, 0).where
+        unknown = NpyArray(path, member, (), np.dtype("u1"), False, 0)
+        size = stat(path).size if member is None else _archive(path, stack).getinfo(member).file_size
+        file, where = _stream(unknown, stack), unknown.where
         try:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -111,8 +106,8 @@ class NpyRows:
             if array.fortran:
                 self._file, self._offset = _mappable(array, scratch, self._stack)
             else:
-                self._file, base = _stream(array, self._stack)
-                self._file.seek(base + start * array.columns * array.dtype.itemsize)
+                self._file = _stream(array, self._stack)
+                self._file.seek(array.header_bytes + start * array.columns * array.dtype.itemsize)
         except (zipfile.BadZipFile, zlib.error) as error:
             self._stack.close()
             raise _broken(array, start, error) from error
@@ -239,41 +234,32 @@ def check_shapes(x: NpyArray, y: NpyArray | None) -> tuple[tuple[int, int], int]
     return shape, y.columns
 
 
-def _stream(array: NpyArray, stack: ExitStack) -> tuple[IO[bytes], int]:
-    """Return the open file or zip member, and the offset of the values in it."""
+def _stream(array: NpyArray, stack: ExitStack) -> IO[bytes]:
+    """Return the open file or zip member."""
     if array.member is None:
-        return stack.enter_context(array.path.open("rb")), array.header_bytes
-    archive = _archive(array.path, stack)
-    return stack.enter_context(archive.open(array.member)), array.header_bytes
+        return stack.enter_context(array.path.open("rb"))
+    return stack.enter_context(_archive(array.path, stack).open(array.member))
 
 
 def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[bytes], int]:
     """Return a file that can be mapped, and the offset of the values in it."""
-    is_local = isinstance(array.path, Path)
-    if array.member is None:
-        file, offset = _stream(array, stack)
-        return (file if is_local else _copied(file, scratch, stack)), offset
-    archive = _archive(array.path, stack)
-    info = archive.getinfo(array.member)
-    if info.compress_type == zipfile.ZIP_STORED and is_local:
+    if isinstance(array.path, Path):
         file = stack.enter_context(array.path.open("rb"))
-        file.seek(info.header_offset + 26)  # bytes 26 to 30 of the local header are two lengths
-        name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
-        return file, info.header_offset + 30 + name_bytes + extra_bytes + array.header_bytes
-    with archive.open(array.member) as packed:
-        return _copied(packed, scratch, stack), array.header_bytes
+        if array.member is None:
+            return file, array.header_bytes
+        info = _archive(array.path, stack).getinfo(array.member)
+        if info.compress_type == zipfile.ZIP_STORED:
+            file.seek(info.header_offset + 26)  # bytes 26 to 30 of the local header are two lengths
+            name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
+            return file, info.header_offset + 30 + name_bytes + extra_bytes + array.header_bytes
+    copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
+    copyfileobj(_stream(array, stack), copy, PIECE_BYTES)
+    copy.flush()
+    return copy, array.header_bytes
 
 
 def _archive(path: AnyPath, stack: ExitStack) -> zipfile.ZipFile:
     return stack.enter_context(zipfile.ZipFile(stack.enter_context(path.open("rb"))))
-
-
-def _copied(file: IO[bytes], scratch: Path, stack: ExitStack) -> IO[bytes]:
-    """Return a temporary file with the content of `file`."""
-    copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
-    copyfileobj(file, copy, PIECE_BYTES)
-    copy.flush()
-    return copy
 
 
 def _broken(array: NpyArray, row: int, error: Exception) -> DataError:
@@ -290,7 +276,11 @@ class NpzSource(NpySource):
     """Array X (m x n), optional Y (m x N or m) and weights; the members are streamed, never loaded as a whole."""
 
     def __init__(self, path: AnyPath, options: SourceOptions) -> None:
-        found = members(path)
+        try:
+            with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+                found = {name.removesuffix(".npy"): name for name in archive.namelist()}
+        except zipfile.BadZipFile as error:
+            raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
         if "X" not in found:
             raise DataError(
                 f"{path} has no array X; it has {shorten(found)}.",
@@ -307,21 +297,11 @@ class NpzSource(NpySource):
         if samples is not None:
             _check_labels(samples, x.rows, "rows of X")
         self.features = _labels(path, found, "feature_names", self.shape[1], "columns of X")
-        if self.n_targets:
-            self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
-
-
-def members(path: AnyPath) -> dict[str, str]:
-    """Return the zip member of each array, by the name of the array."""
-    try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            return {name.removesuffix(".npy"): name for name in archive.namelist()}
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
+        self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
 
 
 def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
-    if name not in members:
+    if name not in members or not count:
         return None
     _check_labels(read_header(path, members[name]), count, of)
     with path.open("rb") as file, open_npz(file) as archive:

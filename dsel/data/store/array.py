@@ -91,7 +91,7 @@ class StoredArray:
         self._check_range(handle.array.shape, start, stop, wanted)
         if stop == start or (wanted is not None and not wanted.size):
             width = handle.array.shape[1:] if wanted is None else (wanted.size,)
-            return np.empty((stop - start, *width), _as_number(handle.array.dtype))
+            return np.empty((stop - start, *width), as_number(handle.array.dtype))
         try:
             return _select(handle.strict, slice(start, stop), wanted)
         except (MemoryError, DselError):
@@ -333,9 +333,10 @@ def _select(array: zarr.Array[Any], rows: slice, columns: Array | None) -> Array
         values = np.asarray(array[rows, int(columns[0]) : int(columns[-1]) + 1])
     else:
         values = np.asarray(array.oindex[rows, columns])
-    own = np.ascontiguousarray(values.astype(_as_number(values.dtype), copy=False))
+    own = np.ascontiguousarray(values.astype(as_number(values.dtype), copy=False))
     return own if own.flags.owndata and own.flags.writeable else own.copy()
 
 
-def _as_number(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def as_number(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the native dtype of the numbers that are read: truth values become uint8."""
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")

@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from dsel.data.store.array import REMEDY, StoredArray, forget_tag, metadata_file
 from dsel.data.store.reader import column_labels, files_of
 from dsel.data.store.segments import Segment, read_segments, visible_rows
 from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.storage.paths import AnyPath, as_path, list_names
+from dsel.storage.paths import AnyPath, add_files, as_path, list_names
 
 #: A row block has about this many bytes of values and column numbers, or one chunk of them if that is more.
 BLOCK_BYTES: Final = 32 << 20
@@ -132,21 +133,21 @@ class SparseStore:
     @cached_property
     def obs(self) -> tuple[str, ...]:
         """Names of the columns over the samples, without the labels."""
-        folder = self.path / "obs"
-        label = read_attributes(folder).get("_index")
-        return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
+        return self._columns("obs")
 
     @cached_property
     def var(self) -> tuple[str, ...]:
         """Names of the columns over the features, without the labels."""
-        folder = self.path / "var"
-        label = read_attributes(folder).get("_index")
-        return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
+        return self._columns("var")
+
+    def _columns(self, table: str) -> tuple[str, ...]:
+        label = read_attributes(self.path / table).get("_index")
+        return tuple(sorted(list_names(self.path / table) - {label, *_METADATA}))
 
     def blocks(self) -> list[SparseRows]:
         """Return the row blocks."""
-        edges = zip(self.row_bounds, self.row_bounds[1:], self.ends, self.ends[1:], strict=False)
-        return [SparseRows(str(self.path), a, b, first, last, self.shape[1]) for a, b, first, last in edges]
+        path, n, edges = str(self.path), self.shape[1], zip(pairwise(self.row_bounds), pairwise(self.ends), strict=True)
+        return [SparseRows(path, a, b, first, last, n) for (a, b), (first, last) in edges]
 
     def ends_at(self, rows: Sequence[int]) -> list[int]:
         """Return the number of values before each of these rows."""
@@ -178,8 +179,7 @@ class SparseStore:
         for name in ("X", _DATA, _INDICES, _INDPTR, f"var/{label}", *(f"obs/{column}" for column in columns)):
             folder = self.path / name
             digest.update(name.encode() + b"\0" + json.dumps(read_attributes(folder), sort_keys=True).encode())
-            for entry in sorted(files_of(folder) if name != "X" else (), key=lambda entry: entry.key):
-                digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
+            add_files(digest, files_of(folder) if name != "X" else ())
         return digest.hexdigest()
 
 

@@ -2,6 +2,11 @@
 
 The rows of one row of chunks are written together, so that no chunk is written twice. After each the progress file of
 the staging area is replaced. If the call is interrupted, the same call continues from there.
+
+Writing a sparse store in the layout of AnnData, block by block.
+
+Chunks are written when they are full, each once. The progress file says from which row a later call continues, how many
+values are before that row, and how much of each array is already written.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,11 +32,10 @@ from dask.utils import format_bytes
 from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
 from dsel.data import schema
-from dsel.data.formats.base import Array, Rows, Source, SparseSource
-from dsel.data.ingest_report import IngestReport, report_of
-from dsel.data.labels import require_unique
+from dsel.data.formats.base import Array, Rows, Source, SparseBlock, SparseSource
+from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
+from dsel.data.labels import default_labels, require_unique
 from dsel.data.schema import bounds
-from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.staging import Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.storage.locks import Lock
@@ -353,3 +357,209 @@ def _store(array: zarr.Array[Any], first: int, band: Array) -> None:
         return
     for left, right in pairwise(bounds(band.shape[1], (array.shards or array.chunks)[1])):
         array[first : first + len(band), left:right] = band[:, left:right]
+
+
+#: Values, and rows, in a chunk.
+CHUNK_VALUES: Final = 1 << 21
+CHUNK_ROWS: Final = 1 << 20
+
+#: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
+DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
+#: What is saved before the first row is written.
+FIRST_STATE: Final = {"rows": 0, "values": 0, "written": {}}
+_ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
+_TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
+
+
+@dataclass(frozen=True)
+class SparsePlan(StorePlan):
+    """A sparse store."""
+
+    source: SparseSource
+
+    @property
+    def chunk_values(self) -> int:
+        return min(CHUNK_VALUES, max(1, self.source.stored))
+
+    @property
+    def key(self) -> dict[str, Any]:
+        source = self.source
+        return {
+            "format": schema.FORMAT_VERSION, "sparse": True, "source": source.identity(),
+            "shape": list(source.shape), "stored": source.stored, "dtype": str(source.dtype),
+            "chunks": [self.chunk_values, CHUNK_ROWS], "compression": self.compression,
+            "columns": {name: str(dtype) for name, dtype in source.columns.items()},
+        }  # fmt: skip
+
+    @property
+    def first_state(self) -> dict[str, Any]:
+        return dict(FIRST_STATE)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        source = self.source
+        return {
+            "encoding-type": "anndata", "encoding-version": "0.1.0", schema.ATTR_TARGETS: list(source.targets),
+            **({} if source.weight is None else {schema.ATTR_WEIGHT: source.weight}),
+        }  # fmt: skip
+
+    def create_arrays(self) -> None:
+        """Create the arrays and the groups X, obs and var."""
+        import zarr
+
+        source, (m, n), values = self.source, self.source.shape, (self.chunk_values,)
+        index = np.dtype(np.int32 if n < 1 << 31 else np.int64)
+        rows = (max(1, min(m, CHUNK_ROWS)),)
+        self.create(DATA, (source.stored,), values, source.dtype)
+        self.create(INDICES, (source.stored,), values, index)
+        self.create(INDPTR, (m + 1,), (min(m + 1, CHUNK_ROWS),), np.dtype(np.int64))
+        self.create(SAMPLES, (m,), rows, "string", _TEXT)
+        for name, dtype in source.columns.items():
+            self.create(f"obs/{name}", (m,), rows, dtype, _ARRAY)
+        labels = source.features if source.features is not None else default_labels("x", n)
+        self.create("var/_index", (n,), (max(1, n),), "string", _TEXT)[:] = np.array(labels, dtype=object)
+        table = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"}
+        groups: dict[str, dict[str, Any]] = {
+            "X": {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [m, n]},
+            "obs": {**table, "column-order": list(source.columns)},
+            "var": {**table, "column-order": []},
+        }
+        for name, attributes in groups.items():
+            zarr.create_group(zarr_store(self.staging.group / name), attributes=attributes, overwrite=False)
+
+    def write(self, state: dict[str, Any], save: Save, progress: Progress | None, lock: Lock) -> None:
+        arrays = self.open((DATA, INDICES, INDPTR, SAMPLES, *(f"obs/{name}" for name in self.source.columns)))
+        write_values(self.source, arrays, state, save, progress, lock)
+
+    def report(self, profile: ColumnProfile | None, size: int, seconds: float, resumed_rows: int) -> IngestReport:
+        source = self.source
+        notes = (*source.notes, *(f"targets are {', '.join(source.targets)}" for _ in source.targets[:1]))
+        return IngestReport(
+            source.shape, len(source.targets), str(source.dtype), (self.chunk_values,), size, seconds, resumed_rows,
+            types={str(source.dtype): source.shape[1]}, stored=source.stored, notes=notes,
+            classes={name: list(found) for name, found in source.classes.items()},
+        )  # fmt: skip
+
+
+class _Appender:
+    """Writes consecutive values to an array, in whole chunks. Values that were written before are skipped.
+
+    It holds one chunk at most, so that memory does not grow with the array.
+    """
+
+    def __init__(self, array: Any, position: int, written: int) -> None:
+        self._array, self._position, self.written = array, position, written
+        self._chunk = array.chunks[0]
+        self._buffer: Array | None = None
+        self._held = 0
+
+    def append(self, values: Array) -> None:
+        skip = min(len(values), max(0, self.written - self._position))
+        self._position += len(values)
+        values = values[skip:]
+        while len(values):
+            room = self._chunk - (self.written + self._held) % self._chunk
+            part, values = values[:room], values[room:]
+            self._hold(part)
+            if len(part) == room:
+                self._write()
+        if self._position == self._array.shape[0]:
+            self._write()
+
+    def _hold(self, part: Array) -> None:
+        if self._buffer is None:
+            dtype = part.dtype if part.dtype.kind == "O" else self._array.dtype
+            self._buffer = np.empty(min(self._chunk, self._array.shape[0]), dtype)
+        self._buffer[self._held : self._held + len(part)] = part
+        self._held += len(part)
+
+    def _write(self) -> None:
+        if self._buffer is not None and self._held:
+            self._array[self.written : self.written + self._held] = self._buffer[: self._held]
+            self.written += self._held
+            self._held = 0
+
+
+def write_values(
+    source: SparseSource, arrays: Mapping[str, Any], state: dict[str, Any], save: Save,
+    progress: Progress | None, lock: Lock, *, rows: int = 0, values: int = 0,
+) -> None:  # fmt: skip
+    """Write the blocks of a source to the arrays of a store, block by block.
+
+    Parameters
+    ----------
+    source : SparseSource
+        The rows.
+    arrays : mapping of str to zarr.Array
+        The arrays by name, with their final lengths.
+    state : dict
+        What an interrupted call saved: rows and values before the block to continue with, and the length written of
+        each array.
+    save : callable
+        ``save(rows, values=..., written=...)`` saves that after each block.
+    progress : callable, optional
+        Called as ``progress(rows_done, rows)``.
+    lock : Lock
+        It must be held while something is written.
+    rows, values : int
+        The rows and values that the arrays have before these.
+    """
+    start, written = int(state["rows"]), state["written"]
+    before = {name: values if name in (DATA, INDICES) else rows + (name == INDPTR and rows > 0) for name in arrays}
+    positions = {
+        name: values + state["values"] if name in (DATA, INDICES) else rows + start + (name == INDPTR)
+        for name in arrays
+    }  # fmt: skip
+    is_new = not rows and not start
+    if is_new:
+        positions[INDPTR] = 0
+    appenders = {
+        name: _Appender(array, positions[name], written.get(name, before[name])) for name, array in arrays.items()
+    }  # fmt: skip
+    if is_new:
+        appenders[INDPTR].append(np.zeros(1, np.int64))
+    ends: list[tuple[int, int]] = [(start, state["values"])]  # rows, and the values before them
+    for block in _from_row(source, start):
+        lock.require()
+        _append(appenders, block, rows, values)
+        stop, last = block.start + block.rows.shape[0], block.first + int(block.rows.nnz)
+        ends.append((stop, last))
+        enough = [
+            (row, end) for row, end in ends
+            if values + end <= min(appenders[DATA].written, appenders[INDICES].written)
+            and all(rows + row <= part.written for name, part in appenders.items() if name not in (DATA, INDICES))
+        ]  # fmt: skip
+        row, end = enough[-1] if enough else ends[0]
+        ends = [one for one in ends if one[0] >= row]
+        save(row, values=end, written={name: part.written for name, part in appenders.items()})
+        if progress is not None:
+            progress(stop, source.shape[0])
+
+
+def _append(appenders: dict[str, _Appender], block: SparseBlock, before: int, values: int) -> None:
+    """Append a block to the arrays that have these rows and values before the source."""
+    rows = block.rows
+    appenders[DATA].append(np.asarray(rows.data))
+    appenders[INDICES].append(np.asarray(rows.indices))
+    appenders[INDPTR].append(np.asarray(rows.indptr[1:], np.int64) + block.first + values)
+    labels = block.samples
+    if labels is None:
+        labels = [str(before + i) for i in range(block.start, block.start + rows.shape[0])]
+    appenders[SAMPLES].append(np.array(labels, dtype=object))
+    for name, column in block.columns.items():
+        appenders[f"obs/{name}"].append(np.asarray(column))
+
+
+def _from_row(source: SparseSource, start: int) -> Iterator[SparseBlock]:
+    """Yield the blocks from row `start` on; the first may have to be cut."""
+    if start == source.shape[0]:
+        return
+    for block in source.blocks(start):
+        cut = max(0, start - block.start)
+        if not cut:
+            yield block
+            continue
+        before = int(block.rows.indptr[cut])
+        columns = {name: values[cut:] for name, values in block.columns.items()}
+        samples = None if block.samples is None else block.samples[cut:]
+        yield SparseBlock(start, block.first + before, block.rows[cut:], columns, samples)

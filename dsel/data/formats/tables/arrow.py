@@ -1,6 +1,8 @@
 """Arrow files: Feather and the IPC format, as a file of record batches or as a stream of them.
 
 Memory: at most about one record batch, which a file on disk without compression maps.
+
+Data frames in memory as tables: pandas, polars, Arrow, Dask, and others with the Arrow stream interface.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
@@ -74,3 +77,115 @@ FORMAT = Format(
     frozenset(("target", "index", "weight", "drop", "categorical")),
     "Name the target columns of the table instead (target).",
 )  # fmt: skip
+
+
+class ArrowFrame(Table):
+    """A table of Arrow in memory. `index` names the column with the labels of the rows, if there is one."""
+
+    def __init__(self, table: Any, index: str | None = None) -> None:
+        self.name = self.where = "table"
+        self._table, self._token, self.index = table, uuid4().hex, index
+        self.names, self.types, self.rows = list(table.schema.names), list(table.schema.types), table.num_rows
+
+    def identity(self) -> dict[str, Any]:
+        return {"object": self._token}
+
+    def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
+        yield from self._table.select(list(columns)).slice(start).to_batches(max_chunksize=rows_of_batch(columns))
+
+
+class DaskFrame(Table):
+    """A DataFrame of Dask, of which one partition at a time is computed."""
+
+    def __init__(self, frame: Any) -> None:
+        self.name = self.where = "table"
+        self._frame, self._token = frame, uuid4().hex
+        self.names = [str(name) for name in frame.columns]
+        self.types = list(_from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema.types)
+
+    def identity(self) -> dict[str, Any]:
+        return {"object": self._token}
+
+    def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        rows = rows_of_batch(columns)
+        wanted = self._frame.iloc[:, list(columns)]
+        for number in range(self._frame.npartitions):
+            table, _ = _from_pandas(wanted.partitions[number].compute(), keep_index=False)
+            kinds = [(self.names[i], self.types[i]) for i in columns]
+            try:
+                table = table.cast(pa.schema(kinds))
+            except pa.ArrowInvalid as error:
+                raise DataError(
+                    f"Partition {number} of the table has other types than the first: {error}.",
+                    "Give every column one type with astype.",
+                ) from error
+            yield from table.slice(min(start, table.num_rows)).to_batches(max_chunksize=rows)
+            start = max(0, start - table.num_rows)
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether `data` is a data frame."""
+    return _is_dask(data) or has_arrow_stream(data) or _is(data, "pandas", "DataFrame")
+
+
+def has_arrow_stream(data: Any) -> bool:
+    """Return whether `data` has columns that Arrow's stream interface hands out; xarray objects are arrays."""
+    return hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] != "xarray"
+
+
+def open_frame(data: Any, options: SourceOptions) -> Source:
+    """Open a data frame and read it once.
+
+    Raises DataError if a column cannot be a column of Arrow, or holds values that cannot be used.
+    """
+    return TableSource(as_table(data), options)
+
+
+def as_table(data: Any) -> Table:
+    """Return a data frame as a table. Raises DataError for a column that Arrow has no type for."""
+    import pyarrow as pa
+
+    if _is_dask(data):
+        return DaskFrame(data)
+    if _is(data, "pandas", "DataFrame"):
+        return ArrowFrame(*_from_pandas(data, keep_index=True))
+    return ArrowFrame(pa.table(data))
+
+
+def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
+    """Return a DataFrame as a table of Arrow, and the name of the column that holds its index, if that has labels."""
+    import pyarrow as pa
+
+    names = [str(name) for name in frame.columns]
+    parts, problems = [], []
+    for j, name in enumerate(names):
+        column = frame.iloc[:, j]
+        try:
+            found = pa.array(column, from_pandas=True)
+            parts.append(found.combine_chunks() if hasattr(found, "combine_chunks") else found)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            said = str(error).splitlines()[0]
+            problems.append(f"column {name!r} of type {column.dtype} holds values of several kinds: {said}")
+    if problems:
+        raise DataError(f"table: {'; '.join(problems)}.", "Give each column one type with astype, or drop it.")
+    index = None
+    if keep_index and not _is_default_index(frame.index):
+        index = next(name for name in (str(frame.index.name or "index"), f"index {uuid4().hex}") if name not in names)
+        names.append(index)
+        parts.append(pa.array([str(label) for label in frame.index]))
+    return pa.table(parts, names), index
+
+
+def _is_default_index(index: Any) -> bool:
+    return type(index).__name__ == "RangeIndex"
+
+
+def _is_dask(data: Any) -> bool:
+    return hasattr(data, "npartitions") and hasattr(data, "partitions") and hasattr(data, "columns")
+
+
+def _is(value: Any, module: str, name: str) -> bool:
+    kind = type(value)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == module

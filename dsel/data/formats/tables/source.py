@@ -12,8 +12,16 @@ import numpy as np
 
 from dsel.data.formats.base import Array, Reader, Rows, Source, SourceOptions, put, wanted_dtype
 from dsel.data.formats.tables.base import Table, TableColumns
-from dsel.data.formats.tables.encoding import Encoder, OneHot, choose_encoders
-from dsel.data.formats.tables.scan import cannot_read, is_plain, is_text_type, plain_values, scan_table
+from dsel.data.formats.tables.encoding import (
+    Encoder,
+    OneHot,
+    cannot_read,
+    choose_encoders,
+    is_plain,
+    is_text_type,
+    plain_values,
+    scan_table,
+)
 from dsel.data.labels import require_unique
 
 
