@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
-from dsel.data.blocks import Block, PartWeights, cut_block
+from dsel.data.blocks import PartWeights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray, metadata_file, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import read_segments
-from dsel.data.store.sparse import ObsColumns, SparseRows, SparseStore
+from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import list_names
+from dsel.storage.paths import AnyPath, list_names
 
 #: Held-out rows are in this many parts, so that their error has a standard error.
 HELD_OUT_PARTS = 5
@@ -196,15 +196,19 @@ def _edge(dataset: Dataset, wanted: Any) -> int:
 
 def _between(dataset: Dataset, name: str, ends: list[Any]) -> tuple[int, int]:
     """Return the rows whose value of a variable is at least the first end and less than the second."""
-    if name == "time" and _has_no(dataset, name):
+    if name == "time" and metadata_file(_folder_of(dataset) / name) is None:
         return _by_time_of_segment(dataset, ends)
     values = _row_values(dataset, name)
     if values.dtype.kind in "Mm":
         ends = [None if end is None else _moment(name, end) for end in ends]
     else:
-        _require_kind(dataset, name, values, ends)
-    wrong = _first_unordered(values)
-    if wrong is not None:
+        kind = "text" if values.dtype.kind == "O" else "numbers"
+        for end in ends:
+            if end is not None and isinstance(end, str) != (kind == "text"):
+                raise OptionError(f"rows: {name} of {dataset.name} has {kind}, and {end!r} is not.", f"Give {kind}.")
+    unordered = np.flatnonzero(~np.asarray(values[1:] >= values[:-1], bool))  # also a row without a value
+    if unordered.size:
+        wrong = int(unordered[0]) + 1
         raise DataError(
             f"rows: {name} of {dataset.name} is not in ascending order: row {wrong} has {values[wrong]} after "
             f"{values[wrong - 1]}.",
@@ -212,20 +216,6 @@ def _between(dataset: Dataset, name: str, ends: list[Any]) -> tuple[int, int]:
         )
     low, high = (None if end is None else bisect_left(values, end) for end in ends)
     return low or 0, dataset.m if high is None else high
-
-
-def _require_kind(dataset: Dataset, name: str, values: NDArray[Any], ends: list[Any]) -> None:
-    """Raise OptionError for text where the variable has numbers, and the other way round."""
-    kind = "text" if values.dtype.kind == "O" else "numbers"
-    for end in ends:
-        if end is not None and isinstance(end, str) != (kind == "text"):
-            raise OptionError(f"rows: {name} of {dataset.name} has {kind}, and {end!r} is not.", f"Give {kind}.")
-
-
-def _first_unordered(values: NDArray[Any]) -> int | None:
-    """Return the first row whose value is less than the one before, or that has none; None if there is no such row."""
-    wrong = np.flatnonzero(~np.asarray(values[1:] >= values[:-1], bool))
-    return int(wrong[0]) + 1 if wrong.size else None
 
 
 def _moment(name: str, end: Any) -> np.datetime64:
@@ -255,27 +245,25 @@ def _by_time_of_segment(dataset: Dataset, ends: list[Any]) -> tuple[int, int]:
     return segments[inside[0]].start, segments[inside[-1]].stop
 
 
-def _has_no(dataset: Dataset, name: str) -> bool:
-    """Return whether the store has no variable of this name."""
+def _folder_of(dataset: Dataset) -> AnyPath:
+    """Return where the variables over the samples are."""
     store = dataset.store
     assert store is not None
-    return metadata_file(store.path / (f"obs/{name}" if isinstance(store, SparseStore) else name)) is None
+    return store.path / "obs" if isinstance(store, SparseStore) else store.path
 
 
 def _row_values(dataset: Dataset, name: str) -> NDArray[Any]:
     """Return the values of a variable over the samples: numbers, times, or an object array of text."""
-    store = dataset.store
-    assert store is not None
-    folder = f"obs/{name}" if isinstance(store, SparseStore) else name
-    if _has_no(dataset, name):
-        known = sorted(part for part in list_names(store.path / "obs" if isinstance(store, SparseStore) else store.path)
-                       if "." not in part)  # fmt: skip
-        raise OptionError(f"rows: {store.path} has no variable {name!r}.", f"It has {shorten(known)}.")
-    array = open_array(str(store.path), folder).array
+    assert dataset.store is not None
+    path, folder = dataset.store.path, _folder_of(dataset)
+    if metadata_file(folder / name) is None:
+        known = sorted(part for part in list_names(folder) if "." not in part)
+        raise OptionError(f"rows: {path} has no variable {name!r}.", f"It has {shorten(known)}.")
+    array = open_array(str(path), f"obs/{name}" if folder != path else name).array
     if len(array.shape) != 1 or array.shape[0] < dataset.m:
-        raise OptionError(f"rows: {name} of {store.path} has shape {array.shape}.", "Name one value for each sample.")
+        raise OptionError(f"rows: {name} of {path} has shape {array.shape}.", "Name one value for each sample.")
     values = np.asarray(array[: dataset.m])
-    attributes = read_attributes(store.path / folder)
+    attributes = read_attributes(folder / name)
     units = str(attributes.get("units", ""))
     if values.dtype.kind in "iuf" and " since " in units:
         from xarray.coding.times import decode_cf_datetime
@@ -288,27 +276,10 @@ def _row_values(dataset: Dataset, name: str) -> NDArray[Any]:
 
 def _window(dataset: Dataset, start: int, stop: int, asked: str) -> Dataset:
     blocks = tuple(
-        _renumbered(_cut(dataset, block, max(start, block.start), min(stop, block.stop)), start)
-        for block in dataset.blocks
-        if block.start < stop and block.stop > start
+        replace(block, start=block.start - start, stop=block.stop - start) for block in dataset.rows(start, stop)
     )
     share = (stop - start) / dataset.m
     return replace(
         dataset, m=stop - start, blocks=blocks, x_bytes=round(dataset.x_bytes * share),
         y_bytes=round(dataset.y_bytes * share), window=asked, first_row=dataset.first_row + start,
     )  # fmt: skip
-
-
-def _renumbered(block: Block, first: int) -> Block:
-    return replace(block, start=block.start - first, stop=block.stop - first)
-
-
-def _cut(dataset: Dataset, block: Block, start: int, stop: int) -> Block:
-    if not isinstance(block.x, SparseRows) or (start, stop) == (block.start, block.stop):
-        return cut_block(block, start, stop)
-    assert isinstance(dataset.store, SparseStore)
-    first, last = dataset.store.ends_at([start, stop])
-    x = replace(block.x, start=start, stop=stop, first=first, last=last)
-    y = replace(block.y, start=start, stop=stop) if isinstance(block.y, ObsColumns) else block.y
-    cut = cut_block(replace(block, x=None, y=None), start, stop)
-    return replace(cut, x=x, y=y)

@@ -21,7 +21,7 @@ from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.store.staging import check_place
-from dsel.data.store.writer import COMPRESSIONS, Progress, SparsePlan, WritePlan, write_store
+from dsel.data.store.writer import SparsePlan, WritePlan, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
 
@@ -82,14 +82,12 @@ def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords])
         if request.missing != "keep" or request.chunks is not None or request.chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
         return write_store(
-            SparsePlan(opened, place.absolute(), _known(request.compression)), overwrite=request.overwrite,
+            SparsePlan(opened, place.absolute(), request.compression), overwrite=request.overwrite,
             progress=request.progress, attributes=_recorded(replace(request, first_column=opened.first_column)),
         )  # fmt: skip
     return write_source(
-        without_missing_values(opened, request.missing, request.scanned), place, compression=request.compression,
-        worker_memory=request.worker_memory, chunks=request.chunks, chunk_rows=request.chunk_rows,
-        overwrite=request.overwrite, progress=request.progress, attributes=_recorded(request),
-    )  # fmt: skip
+        without_missing_values(opened, request.missing, request.scanned), place, request, _recorded(request)
+    )
 
 
 def _recorded(options: SourceOptions) -> dict[str, Any]:
@@ -123,25 +121,11 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
     return opened(source, options)
 
 
-def _known(compression: str) -> str:
-    if compression not in COMPRESSIONS:
-        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
-    return compression
-
-
 def ingest_arrays(
-    x: Array,
-    store: str | AnyPath,
-    *,
-    y: Array | None = None,
-    features: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
-    samples: Sequence[str] | None = None,
-    weight: Array | None = None,
-    compression: str = "none",
-    chunks: tuple[int, int] | None = None,
-    overwrite: bool = False,
-) -> IngestReport:
+    x: Array, store: str | AnyPath, *, y: Array | None = None, features: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None, samples: Sequence[str] | None = None, weight: Array | None = None,
+    compression: str = "none", chunks: tuple[int, int] | None = None, overwrite: bool = False,
+) -> IngestReport:  # fmt: skip
     """Write arrays in memory into a new store.
 
     Parameters
@@ -174,26 +158,18 @@ def ingest_arrays(
         If the store cannot be written.
     """
     source = ArraySource(x, y, features=features, targets=targets, samples=samples, weight=weight)
-    return write_source(source, as_path(store), compression=compression, chunks=chunks, overwrite=overwrite)
+    request = IngestRequest(compression=compression, chunks=chunks, overwrite=overwrite)
+    return write_source(source, as_path(store), request)
 
 
 def write_source(
-    source: Source,
-    store: AnyPath,
-    *,
-    compression: str = "none",
-    worker_memory: int | None = None,
-    chunks: tuple[int, int] | None = None,
-    chunk_rows: int | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    attributes: dict[str, Any] | None = None,
+    source: Source, store: AnyPath, request: IngestRequest, attributes: dict[str, Any] | None = None
 ) -> IngestReport:
     """Write an opened source into a store, and add `attributes` to those of its group. See `ingest`."""
+    chunks, chunk_rows = request.chunks, request.chunk_rows
     if chunk_rows is not None and chunk_rows < 1:
         raise OptionError(f"chunk_rows is {chunk_rows}.", "It is a number of rows >= 1.")
-    _known(compression)
-    memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
+    memory = DEFAULT_WORKER_MEMORY if request.worker_memory is None else request.worker_memory
     if 0 in source.shape:
         raise DataError(
             f"{source.name}: X has shape {source.shape[0]} x {source.shape[1]}.",
@@ -204,5 +180,5 @@ def write_source(
     elif not isinstance(chunks, tuple | list) or len(chunks) != 2 or min(chunks) < 1:
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
     fitted = (chunk_rows or min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
-    plan = WritePlan(source, store.absolute(), compression, fitted, memory=max(1, memory // 4))
-    return write_store(plan, overwrite=overwrite, progress=progress, attributes=attributes)
+    plan = WritePlan(source, store.absolute(), request.compression, fitted, memory=max(1, memory // 4))
+    return write_store(plan, overwrite=request.overwrite, progress=request.progress, attributes=attributes)

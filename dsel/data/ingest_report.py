@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -91,7 +91,8 @@ class IngestReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        report: dict[str, Any] = as_json(asdict(self))
+        return report
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
@@ -129,10 +130,8 @@ def report_of(
 ) -> IngestReport:
     """Return the report about a source that was written."""
     names = list(source.features) if source.features is not None else default_labels("x", source.shape[1])
-    categories: dict[str, int] = {}
-    for label, column in zip(names, source.sources or (), strict=False):
-        if label != column:
-            categories[column] = categories.get(column, 0) + 1
+    pairs = zip(names, source.sources or (), strict=False)
+    categories = dict(Counter(column for label, column in pairs if label != column))
     return IngestReport(
         source.shape, source.n_targets, str(source.dtype), chunks, size, seconds, resumed_rows,
         types=dict(source.types) or {str(source.dtype): source.shape[1]},
@@ -152,11 +151,12 @@ def profile_of(profile: ColumnProfile, labels: Any) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Return a value with lists for tuples, as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): as_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [as_json(part) for part in value]
     return value
 
 
@@ -225,17 +225,14 @@ class ColumnProfile:
         bits = _bits(x)
         rows = _mixed(np.arange(first_row + 1, first_row + 1 + len(x), dtype=np.uint64)) | np.uint64(1)
         self.digest += (_mixed(bits) * rows[:, None]).sum(axis=0, dtype=np.uint64)
-        if x.dtype.kind == "f":
-            is_nan = np.isnan(x)
-            if is_nan.any():
-                self.missing += is_nan.sum(axis=0)
-                low, high = np.where(is_nan, np.inf, x).min(axis=0), np.where(is_nan, -np.inf, x).max(axis=0)
-            else:
-                low, high = x.min(axis=0), x.max(axis=0)
-            if np.isinf(low).any() or np.isinf(high).any():
-                self.infinite += np.isinf(x).sum(axis=0)
+        is_nan = np.isnan(x) if x.dtype.kind == "f" else np.zeros((), bool)
+        if is_nan.any():
+            self.missing += is_nan.sum(axis=0)
+            low, high = np.where(is_nan, np.inf, x).min(axis=0), np.where(is_nan, -np.inf, x).max(axis=0)
         else:
             low, high = x.min(axis=0), x.max(axis=0)
+        if np.isinf(low).any() or np.isinf(high).any():
+            self.infinite += np.isinf(x).sum(axis=0)
         np.minimum(self.low, low, out=self.low)
         np.maximum(self.high, high, out=self.high)
 

@@ -47,13 +47,13 @@ from dsel.data.append.matching import StoreColumns, match_source, match_sparse
 from dsel.data.formats.base import Source, SparseBlock, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.ingest import open_any
-from dsel.data.ingest_report import ColumnProfile, profile_of
+from dsel.data.ingest_report import ColumnProfile, as_json, profile_of
 from dsel.data.labels import default_labels
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store.array import is_complete, open_array, read_attributes, read_labels
-from dsel.data.store.reader import Store, open_store
+from dsel.data.store.reader import Store
 from dsel.data.store.segments import Segment, begin_append, compact, publish_append
-from dsel.data.store.sparse import SparseStore, is_sparse, open_sparse
+from dsel.data.store.sparse import SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
 from dsel.data.store.writer import (
     DATA,
@@ -99,13 +99,13 @@ class GrowingArray:
         """Return the array with its new length, for writing. Its metadata stay as they are."""
         import zarr
 
-        metadata = json.dumps(self._metadata(self.last)).encode()
+        metadata = json.dumps(self._metadata()).encode()
         array = zarr.open_array(zarr_store(self.folder, metadata=metadata), mode="r+")
         return array.with_config({"write_empty_chunks": True})
 
     def publish(self) -> None:
         """Write the new length."""
-        write_metadata(self.folder, self._metadata(self.last))
+        write_metadata(self.folder, self._metadata())
 
     def remove_unpublished(self) -> None:
         """Remove chunks that lie beyond the old length, which another append wrote and did not publish."""
@@ -115,10 +115,10 @@ class GrowingArray:
             if chunk and int(chunk[1]) >= ceil(self.first / height):
                 (self.folder / entry.key).unlink()
 
-    def _metadata(self, length: int | None = None) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
+        """Return the metadata with the new length."""
         found: dict[str, Any] = json.loads((self.folder / schema.METADATA_FILE).read_text())
-        if length is not None:
-            found["shape"][0] = length
+        found["shape"][0] = self.last
         return found
 
 
@@ -378,8 +378,8 @@ class AppendReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        values = asdict(self)
-        return {**values, **{name: list(values[name]) for name in ("shape", "constant", "notes")}}
+        values: dict[str, Any] = as_json(asdict(self))
+        return values
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
@@ -492,11 +492,16 @@ def append(
     new_rows(opened_store)  # differences show before anything is written
     staging = staging_of(path)
     with output_errors(path), staging.locked() as lock:
-        _require_no_ingest(staging)
+        interrupted = staging.state().get("key")
+        if isinstance(interrupted, dict) and "append" not in interrupted:
+            raise OutputError(
+                f"An ingest that replaces {path} was interrupted.",
+                f"Finish it first, or remove {staging.progress_file}.",
+            )
         there = _growing_store(path)  # another process may have appended meanwhile
         rows = new_rows(there)
         key = _digest(rows.description)
-        if not again and key in _keys(there):
+        if not again and any(key in segment.keys for segment in there.segments):
             staging.progress_file.unlink(missing_ok=True)
             return AppendReport(
                 0, there.shape, len(there.segments), already=f"{opened.name} was appended to {path} before"
@@ -517,7 +522,12 @@ def _append(
 ) -> tuple[int, ColumnProfile | None]:  # fmt: skip
     """Write and publish the rows; return how many of them an interrupted call had written, and what they hold."""
     path, m = there.path, there.shape[0]
-    _check_disk(path, rows)
+    free = rows.nbytes if isinstance(path, ObjectPath) else shutil.disk_usage(path).free
+    if rows.nbytes > free:
+        raise CapacityError(
+            f"{path} needs about {format_bytes(rows.nbytes)} more on a disk with {format_bytes(free)} free.",
+            "Free some space, or move the store to another disk.",
+        )
     work = {"append": key, "after": m, "source": rows.description}
     state = staging.state()
     remove_temporary(path)
@@ -544,7 +554,7 @@ def _append(
 
 def _growing_store(path: AnyPath) -> Store | SparseStore:
     """Open a store that may grow. Raises OptionError for one that another program wrote."""
-    found = open_sparse(path) if is_sparse(path) else open_store(path)
+    found = open_any_store(path)
     if not is_complete(path):
         raise OptionError(
             f"{path} was not written by dsel.",
@@ -577,32 +587,6 @@ def _digest(description: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
-def _keys(store: Store | SparseStore) -> set[str]:
-    """Return what the segments of a store were made from."""
-    return {key for segment in store.segments for key in segment.keys}
-
-
-def _require_no_ingest(staging: Staging) -> None:
-    """Raise OutputError if an ingest that replaces the store was interrupted."""
-    key = staging.state().get("key")
-    if isinstance(key, dict) and "append" not in key:
-        raise OutputError(
-            f"An ingest that replaces {staging.store} was interrupted.",
-            f"Finish it first, or remove {staging.progress_file}.",
-        )
-
-
-def _check_disk(path: AnyPath, rows: NewRows) -> None:
-    if isinstance(path, ObjectPath):
-        return
-    free = shutil.disk_usage(path).free
-    if rows.nbytes > free:
-        raise CapacityError(
-            f"{path} needs about {format_bytes(rows.nbytes)} more on a disk with {format_bytes(free)} free.",
-            "Free some space, or move the store to another disk.",
-        )
-
-
 #: Segments that `dsel compact` leaves, unless it is told otherwise.
 LEFT = 32
 
@@ -630,5 +614,5 @@ def compact_store(store: str | AnyPath, most: int = LEFT) -> tuple[Segment, ...]
     """
     path = as_path(store)
     with output_errors(path), staging_of(path).locked():
-        rows = (open_sparse(path) if is_sparse(path) else open_store(path)).shape[0]
+        rows = open_any_store(path).shape[0]
         return compact(path, rows, most)

@@ -121,7 +121,7 @@ class Store:
 
     def absent_chunks(self) -> list[str]:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
-        return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name, self.shape[0])]
+        return [f"{name}/{key}" for name in self.variables() for key in _absent(self.path, name, self.shape[0])]
 
     def unwritten_chunks(self) -> tuple[int, int]:
         """Return how many chunks of X do not exist, so that their values are missing, and how many it has in all.
@@ -143,13 +143,14 @@ class Store:
         digest = hashlib.blake2b(digest_size=16)
         with listed_once(self.path):
             _require_all_chunks(self)
-            for name in [*self._variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
+            for name in [*self.variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
                 folder = self.path / name
                 digest.update(name.encode() + b"\0" + metadata_bytes(folder / schema.METADATA_FILE))
                 add_files(digest, files_of(folder))
         return digest.hexdigest()
 
-    def _variables(self) -> list[str]:
+    def variables(self) -> list[str]:
+        """Return the names of the variables of the schema that exist."""
         return [name for name in schema.DIMENSIONS if (self.path / name / schema.METADATA_FILE).is_file()]
 
 

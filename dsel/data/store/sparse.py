@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -25,7 +24,7 @@ from dsel._lib.text import shorten
 from dsel.data import schema
 from dsel.data.labels import Labels
 from dsel.data.store.array import REMEDY, StoredArray, forget_tag, metadata_file, open_array, read_attributes
-from dsel.data.store.reader import column_labels, files_of
+from dsel.data.store.reader import Store, column_labels, files_of, open_store
 from dsel.data.store.segments import Segment, read_segments, visible_rows
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, add_files, as_path, list_names
@@ -65,11 +64,17 @@ class SparseRows:
         rows = csr_matrix((data, indices, indptr), shape=(self.stop - self.start, self.n))
         return rows if columns is None else rows[:, columns]
 
-    def bytes_read(self) -> int:
-        """Return the uncompressed bytes of values, column numbers and row ends."""
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the uncompressed bytes of values, column numbers and row ends: all are read for any columns."""
         sizes = (open_array(self.path, name).array.dtype.itemsize for name in (_DATA, _INDICES, _INDPTR))
         value, index, pointer = (int(size) for size in sizes)
         return (self.last - self.first) * (value + index) + (self.stop - self.start + 1) * pointer
+
+    def __getitem__(self, rows: slice) -> SparseRows:
+        """Return some of the rows."""
+        start, stop = self.start + rows.start, self.start + rows.stop
+        first, last = (int(StoredArray(self.path, _INDPTR).read(row, row + 1)[0]) for row in (start, stop))
+        return replace(self, start=start, stop=stop, first=first, last=last)
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,14 @@ class ObsColumns:
         parts = [StoredArray(self.path, name).read(self.start, self.stop) for name in wanted]
         return np.column_stack(parts)
 
-    def bytes_read(self) -> int:
-        """Return the uncompressed bytes of these rows."""
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the uncompressed bytes of these rows of all columns."""
         sizes = (open_array(self.path, name).array.dtype.itemsize for name in self.variables)
         return (self.stop - self.start) * sum(int(size) for size in sizes)
+
+    def __getitem__(self, rows: slice) -> ObsColumns:
+        """Return some of the rows."""
+        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
 
 
 @dataclass(frozen=True)
@@ -186,6 +195,11 @@ class SparseStore:
 def is_sparse(path: AnyPath) -> bool:
     """Return whether X of the store is a sparse matrix as AnnData writes it."""
     return str(read_attributes(path / "X").get("encoding-type", "")) in ("csr_matrix", "csc_matrix")
+
+
+def open_any_store(path: AnyPath) -> Store | SparseStore:
+    """Open a store with a dense or a sparse X."""
+    return open_sparse(path) if is_sparse(path) else open_store(path)
 
 
 def open_sparse(path: str | AnyPath) -> SparseStore:

@@ -59,6 +59,11 @@ class StorePlan(ABC):
     store: AnyPath
     compression: str
 
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            known = ", ".join(COMPRESSIONS)
+            raise OptionError(f"compression={self.compression!r} is not known.", f"Use one of {known}.")
+
     @property
     def staging(self) -> Staging:
         return staging_of(self.store)
@@ -274,8 +279,6 @@ def compressors(compression: str) -> list[Any]:
     """Return the compressor, if any, and always the checksum: it costs little and finds every damaged chunk."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
-    if compression not in COMPRESSIONS:
-        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
     if compression == "none":
         return [Crc32cCodec()]
     kind: Literal["zstd", "lz4"] = "zstd" if compression == "zstd" else "lz4"

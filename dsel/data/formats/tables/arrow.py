@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from dsel._lib.types import is_a
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
@@ -42,11 +43,6 @@ class ArrowTable(Table):
                     yield batch.slice(first, rows).select(list(columns))
 
 
-def open_arrow(path: AnyPath, options: SourceOptions) -> Source:
-    """Open an Arrow file and read it once."""
-    return TableSource(ArrowTable(path), options)
-
-
 @contextmanager
 def _batches(path: AnyPath) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Yield the schema and the record batches of a file or a stream."""
@@ -73,7 +69,7 @@ def _batches(path: AnyPath) -> Iterator[tuple[Any, Iterator[Any]]]:
 
 
 FORMAT = Format(
-    "arrow", (".arrow", ".feather", ".ipc", ".arrows"), open_arrow,
+    "arrow", (".arrow", ".feather", ".ipc", ".arrows"), lambda path, options: TableSource(ArrowTable(path), options),
     frozenset(("target", "index", "weight", "drop", "categorical")),
     "Name the target columns of the table instead (target).",
 )  # fmt: skip
@@ -127,12 +123,8 @@ class DaskFrame(Table):
 
 def is_frame(data: Any) -> bool:
     """Return whether `data` is a data frame."""
-    return _is_dask(data) or has_arrow_stream(data) or _is(data, "pandas", "DataFrame")
-
-
-def has_arrow_stream(data: Any) -> bool:
-    """Return whether `data` has columns that Arrow's stream interface hands out; xarray objects are arrays."""
-    return hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] != "xarray"
+    has_columns = hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] != "xarray"
+    return _is_dask(data) or has_columns or is_a(data, "pandas", "DataFrame")
 
 
 def open_frame(data: Any, options: SourceOptions) -> Source:
@@ -140,18 +132,12 @@ def open_frame(data: Any, options: SourceOptions) -> Source:
 
     Raises DataError if a column cannot be a column of Arrow, or holds values that cannot be used.
     """
-    return TableSource(as_table(data), options)
-
-
-def as_table(data: Any) -> Table:
-    """Return a data frame as a table. Raises DataError for a column that Arrow has no type for."""
     import pyarrow as pa
 
     if _is_dask(data):
-        return DaskFrame(data)
-    if _is(data, "pandas", "DataFrame"):
-        return ArrowFrame(*_from_pandas(data, keep_index=True))
-    return ArrowFrame(pa.table(data))
+        return TableSource(DaskFrame(data), options)
+    is_pandas = is_a(data, "pandas", "DataFrame")
+    return TableSource(ArrowFrame(*(_from_pandas(data, keep_index=True) if is_pandas else (pa.table(data),))), options)
 
 
 def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
@@ -171,21 +157,12 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
     if problems:
         raise DataError(f"table: {'; '.join(problems)}.", "Give each column one type with astype, or drop it.")
     index = None
-    if keep_index and not _is_default_index(frame.index):
+    if keep_index and type(frame.index).__name__ != "RangeIndex":
         index = next(name for name in (str(frame.index.name or "index"), f"index {uuid4().hex}") if name not in names)
         names.append(index)
         parts.append(pa.array([str(label) for label in frame.index]))
     return pa.table(parts, names), index
 
 
-def _is_default_index(index: Any) -> bool:
-    return type(index).__name__ == "RangeIndex"
-
-
 def _is_dask(data: Any) -> bool:
     return hasattr(data, "npartitions") and hasattr(data, "partitions") and hasattr(data, "columns")
-
-
-def _is(value: Any, module: str, name: str) -> bool:
-    kind = type(value)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == module

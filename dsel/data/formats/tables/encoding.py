@@ -7,7 +7,6 @@ The first reading of a table: what each column holds, and which of its values ca
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.base import Array, Missing, lost, put
-from dsel.data.formats.tables.base import Table, TableColumns, as_integers, as_numbers, truth_words, without_missing
+from dsel.data.formats.base import Array, Missing, SourceOptions, lost, put
+from dsel.data.formats.tables.base import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
 from dsel.errors import DataError
 
 #: More values than this do not become columns, even if the column is named under `categorical`.
@@ -93,8 +92,7 @@ class ColumnScan:
         if is_text_type(self.type):
             if self.is_text and not self.has_levels and not self.no_numbers.count:
                 return "number"
-            words = set(truth_words().to_pylist())
-            is_truth = self.is_text and bool(self.levels) and {level.lower() for level in self.levels} <= words
+            is_truth = self.is_text and bool(self.levels) and {level.lower() for level in self.levels} <= TRUTH_WORDS
             is_truth = is_truth and not self.numbers and not self.has_levels
             return "truth" if is_truth and not self.has_more_levels else "text"
         if types.is_temporal(self.type):
@@ -105,17 +103,15 @@ class ColumnScan:
         """Examine rows of the column from row `first` on, an Arrow array."""
         import pyarrow.types as types
 
-        if types.is_temporal(self.type):
+        is_number = is_number_type(column.type)
+        if types.is_temporal(self.type) or not (
+            is_number or types.is_dictionary(column.type) or is_text_type(column.type)
+        ):
             self.values.add(column.is_valid().to_numpy(zero_copy_only=False), first, lambda i: column[i].as_py())
-        elif types.is_dictionary(column.type) or is_text_type(column.type):
-            self._add_text(column, first)
-        elif is_number_type(column.type):
-            if self.has_levels:
-                self._add_text(as_words(column), first)
-            else:
-                self._add_numbers(number_values(column), first)
+        elif is_number and not self.has_levels:
+            self._add_numbers(number_values(column), first)
         else:
-            self.values.add(column.is_valid().to_numpy(zero_copy_only=False), first, lambda i: column[i].as_py())
+            self._add_text(as_words(column) if is_number else column, first)
 
     def _add_numbers(self, values: NDArray[Any], first: int) -> None:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -128,7 +124,7 @@ class ColumnScan:
         if self.dtype is not None and self.dtype != values.dtype:
             is_lost = lost(values, self.dtype)
             if is_lost is not None:
-                self.misfits.add(is_lost & ~_is_nan(values) & ~_is_infinite(values), first, values.__getitem__)
+                self.misfits.add(is_lost & np.isfinite(values), first, values.__getitem__)
 
     def _add_text(self, column: Any, first: int) -> None:
         import pyarrow.types as types
@@ -174,10 +170,7 @@ class TableScan:
     problems: list[str]
 
 
-def scan_table(
-    table: Table, roles: TableColumns, *, na: tuple[str, ...] = (), decimal: str = ".",
-    dtype: np.dtype[Any] | None = None, scanned: Callable[[int, int], None] | None = None,
-) -> TableScan:  # fmt: skip
+def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype: np.dtype[Any] | None) -> TableScan:
     """Read a table once and return what its columns hold.
 
     `dtype` is that which all numbers of X must fit, if the user has chosen one. Raises DataError if the table cannot
@@ -190,44 +183,33 @@ def scan_table(
         used = [column for column in roles.used if column != roles.index]
         columns = {
             i: ColumnScan(
-                table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight, na, decimal,
-                dtype if i in features else None,
+                table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight, options.na,
+                options.decimal or ".", dtype if i in features else None,
             )
             for i in used
         }  # fmt: skip
-        examined, rows = _Columns(list(columns.values())), 0
+        scans, rows = list(columns.values()), 0
+        together = [
+            j for j, scan in enumerate(scans)
+            if is_plain(scan.type) and not scan.has_levels and not scan.is_weight and scan.dtype is None
+        ]  # fmt: skip
+        plain = together if len(together) > 1 else []
+        others = sorted(set(range(len(scans))) - set(plain))
         try:
             for batch in table.batches(used, 0):
-                examined.add(batch, rows)
+                bad: list[int] = []  # floats are examined together, and again one by one if some are not finite
+                if plain:
+                    good = np.isfinite(plain_values(batch, plain)).all(axis=0)
+                    bad = [plain[i] for i in np.flatnonzero(~good).tolist()]
+                for j in (*others, *bad):
+                    scans[j].add(batch.column(j), rows)
                 rows += batch.num_rows
-                if scanned is not None:
-                    scanned(*table.progress(rows))
+                if options.scanned is not None:
+                    options.scanned(*table.progress(rows))
             return TableScan(rows, columns, table.problems())
         except (pa.ArrowInvalid, OSError) as error:
             if not table.relax(error):
                 raise cannot_read(table, rows, error) from error
-
-
-class _Columns:
-    """Columns that are examined batch by batch: floats together, and again one by one if some are not finite."""
-
-    def __init__(self, columns: list[ColumnScan]) -> None:
-        self._columns = columns
-        together = [
-            j for j, scan in enumerate(columns)
-            if is_plain(scan.type) and not scan.has_levels and not scan.is_weight and scan.dtype is None
-        ]  # fmt: skip
-        self._plain = together if len(together) > 1 else []
-        self._others = sorted(set(range(len(columns))) - set(self._plain))
-
-    def add(self, batch: Any, first: int) -> None:
-        """Examine a record batch whose first row is row `first`."""
-        bad: list[int] = []
-        if self._plain:
-            good = np.isfinite(plain_values(batch, self._plain)).all(axis=0)
-            bad = [self._plain[i] for i in np.flatnonzero(~good).tolist()]
-        for j in (*self._others, *bad):
-            self._columns[j].add(batch.column(j), first)
 
 
 def is_plain(kind: Any) -> bool:
@@ -304,37 +286,11 @@ def as_words(column: Any) -> Any:
     return column if types.is_string(column.type) else column.cast(pa.string())
 
 
-def _is_nan(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-
-
-def _is_infinite(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.isinf(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-
-
 @dataclass(frozen=True)
-class Encoder(ABC):
-    """Turns a column of a table into one or more columns of numbers."""
+class Number:
+    """A column of numbers, or of text that stands for numbers or truth values."""
 
     scan: ColumnScan
-
-    @property
-    @abstractmethod
-    def labels(self) -> list[str]:
-        """The labels of the columns."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype that holds the values without loss."""
-
-    @abstractmethod
-    def fill(self, out: Array, column: Any, where: str, first_row: int) -> None:
-        """Write an Arrow array to `out`, shape (rows, columns). Raises DataError for a value that does not fit."""
-
-
-class Number(Encoder):
-    """A column of numbers, or of text that stands for numbers or truth values."""
 
     @property
     def labels(self) -> list[str]:
@@ -342,6 +298,7 @@ class Number(Encoder):
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The dtype that holds the values without loss."""
         import pyarrow.types as types
 
         kind, has_missing = self.scan.type, self.scan.missing.count > 0
@@ -353,6 +310,7 @@ class Number(Encoder):
         return np.result_type(dtype, np.float32) if has_missing and dtype.kind in "biu" else dtype
 
     def fill(self, out: Array, column: Any, where: str, first_row: int) -> None:
+        """Write an Arrow array to `out`, shape (rows, columns). Raises DataError for a value that does not fit."""
         put(out, self._values(column, out.dtype)[:, None], where, first_row, [self.scan.name])
 
     def _values(self, column: Any, dtype: np.dtype[Any]) -> Array:
@@ -368,15 +326,11 @@ class Number(Encoder):
 
 
 @dataclass(frozen=True)
-class OneHot(Encoder):
+class OneHot:
     """A column of categories: one column of zeros and ones for each level, NaN in all of them where it is missing."""
 
+    scan: ColumnScan
     levels: tuple[str, ...]
-
-    @classmethod
-    def of(cls, scan: ColumnScan) -> OneHot:
-        """Return the encoder of a column, with its levels in order."""
-        return cls(scan, tuple(sorted(scan.levels, key=_in_order)))
 
     @property
     def labels(self) -> list[str]:
@@ -407,6 +361,10 @@ class OneHot(Encoder):
         if is_null.any():
             put(out[is_null], np.full((int(is_null.sum()), len(self.levels)), np.nan), where, first_row, self.labels)
             out[is_null] = np.nan
+
+
+#: Turns a column of a table into one or more columns of numbers.
+Encoder = Number | OneHot
 
 
 def _in_order(level: str) -> tuple[float, str]:
@@ -454,7 +412,7 @@ def choose_encoders(scan: TableScan, roles: TableColumns, where: str, missing: M
 
 def _encoder(column: ColumnScan) -> Encoder:
     is_number = column.kind in ("number", "truth") and not column.has_levels
-    return Number(column) if is_number else OneHot.of(column)
+    return Number(column) if is_number else OneHot(column, tuple(sorted(column.levels, key=_in_order)))
 
 
 def _problem(column: ColumnScan, role: str, is_named: bool, auto: bool) -> str | None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
+from dsel.data.formats.base import Format, file_identity
 from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
 from dsel.errors import DataError
@@ -95,11 +95,6 @@ class ParquetTable(Table):
         return pa.RecordBatch.from_arrays(parts, [self.names[i] for i in columns])
 
 
-def open_parquet(path: AnyPath, options: SourceOptions) -> Source:
-    """Open a Parquet file or folder and read it once."""
-    return TableSource(ParquetTable(path), options)
-
-
 def _files(path: AnyPath) -> list[tuple[AnyPath, dict[str, str]]]:
     """Return the files of a table, each with the values that the names of its folders hold."""
     if path.is_file():
@@ -160,6 +155,7 @@ def _pandas_index(schema: Any, where: str) -> str | None:
 
 
 FORMAT = Format(
-    "parquet", _SUFFIXES, open_parquet, frozenset(("target", "index", "weight", "drop", "categorical")),
+    "parquet", _SUFFIXES, lambda path, options: TableSource(ParquetTable(path), options),
+    frozenset(("target", "index", "weight", "drop", "categorical")),
     "Name the target columns of the table instead (target).", folders=True,
 )  # fmt: skip

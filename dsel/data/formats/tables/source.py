@@ -52,9 +52,7 @@ class TableSource(Source):
         self.name, self.table, self.roles = table.name, table, TableColumns.of(table.names, options, table.where)
         table.prepare(self.roles)
         asked = None if options.dtype is None else wanted_dtype(options.dtype, np.dtype(np.float64), table.where)
-        scan = scan_table(
-            table, self.roles, na=options.na, decimal=options.decimal or ".", dtype=asked, scanned=options.scanned
-        )
+        scan = scan_table(table, self.roles, options, asked)
         encoders = choose_encoders(scan, self.roles, table.where, options.missing)
         self._options = options
         self.encoders = encoders
