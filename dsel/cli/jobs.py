@@ -85,8 +85,7 @@ def run(
     from dsel.jobs.finished import finished_job
     from dsel.jobs.locations import out_folder
     from dsel.jobs.reporting import Reporter
-    from dsel.storage.latest import resolve_run
-    from dsel.storage.paths import as_path
+    from dsel.storage.paths import as_path, resolve_run
 
     asked = read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k))
     with require_no_change(asked, fail_on_change):
@@ -228,7 +227,7 @@ def require_no_change(job: JobFile, asked: bool) -> Iterator[None]:
     from dsel.config.job import RunSeries
     from dsel.errors import OptionError, SelectionChanged
     from dsel.selection.changes.runs import RunSummary
-    from dsel.storage.latest import latest_name
+    from dsel.storage.paths import latest_name
 
     if not asked:
         yield

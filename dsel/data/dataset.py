@@ -360,11 +360,11 @@ def _with_weights(dataset: Dataset, weights: Weights | None) -> Dataset:
     if weights is None:
         return dataset
 
-    def part(block: Block) -> Any:
-        values = weights.values
-        if isinstance(values, StoredArray):
-            return StoredRows(values, block.start, block.stop)
-        return values[block.start : block.stop]
-
-    blocks = tuple(replace(block, w=part(block)) for block in dataset.blocks)
+    values = weights.values
+    blocks = tuple(
+        replace(
+            b, w=StoredRows(values, b.start, b.stop) if isinstance(values, StoredArray) else values[b.start : b.stop]
+        )
+        for b in dataset.blocks
+    )
     return replace(dataset, blocks=blocks, weights=weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.config.ingest_request import IngestRequest
-from dsel.data.formats.base import Array, Reader, Rows, Source
+from dsel.data.formats.base import Array, PieceReader, Reader, Rows, Source
 from dsel.data.ingest import write_source
 from dsel.data.ingest_report import IngestReport
 from dsel.data.labels import default_labels
@@ -130,7 +131,14 @@ class RegressionSource(Source):
         return {"generator": self.name, "version": 1, **self._parameters}
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _ModelReader(self, start)
+        return PieceReader(self._groups(start))
+
+    def _groups(self, start: int) -> Generator[Rows, None, None]:
+        index, skip = divmod(start, self.group_rows)
+        while True:
+            x, y = self.group(index)
+            yield Rows(x[skip:], y[skip:])
+            index, skip = index + 1, 0
 
     def group(self, index: int) -> tuple[Array, Array]:
         """Return X (in its dtype) and Y (float64) of one group of rows, from row index * group_rows on."""
@@ -151,26 +159,3 @@ class RegressionSource(Source):
 def keyed_generator(seed: int, stream: int) -> np.random.Generator:
     """Return a Philox generator keyed by two numbers: streams are independent, and need not be made in order."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], dtype=np.uint64)))
-
-
-class _ModelReader(Reader):
-    """Keeps the group in which the last block ended, because the next block begins in it."""
-
-    def __init__(self, model: RegressionSource, start: int) -> None:
-        self._model = model
-        self._row = start
-        self._group: tuple[int, Array, Array] | None = None
-
-    def fill(self, rows: Rows) -> None:
-        done, height = 0, self._model.group_rows
-        while done < len(rows):
-            index, skip = divmod(self._row, height)
-            if self._group is None or self._group[0] != index:
-                self._group = (index, *self._model.group(index))
-            count = min(height - skip, len(rows) - done)
-            part = rows[done : done + count]
-            part.x[:] = self._group[1][skip : skip + count]
-            if part.y is not None:
-                part.y[:] = self._group[2][skip : skip + count]
-            done += count
-            self._row += count

@@ -5,7 +5,7 @@ What an ingest did, and what the data are like.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -13,7 +13,7 @@ from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOpti
 from dsel.data import schema
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Array, Format, Source, SparseSource
+from dsel.data.formats.base import Array, Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
 from dsel.data.formats.tables import arrow, parquet
@@ -104,21 +104,18 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
         return open_source(as_path(source), options)
     if is_data_array(source):
         source = source.to_dataset(name="X")
-    kind: Format | None = None
-    opened: Callable[[Any, SourceOptions], Source | SparseSource] | None = None
-    if annotated.is_annotated(source):
-        kind, opened = annotated.H5AD, annotated.open_object
-    elif is_xarray_dataset(source):
-        kind, opened = labelled.NETCDF, labelled.open_dataset
-    elif arrow.is_frame(source):
-        kind, opened = parquet.FORMAT, arrow.open_frame
-    if kind is None or opened is None:
-        raise OptionError(
-            f"source is a {type(source).__name__}.",
-            "Give a path, a DataFrame, a Dataset or an AnnData object; for arrays use dsel.data.ingest.ingest_arrays.",
-        )
-    require_options(kind, options, f"a {type(source).__name__}")
-    return opened(source, options)
+    for is_kind, kind, opened in (
+        (annotated.is_annotated, annotated.H5AD, annotated.open_object),
+        (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
+        (arrow.is_frame, parquet.FORMAT, arrow.open_frame),
+    ):
+        if is_kind(source):
+            require_options(kind, options, f"a {type(source).__name__}")
+            return opened(source, options)
+    raise OptionError(
+        f"source is a {type(source).__name__}.",
+        "Give a path, a DataFrame, a Dataset or an AnnData object; for arrays use dsel.data.ingest.ingest_arrays.",
+    )
 
 
 def ingest_arrays(

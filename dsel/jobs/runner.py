@@ -50,10 +50,9 @@ from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.render import describe_cost
 from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
-from dsel.storage.latest import resolve_run
 from dsel.storage.locks import Lock
 from dsel.storage.object_store import ending
-from dsel.storage.paths import AnyPath, ObjectPath
+from dsel.storage.paths import AnyPath, ObjectPath, resolve_run
 
 log = logging.getLogger("dsel")
 

@@ -22,7 +22,6 @@ from dsel.selection.result import FORMAT, Selection
 from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.submodularity import Submodularity
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
-from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
     AnyPath,
     as_path,
@@ -32,6 +31,7 @@ from dsel.storage.paths import (
     publish_tree,
     published_name,
     remove_stale,
+    resolve_run,
     staged_write,
     staging_tree,
     write_bytes,

@@ -250,8 +250,7 @@ def _from_the_beginning(job: Path, runs: str) -> dict[str, Any]:
     from dsel.selection.changes.previous import PreviousRun
     from dsel.selection.context import RunContext
     from dsel.selection.pipeline import run_selection
-    from dsel.storage.latest import latest_name
-    from dsel.storage.paths import as_path
+    from dsel.storage.paths import as_path, latest_name
 
     asked = read_job(job)
     dataset, name = as_dataset(str(asked.store)), latest_name(as_path(runs))

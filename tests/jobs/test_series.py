@@ -36,9 +36,9 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection
 from dsel.storage.json_files import write_json
-from dsel.storage.latest import latest_name
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import is_free, locked
+from dsel.storage.paths import latest_name
 from tests.cli_runner import call
 from tests.stores import count_reads, reads_so_far
 

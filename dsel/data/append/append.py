@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
 from functools import partial
 from math import ceil
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from dask.utils import format_bytes
@@ -57,13 +57,13 @@ from dsel.data.store.sparse import SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
 from dsel.data.store.writer import (
     DATA,
-    FIRST_STATE,
+    FIRST_ROWS,
+    FIRST_VALUES,
     INDICES,
     INDPTR,
     ROW_VARIABLES,
     SAMPLES,
     Progress,
-    first_state,
     write_bands,
     write_values,
 )
@@ -168,6 +168,8 @@ class NewRows(ABC):
 
     source: Source | SparseSource
     store: Store | SparseStore
+    #: What `write` begins with: no rows, and what else it saves.
+    first_state: ClassVar[dict[str, Any]]
 
     @property
     def rows(self) -> int:
@@ -188,11 +190,6 @@ class NewRows(ABC):
     def description(self) -> dict[str, Any]:
         """What the written chunks depend on."""
 
-    @property
-    @abstractmethod
-    def first_state(self) -> dict[str, Any]:
-        """What `write` begins with: no rows, and what else it saves."""
-
     @abstractmethod
     def write(
         self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock
@@ -212,6 +209,7 @@ class DenseRows(NewRows):
     source: Source
     store: Store
     memory: int
+    first_state: ClassVar = FIRST_ROWS
 
     @classmethod
     def of(cls, source: Source, store: Store, memory: int) -> DenseRows:
@@ -235,10 +233,6 @@ class DenseRows(NewRows):
         source = self.source
         return {"source": source.identity(), "shape": list(source.shape), "dtype": str(source.dtype)}
 
-    @property
-    def first_state(self) -> dict[str, Any]:
-        return first_state(self.source)
-
     def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> ColumnProfile:
         before = self.store.shape[0]
         start, last = before + int(state["rows"]), before + self.rows
@@ -256,6 +250,7 @@ class SparseRows(NewRows):
 
     source: SparseSource
     store: SparseStore
+    first_state: ClassVar = FIRST_VALUES
 
     @classmethod
     def of(cls, source: SparseSource, store: SparseStore) -> SparseRows:
@@ -289,10 +284,6 @@ class SparseRows(NewRows):
     def description(self) -> dict[str, Any]:
         source = self.source
         return {"source": source.identity(), "shape": list(source.shape), "stored": source.stored}
-
-    @property
-    def first_state(self) -> dict[str, Any]:
-        return dict(FIRST_STATE)
 
     def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> None:
         write_values(
@@ -533,9 +524,8 @@ def _append(
     remove_temporary(path)
     for array in rows.arrays:
         remove_temporary(array.folder)
-    first_state = rows.first_state
-    if state.get("key") != json.loads(json.dumps(work)) or not first_state.keys() <= state.keys():
-        state = {"key": work, **first_state}
+    if state.get("key") != json.loads(json.dumps(work)) or not rows.first_state.keys() <= state.keys():
+        state = {"key": work, **rows.first_state}
         for array in rows.arrays:
             array.remove_unpublished()
         begin_append(path, m)

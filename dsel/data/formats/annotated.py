@@ -23,6 +23,7 @@ from dsel.data.formats.base import (
     SourceOptions,
     SparseBlock,
     SparseSource,
+    import_extra,
     wanted_dtype,
 )
 from dsel.data.formats.lazy_arrays import (
@@ -34,7 +35,7 @@ from dsel.data.formats.lazy_arrays import (
     target_columns,
     tree_identity,
 )
-from dsel.errors import DataError, MissingExtraError, OptionError
+from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store
 
 WEIGHT: Final = "weight"
@@ -121,12 +122,7 @@ class _Annotated:
 
 
 def _read_annotated(group: Any, where: str, options: SourceOptions) -> _Annotated:
-    try:
-        import anndata.io as anndata_io
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading {where} needs anndata, which is not installed.", "pip install 'dsel[anndata]'"
-        ) from error
+    anndata_io = import_extra("anndata.io", "anndata", "anndata", where)
     name = (options.variable or "X").strip("/")
     if name not in group:
         raise OptionError(f"variable={name!r}: {where} has no such matrix.", INSTEAD)

@@ -29,8 +29,9 @@ Values of a source: which dtype they are stored in, and their conversion without
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -41,7 +42,7 @@ from numpy.typing import NDArray
 from dsel._lib.types import Ints
 from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.data.schema import stored_dtype
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, stat
 
 __all__ = ["OPTIONS", "Array", "Format", "Missing", "Reader", "Rows", "Source", "SourceOptions", "file_identity"]
@@ -148,6 +149,28 @@ class Reader(ABC):
         return
 
 
+class PieceReader(Reader):
+    """Hands out the rows of pieces in order, which a generator yields. It is closed with the reader."""
+
+    def __init__(self, pieces: Generator[Rows, None, None]) -> None:
+        self._pieces = pieces
+        self._rest: Rows | None = None
+
+    def fill(self, rows: Rows) -> None:
+        done = 0
+        while done < len(rows):
+            if self._rest is None or not len(self._rest):
+                self._rest = next(self._pieces)
+            count = min(len(self._rest), len(rows) - done)
+            for part, to in zip(self._rest[:count].parts, rows[done : done + count].parts, strict=True):
+                if part is not None and to is not None:
+                    to[...] = part
+            self._rest, done = self._rest[count:], done + count
+
+    def close(self) -> None:
+        self._pieces.close()
+
+
 class Source(ABC):
     """An opened file. All attributes are known without reading the values.
 
@@ -210,6 +233,16 @@ class DerivedSource(Source):
 
     def identity(self) -> dict[str, Any]:
         return self.source.identity()
+
+
+def import_extra(module: str, package: str, extra: str, where: Any) -> Any:
+    """Import a module that reads `where`. Raises MissingExtraError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Reading {where} needs {package}, which is not installed.", f"pip install 'dsel[{extra}]'"
+        ) from error
 
 
 def file_identity(path: AnyPath) -> dict[str, Any]:

@@ -18,9 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten, suggest
-from dsel.data.formats.base import Array, Format, Reader, Rows, Source, SourceOptions, file_identity, put, wanted_dtype
+from dsel.data.formats.base import (
+    Array,
+    Format,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    file_identity,
+    import_extra,
+    put,
+    wanted_dtype,
+)
 from dsel.data.schema import stored_dtype
-from dsel.errors import DataError, MissingExtraError, OptionError
+from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, add_files, walk
 
 PIECE_BYTES: Final = 8_000_000
@@ -220,12 +231,7 @@ def open_hdf5(path: AnyPath, options: SourceOptions) -> Source:
 @contextmanager
 def hdf5_file(path: AnyPath) -> Iterator[Any]:
     """Open an HDF5 file for reading. Raises DataError if it is none, MissingExtraError without h5py."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading {path} needs h5py, which is not installed.", "pip install 'dsel[hdf5]'"
-        ) from error
+    h5py = import_extra("h5py", "h5py", "hdf5", path)
     with ExitStack() as stack:
         source = path if isinstance(path, Path) else stack.enter_context(path.open("rb"))
         try:

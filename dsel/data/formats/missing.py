@@ -6,7 +6,7 @@ The source is read once more before anything is written, a few megabytes at a ti
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, DerivedSource, Missing, Reader, Rows, Source
+from dsel.data.formats.base import Array, DerivedSource, Missing, PieceReader, Reader, Rows, Source
 from dsel.errors import DataError
 
 BUFFER_BYTES: Final = 8_000_000
@@ -92,7 +92,16 @@ class CompleteRows(DerivedSource):
         return {**super().identity(), "missing": "rows"}
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _CompleteReader(self, start, scratch)
+        return PieceReader(self._pieces(start, scratch))
+
+    def _pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
+        complete, height = self.found.complete, self.found.height
+        buffer = min(int(np.searchsorted(complete, start, side="right")) - 1, len(complete) - 2)
+        skip = start - complete[buffer]
+        with closing(self.source.open(buffer * height, scratch)) as reader:
+            for rows in _buffers(self.source, reader, buffer * height, height):
+                yield rows[np.flatnonzero(~_incomplete(rows))[skip:]]
+                skip = 0
 
 
 class _FilledReader(Reader):
@@ -109,33 +118,6 @@ class _FilledReader(Reader):
             x = rows.x[start : start + step]
             row, column = np.nonzero(np.isnan(x))
             x[row, column] = self._means[column]
-
-
-class _CompleteReader(Reader):
-    def __init__(self, complete: CompleteRows, start: int, scratch: Path) -> None:
-        counts = complete.found
-        buffer = int(np.searchsorted(counts.complete, start, side="right")) - 1
-        buffer = min(buffer, len(counts.complete) - 2)
-        first = buffer * counts.height
-        self._reader = complete.source.open(first, scratch)
-        self._buffers = _buffers(complete.source, self._reader, first, counts.height)
-        self._skip = start - counts.complete[buffer]
-        self._rest: Rows | None = None
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def fill(self, rows: Rows) -> None:
-        done = 0
-        while done < len(rows):
-            if self._rest is None or not len(self._rest):
-                found = next(self._buffers)
-                self._rest, self._skip = found[np.flatnonzero(~_incomplete(found))[self._skip :]], 0
-            count = min(len(self._rest), len(rows) - done)
-            for part, to in zip(self._rest[:count].parts, rows[done : done + count].parts, strict=True):
-                if part is not None and to is not None:
-                    to[...] = part
-            self._rest, done = self._rest[count:], done + count
 
 
 def _count(source: Source, scanned: Callable[[int, int], None] | None) -> _Counts:

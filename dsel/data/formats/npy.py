@@ -13,7 +13,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,25 +152,22 @@ class NpyRows:
 class NpyReader(Reader):
     """Reads X, Y, weights and sample labels from arrays in .npy layout."""
 
-    def __init__(
-        self, x: NpyArray, y: NpyArray | None, w: NpyArray | None, samples: NpyArray | None, start: int, scratch: Path
-    ) -> None:
-        self._x, *rest = (None if array is None else NpyRows(array, start, scratch) for array in (x, y, w, samples))
-        self._y, self._w, self._samples = rest
+    def __init__(self, arrays: Sequence[NpyArray | None], start: int, scratch: Path) -> None:
+        self._arrays = [None if array is None else NpyRows(array, start, scratch) for array in arrays]
 
     def fill(self, rows: Rows) -> None:
-        w = None if rows.w is None else rows.w[:, None]
-        for source, out in ((self._x, rows.x), (self._y, rows.y), (self._w, w)):
+        *numbers, samples = self._arrays
+        for source, out in zip(numbers, (rows.x, rows.y, None if rows.w is None else rows.w[:, None]), strict=True):
             if source is not None and out is not None:
                 first = source.row
                 for at, columns, values in source.pieces(len(out)):
                     put(out[at, columns], values, source.array.where, first + at.start)
-        if self._samples is not None and rows.samples is not None:
-            for at, _, values in self._samples.pieces(len(rows)):
+        if samples is not None and rows.samples is not None:
+            for at, _, values in samples.pieces(len(rows)):
                 rows.samples[at] = [str(label) for label in values[:, 0]]
 
     def close(self) -> None:
-        for source in (self._x, self._y, self._w, self._samples):
+        for source in self._arrays:
             if source is not None:
                 source.close()
 
@@ -183,7 +180,22 @@ class NpySource(Source):
     ) -> None:
         self.name = x.path.name
         self._arrays = (x, y, w, samples)
-        self.shape, self.n_targets = check_shapes(x, y)
+        if len(x.shape) != 2:
+            raise DataError(
+                f"{x.where} has shape {x.shape}.", "X must have two dimensions: (samples, features). Use reshape."
+            )
+        self.shape = (x.rows, x.columns)
+        if y is not None:
+            if len(y.shape) not in (1, 2) or not y.columns:
+                raise DataError(
+                    f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one."
+                )
+            if y.rows != x.rows:
+                raise DataError(
+                    f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
+                    "Y needs one row for each sample of X.",
+                )
+            self.n_targets = y.columns
         self.dtype = wanted_dtype(dtype, x.dtype, x.where)
         self.y_dtype = None if y is None else wanted_dtype(None, y.dtype, y.where)
         if w is not None:
@@ -203,7 +215,7 @@ class NpySource(Source):
         }
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return NpyReader(*self._arrays, start, scratch)
+        return NpyReader(self._arrays, start, scratch)
 
 
 def open_npy(path: AnyPath, options: SourceOptions) -> NpySource:
@@ -213,25 +225,6 @@ def open_npy(path: AnyPath, options: SourceOptions) -> NpySource:
         raise MissingInputError(f"There is no file {w} of weights.", "Check the path.")
     y, weights = (None if file is None else read_header(file) for file in (options.y, w))
     return NpySource(read_header(path), y, weights, None, options.dtype)
-
-
-def check_shapes(x: NpyArray, y: NpyArray | None) -> tuple[tuple[int, int], int]:
-    """Return the shape of X and the number of columns of Y. Raises DataError if they do not fit."""
-    if len(x.shape) != 2:
-        raise DataError(
-            f"{x.where} has shape {x.shape}.", "X must have two dimensions: (samples, features). Use reshape."
-        )
-    shape = (x.shape[0], x.shape[1])
-    if y is None:
-        return shape, 0
-    if len(y.shape) not in (1, 2) or not y.columns:
-        raise DataError(f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one.")
-    if y.rows != x.rows:
-        raise DataError(
-            f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
-            "Y needs one row for each sample of X.",
-        )
-    return shape, y.columns
 
 
 def _stream(array: NpyArray, stack: ExitStack) -> IO[bytes]:
@@ -283,8 +276,7 @@ class NpzSource(NpySource):
             raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
         if "X" not in found:
             raise DataError(
-                f"{path} has no array X; it has {shorten(found)}.",
-                "Save it as numpy.savez(FILE, X=..., Y=...).",
+                f"{path} has no array X; it has {shorten(found)}.", "Save it as numpy.savez(FILE, X=..., Y=...)."
             )
         weight = None if options.weight is None else str(options.weight)
         if weight is not None and weight not in found:

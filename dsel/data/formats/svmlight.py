@@ -15,8 +15,16 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.formats.base import Format, SourceOptions, SparseBlock, SparseSource, file_identity, wanted_dtype
-from dsel.errors import DataError, MissingExtraError
+from dsel.data.formats.base import (
+    Format,
+    SourceOptions,
+    SparseBlock,
+    SparseSource,
+    file_identity,
+    import_extra,
+    wanted_dtype,
+)
+from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, stat
 
 BLOCK_BYTES: Final = 2_000_000
@@ -65,12 +73,7 @@ class SvmlightSource(SparseSource):
 
     def _read(self, position: int) -> Iterator[tuple[int, Any, Any]]:
         """Yield the position in the file, the rows and the targets of each block from a position on."""
-        try:
-            from sklearn.datasets import load_svmlight_file
-        except ImportError as error:
-            raise MissingExtraError(
-                f"Reading {self._path} needs scikit-learn, which is not installed.", "pip install 'dsel[sklearn]'"
-            ) from error
+        load = import_extra("sklearn.datasets", "scikit-learn", "sklearn", self._path).load_svmlight_file
         with ExitStack() as stack:
             file: IO[bytes] = stack.enter_context(self._path.open("rb"))
             opener = _OPENERS.get(self._path.suffix.lower())
@@ -80,7 +83,7 @@ class SvmlightSource(SparseSource):
             while text := file.read(BLOCK_BYTES):
                 text += file.readline()
                 try:
-                    block, y = load_svmlight_file(io.BytesIO(text), n_features=np.iinfo(np.int32).max, zero_based=True)
+                    block, y = load(io.BytesIO(text), n_features=np.iinfo(np.int32).max, zero_based=True)
                 except ValueError as error:
                     raise DataError(
                         f"{self._path} cannot be read in bytes {position} to {position + len(text)}: {error}.",

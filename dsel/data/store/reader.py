@@ -45,7 +45,29 @@ _MOST_COLUMNS, _MOST_PIECES = 100_000_000, 10_000_000
 
 
 @dataclass(frozen=True)
-class Store:
+class AnyStore:
+    """What stores with a dense and with a sparse X have in common."""
+
+    path: AnyPath
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    features: Labels
+    row_bounds: list[int]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        return read_attributes(self.path)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of each append, in order. Lists the files of the store when it is first used."""
+        with listed_once(self.path):
+            return read_segments(self.path, self.shape[0])
+
+
+@dataclass(frozen=True)
+class Store(AnyStore):
     """A data set on disk or in object storage. Call `open_store` to open one.
 
     Attributes
@@ -70,15 +92,10 @@ class Store:
         The rows [start, stop) of each segment; None if nothing was appended to the store.
     """
 
-    path: AnyPath
     x: StoredArray
     y: StoredArray | None
-    shape: tuple[int, int]
     n_targets: int
-    dtype: np.dtype[Any]
-    features: Labels
     targets: Labels
-    row_bounds: list[int]
     column_bounds: list[int]
     row_ranges: tuple[tuple[int, int], ...] | None
 
@@ -107,17 +124,6 @@ class Store:
         """Bytes of one chunk (or shard) of X, uncompressed."""
         width = self.column_bounds[1] - self.column_bounds[0]
         return (self.row_bounds[1] - self.row_bounds[0]) * width * self.dtype.itemsize
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the group."""
-        return read_attributes(self.path)
-
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """The rows of each append, in order. Lists the files of the store when it is first used."""
-        with listed_once(self.path):
-            return read_segments(self.path, self.shape[0])
 
     def absent_chunks(self) -> list[str]:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
@@ -246,8 +252,7 @@ def _require_store(path: AnyPath) -> None:
         raise MissingInputError(f"There is no store {path}.", "Check the path, or create it with dsel ingest.")
     if path.is_file() and find_format(path) is not None:
         raise MissingInputError(
-            f"{path} is a {path.suffix} file, not a store.",
-            f"Create one: dsel ingest {path.name} {path.stem}.zarr",
+            f"{path} is a {path.suffix} file, not a store.", f"Create one: dsel ingest {path.name} {path.stem}.zarr"
         )
     if any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata")):
         raise MissingInputError(f"{path} is in Zarr format 2.", "Write it again in format 3 (zarr_format=3).")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -22,10 +23,9 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data import schema
-from dsel.data.labels import Labels
 from dsel.data.store.array import REMEDY, StoredArray, forget_tag, metadata_file, open_array, read_attributes
-from dsel.data.store.reader import Store, column_labels, files_of, open_store
-from dsel.data.store.segments import Segment, read_segments, visible_rows
+from dsel.data.store.reader import AnyStore, Store, column_labels, files_of, open_store
+from dsel.data.store.segments import visible_rows
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, add_files, as_path, list_names
 
@@ -103,26 +103,11 @@ class ObsColumns:
 
 
 @dataclass(frozen=True)
-class SparseStore:
+class SparseStore(AnyStore):
     """A data set on disk with a CSR matrix X (m x n) that has `stored` values."""
 
-    path: AnyPath
-    shape: tuple[int, int]
     stored: int
-    dtype: np.dtype[Any]
-    features: Labels
-    row_bounds: list[int]  # 0, ..., m
-    ends: list[int]  # the number of values before each of them
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the group."""
-        return read_attributes(self.path)
-
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """The rows of each append, in order. Lists the files of the store when it is first used."""
-        return read_segments(self.path, self.shape[0])
+    ends: list[int]  # the number of values before each of the row bounds
 
     @property
     def has_weight(self) -> bool:
@@ -167,8 +152,7 @@ class SparseStore:
         """Return a column of obs. Raises OptionError if it does not exist, DataError if it has no numbers."""
         if name not in self.obs:
             raise OptionError(
-                f"{argument}: {self.path} has no column {name!r} in obs.",
-                f"It has {shorten(self.obs) or 'none'}.",
+                f"{argument}: {self.path} has no column {name!r} in obs.", f"It has {shorten(self.obs) or 'none'}."
             )
         kind = read_attributes(self.path / "obs" / name).get("encoding-type", "array")
         array = None if kind != "array" else open_array(str(self.path), f"obs/{name}").array
@@ -244,7 +228,7 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
     row_bounds = _divide_rows(ends, most, n)
     label = read_attributes(path / "var").get("_index", "_index")
     features = column_labels(path, f"var/{label}", "feature", "x", n)
-    return SparseStore(path, (m, n), stored, np.dtype(values.dtype), features, row_bounds, ends[row_bounds].tolist())
+    return SparseStore(path, (m, n), np.dtype(values.dtype), features, row_bounds, stored, ends[row_bounds].tolist())
 
 
 def _divide_rows(ends: NDArray[np.int64], most: int, n: int) -> list[int]:

@@ -24,7 +24,7 @@ from functools import partial
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 from dask.utils import format_bytes
@@ -50,6 +50,10 @@ Save = Callable[..., None]
 
 COMPRESSIONS: Final = ("none", "zstd", "lz4")
 
+#: What is saved before the first row of a dense, or of a sparse X is written.
+FIRST_ROWS: Final[dict[str, Any]] = {"rows": 0, "profile": ""}
+FIRST_VALUES: Final[dict[str, Any]] = {"rows": 0, "values": 0, "written": {}}
+
 
 @dataclass(frozen=True)
 class StorePlan(ABC):
@@ -58,6 +62,8 @@ class StorePlan(ABC):
     source: Source | SparseSource
     store: AnyPath
     compression: str
+    #: What `write` begins with: no rows, and what else it saves.
+    first_state: ClassVar[dict[str, Any]]
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:
@@ -80,14 +86,9 @@ class StorePlan(ABC):
         """What the written chunks depend on."""
 
     @property
-    @abstractmethod
-    def first_state(self) -> dict[str, Any]:
-        """What `write` begins with: no rows, and what else it saves."""
-
-    @property
-    @abstractmethod
     def attributes(self) -> dict[str, Any]:
-        """The attributes of the group that this kind of store has."""
+        """The attributes of the group that only this kind of store has."""
+        return {}
 
     @abstractmethod
     def create_arrays(self) -> None:
@@ -197,6 +198,7 @@ class WritePlan(StorePlan):
     source: Source
     chunks: tuple[int, int]
     memory: int  # bytes that the rows of one row of chunks may take
+    first_state: ClassVar = FIRST_ROWS
 
     @property
     def key(self) -> dict[str, Any]:
@@ -206,14 +208,6 @@ class WritePlan(StorePlan):
             "dtype": str(source.dtype), "chunks": list(self.chunks), "compression": self.compression,
             **({} if source.w_dtype is None else {"weights": str(source.w_dtype)}),
         }  # fmt: skip
-
-    @property
-    def first_state(self) -> dict[str, Any]:
-        return first_state(self.source)
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        return {}
 
     @property
     def y_columns(self) -> int:
@@ -289,11 +283,6 @@ def compressors(compression: str) -> list[Any]:
 ROW_VARIABLES: Final = (schema.X, schema.Y, schema.SAMPLE, schema.WEIGHT)
 
 
-def first_state(source: Source) -> dict[str, Any]:
-    """Return what is saved before the first row of a source with a dense X is written."""
-    return {"rows": 0, "profile": ColumnProfile.empty(source.shape[1]).to_text()}
-
-
 def write_bands(
     source: Source, arrays: Mapping[str, zarr.Array[Any]], edges: Sequence[int], before: int, state: dict[str, Any],
     save: Save, progress: Progress | None, lock: Lock, *, memory: int, scratch: Path,
@@ -319,7 +308,8 @@ def write_bands(
     scratch : Path
         A folder for temporary files.
     """
-    profile = ColumnProfile.from_text(state["profile"])
+    text = state["profile"]
+    profile = ColumnProfile.from_text(text) if text else ColumnProfile.empty(source.shape[1])
     bands = list(pairwise(edges))
     if not bands:
         return profile
@@ -368,8 +358,6 @@ CHUNK_ROWS: Final = 1 << 20
 
 #: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
 DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
-#: What is saved before the first row is written.
-FIRST_STATE: Final = {"rows": 0, "values": 0, "written": {}}
 _ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
 _TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 
@@ -379,6 +367,7 @@ class SparsePlan(StorePlan):
     """A sparse store."""
 
     source: SparseSource
+    first_state: ClassVar = FIRST_VALUES
 
     @property
     def chunk_values(self) -> int:
@@ -393,10 +382,6 @@ class SparsePlan(StorePlan):
             "chunks": [self.chunk_values, CHUNK_ROWS], "compression": self.compression,
             "columns": {name: str(dtype) for name, dtype in source.columns.items()},
         }  # fmt: skip
-
-    @property
-    def first_state(self) -> dict[str, Any]:
-        return dict(FIRST_STATE)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -463,18 +448,15 @@ class _Appender:
         while len(values):
             room = self._chunk - (self.written + self._held) % self._chunk
             part, values = values[:room], values[room:]
-            self._hold(part)
+            if self._buffer is None:
+                dtype = part.dtype if part.dtype.kind == "O" else self._array.dtype
+                self._buffer = np.empty(min(self._chunk, self._array.shape[0]), dtype)
+            self._buffer[self._held : self._held + len(part)] = part
+            self._held += len(part)
             if len(part) == room:
                 self._write()
         if self._position == self._array.shape[0]:
             self._write()
-
-    def _hold(self, part: Array) -> None:
-        if self._buffer is None:
-            dtype = part.dtype if part.dtype.kind == "O" else self._array.dtype
-            self._buffer = np.empty(min(self._chunk, self._array.shape[0]), dtype)
-        self._buffer[self._held : self._held + len(part)] = part
-        self._held += len(part)
 
     def _write(self) -> None:
         if self._buffer is not None and self._held:
@@ -527,14 +509,12 @@ def write_values(
         _append(appenders, block, rows, values)
         stop, last = block.start + block.rows.shape[0], block.first + int(block.rows.nnz)
         ends.append((stop, last))
-        enough = [
-            (row, end) for row, end in ends
-            if values + end <= min(appenders[DATA].written, appenders[INDICES].written)
-            and all(rows + row <= part.written for name, part in appenders.items() if name not in (DATA, INDICES))
-        ]  # fmt: skip
-        row, end = enough[-1] if enough else ends[0]
-        ends = [one for one in ends if one[0] >= row]
-        save(row, values=end, written={name: part.written for name, part in appenders.items()})
+        written = {name: appender.written for name, appender in appenders.items()}
+        whole_values = min(written[DATA], written[INDICES]) - values
+        whole_rows = min(length for name, length in written.items() if name not in (DATA, INDICES)) - rows
+        row, end = max((pair for pair in ends if pair[0] <= whole_rows and pair[1] <= whole_values), default=ends[0])
+        ends = [pair for pair in ends if pair[0] >= row]
+        save(row, values=end, written=written)
         if progress is not None:
             progress(stop, source.shape[0])
 

@@ -14,8 +14,7 @@ from dsel._lib.text import printable, shorten
 from dsel.errors import MissingInputError
 from dsel.selection.result import Selection
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.latest import LATEST
-from dsel.storage.paths import AnyPath, list_names
+from dsel.storage.paths import LATEST, AnyPath, list_names
 
 #: It is written when a run is complete, so a run without one is unfinished.
 SUMMARY = "summary.json"

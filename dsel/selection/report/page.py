@@ -27,8 +27,7 @@ from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
 from dsel.selection.stability.result import FILE as STABILITY
 from dsel.selection.stability.result import Stability
-from dsel.storage.latest import resolve_run
-from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
+from dsel.storage.paths import AnyPath, as_path, make_folder, resolve_run, write_bytes
 
 #: A label that is too long for one line on a phone, and where it may continue on the next.
 _LONG = re.compile(r"\S{24,}")
