@@ -9,13 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.config.ingest_request import IngestRequest
+from dsel.config.ingest_request import IngestRequest, Progress
 from dsel.data.formats.base import Array, PieceReader, Reader, Rows, Source
 from dsel.data.ingest import write_source
 from dsel.data.ingest_report import IngestReport
 from dsel.data.labels import default_labels
 from dsel.data.schema import ATTR_GENERATOR
-from dsel.data.store.writer import Progress
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, as_path
 

@@ -16,7 +16,7 @@ from dsel.data.formats.arrays import ArraySource
 from dsel.data.formats.base import Array, Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
-from dsel.data.formats.tables import arrow, parquet
+from dsel.data.formats.tables import arrow
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
@@ -107,7 +107,7 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
     for is_kind, kind, opened in (
         (annotated.is_annotated, annotated.H5AD, annotated.open_object),
         (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
-        (arrow.is_frame, parquet.FORMAT, arrow.open_frame),
+        (arrow.is_frame, arrow.FORMAT, arrow.open_frame),
     ):
         if is_kind(source):
             require_options(kind, options, f"a {type(source).__name__}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Source
+from dsel.data.formats.base import Source, SparseSource
 from dsel.data.labels import default_labels
 
 
@@ -126,19 +126,27 @@ class IngestReport:
 
 
 def report_of(
-    source: Source, profile: ColumnProfile, chunks: tuple[int, int], size: int, seconds: float, *, resumed_rows: int
-) -> IngestReport:
-    """Return the report about a source that was written."""
+    source: Source | SparseSource, profile: ColumnProfile | None, chunks: tuple[int, ...], size: int, seconds: float,
+    resumed_rows: int,
+) -> IngestReport:  # fmt: skip
+    """Return the report about a source that was written. profile: what the columns of a dense X hold."""
     names = list(source.features) if source.features is not None else default_labels("x", source.shape[1])
     pairs = zip(names, source.sources or (), strict=False)
-    categories = dict(Counter(column for label, column in pairs if label != column))
+    details: dict[str, Any] = {}
+    if profile is not None:
+        duplicates = [[names[j] for j in group] for group in profile.duplicates()]
+        details = {**profile_of(profile, names), "duplicates": duplicates}
+    notes, targets, stored = list(source.notes), len(source.targets or ()), None
+    if isinstance(source, Source):
+        targets = source.n_targets
+    else:
+        stored = source.stored
+        notes += [f"targets are {', '.join(source.targets)}"] if source.targets else []
     return IngestReport(
-        source.shape, source.n_targets, str(source.dtype), chunks, size, seconds, resumed_rows,
+        source.shape, targets, str(source.dtype), chunks, size, seconds, resumed_rows,
         types=dict(source.types) or {str(source.dtype): source.shape[1]},
-        **profile_of(profile, names),
-        duplicates=[[names[j] for j in group] for group in profile.duplicates()],
-        categories=categories, classes={name: list(found) for name, found in source.classes.items()},
-        notes=list(source.notes),
+        categories=dict(Counter(column for label, column in pairs if label != column)), stored=stored, notes=notes,
+        classes={name: list(found) for name, found in source.classes.items()}, **details,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
-from dsel.config.ingest_request import SourceKeywords, SourceOptions, with_options
+from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
 from dsel.data.append.matching import StoreColumns, match_source, match_sparse
 from dsel.data.formats.base import Source, SparseBlock, SparseSource
@@ -50,23 +50,12 @@ from dsel.data.ingest import open_any
 from dsel.data.ingest_report import ColumnProfile, as_json, profile_of
 from dsel.data.labels import default_labels
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
+from dsel.data.store import writer
 from dsel.data.store.array import is_complete, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import Segment, begin_append, compact, publish_append
 from dsel.data.store.sparse import SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
-from dsel.data.store.writer import (
-    DATA,
-    FIRST_ROWS,
-    FIRST_VALUES,
-    INDICES,
-    INDPTR,
-    ROW_VARIABLES,
-    SAMPLES,
-    Progress,
-    write_bands,
-    write_values,
-)
 from dsel.errors import CapacityError, DataError, OptionError, OutputError
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath, as_path, walk, write_bytes, zarr_store
@@ -209,7 +198,7 @@ class DenseRows(NewRows):
     source: Source
     store: Store
     memory: int
-    first_state: ClassVar = FIRST_ROWS
+    first_state: ClassVar = writer.FIRST_ROWS
 
     @classmethod
     def of(cls, source: Source, store: Store, memory: int) -> DenseRows:
@@ -225,7 +214,7 @@ class DenseRows(NewRows):
     @property
     def arrays(self) -> list[GrowingArray]:
         m = self.store.shape[0]
-        names = (name for name in ROW_VARIABLES if _has(self.store, name))
+        names = (name for name in writer.ROW_VARIABLES if _has(self.store, name))
         return [GrowingArray(self.store.path, name, m, m + self.rows) for name in names]
 
     @property
@@ -238,7 +227,7 @@ class DenseRows(NewRows):
         start, last = before + int(state["rows"]), before + self.rows
         height = open_array(str(self.store.path), schema.X).files[0]
         edges = [start, *range((start // height + 1) * height, last, height), *([last] if start < last else [])]
-        return write_bands(
+        return writer.write_bands(
             self.source, {array.name: array.open() for array in self.arrays}, edges, before, state,
             partial(staging.save, state["key"]), progress, lock, memory=self.memory, scratch=staging.scratch,
         )  # fmt: skip
@@ -250,7 +239,7 @@ class SparseRows(NewRows):
 
     source: SparseSource
     store: SparseStore
-    first_state: ClassVar = FIRST_VALUES
+    first_state: ClassVar = writer.FIRST_VALUES
 
     @classmethod
     def of(cls, source: SparseSource, store: SparseStore) -> SparseRows:
@@ -269,16 +258,18 @@ class SparseRows(NewRows):
 
     @property
     def nbytes(self) -> int:
-        indices = open_array(str(self.store.path), INDICES).array.dtype.itemsize
+        indices = open_array(str(self.store.path), writer.INDICES).array.dtype.itemsize
         return self.source.stored * (self.store.dtype.itemsize + int(indices))
 
     @property
     def arrays(self) -> list[GrowingArray]:
         (m, _), stored = self.store.shape, self.store.stored
         path, rows = self.store.path, self.rows
-        values = [GrowingArray(path, name, stored, stored + self.source.stored) for name in (DATA, INDICES)]
-        others = [GrowingArray(path, name, m, m + rows) for name in (SAMPLES, *(f"obs/{c}" for c in self.store.obs))]
-        return [*values, GrowingArray(path, INDPTR, m + 1, m + 1 + rows), *others]
+        obs = (writer.SAMPLES, *(f"obs/{column}" for column in self.store.obs))
+        last = stored + self.source.stored
+        values = [GrowingArray(path, name, stored, last) for name in (writer.DATA, writer.INDICES)]
+        others = [GrowingArray(path, name, m, m + rows) for name in obs]
+        return [*values, GrowingArray(path, writer.INDPTR, m + 1, m + 1 + rows), *others]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -286,7 +277,7 @@ class SparseRows(NewRows):
         return {"source": source.identity(), "shape": list(source.shape), "stored": source.stored}
 
     def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> None:
-        write_values(
+        writer.write_values(
             self.source, {array.name: array.open() for array in self.arrays}, state,
             partial(staging.save, state["key"]), progress, lock, rows=self.store.shape[0], values=self.store.stored,
         )  # fmt: skip
@@ -306,8 +297,7 @@ class MatchedSparse(SparseSource):
     def __init__(
         self, source: SparseSource, store: SparseStore, places: Ints, obs: Mapping[str, np.dtype[Any]]
     ) -> None:
-        for name in SparseSource.__annotations__:
-            setattr(self, name, getattr(source, name))
+        self.take_over(source)
         self._source, self._places, self._obs = source, places, obs
         self.shape, self.features = (source.shape[0], store.shape[1]), store.features.tolist()
 

@@ -171,8 +171,8 @@ class PieceReader(Reader):
         self._pieces.close()
 
 
-class Source(ABC):
-    """An opened file. All attributes are known without reading the values.
+class AnySource(ABC):
+    """An opened file with a dense or a sparse X. All attributes are known when it is open.
 
     Attributes
     ----------
@@ -182,14 +182,8 @@ class Source(ABC):
         The shape of X, (m, n).
     dtype : dtype
         The dtype in which X is stored (see `dsel.data.formats.base.wanted_dtype`).
-    n_targets : int
-        The number of columns of Y; 0 if there is no Y.
-    y_dtype, w_dtype : dtype, optional
-        The dtypes of Y and of the weights; None if there are none.
     features, targets : sequence of str, optional
         Labels of the columns of X and of Y.
-    has_samples : bool
-        Whether the rows have labels.
     sources : sequence of str, optional
         For each column of X the column of the source that it comes from, if some became several columns.
     classes : dict of str to list of str
@@ -203,12 +197,8 @@ class Source(ABC):
     name: str
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    n_targets: int = 0
-    y_dtype: np.dtype[Any] | None = None
-    w_dtype: np.dtype[Any] | None = None
     features: Sequence[str] | None = None
     targets: Sequence[str] | None = None
-    has_samples: bool = False
     sources: Sequence[str] | None = None
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
     types: Mapping[str, int] = MappingProxyType({})
@@ -217,6 +207,31 @@ class Source(ABC):
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return what the values depend on, as JSON: two equal identities mean equal values (see `file_identity`)."""
+
+    def take_over(self, other: AnySource) -> None:
+        """Give this source the attributes of another one."""
+        kind = Source if isinstance(other, Source) else SparseSource
+        for name in (*AnySource.__annotations__, *kind.__annotations__):
+            setattr(self, name, getattr(other, name))
+
+
+class Source(AnySource):
+    """An opened file with a dense X. Its attributes are known without reading the values.
+
+    Attributes
+    ----------
+    n_targets : int
+        The number of columns of Y; 0 if there is no Y.
+    y_dtype, w_dtype : dtype, optional
+        The dtypes of Y and of the weights; None if there are none.
+    has_samples : bool
+        Whether the rows have labels.
+    """
+
+    n_targets: int = 0
+    y_dtype: np.dtype[Any] | None = None
+    w_dtype: np.dtype[Any] | None = None
+    has_samples: bool = False
 
     @abstractmethod
     def open(self, start: int, scratch: Path) -> Reader:
@@ -227,8 +242,7 @@ class DerivedSource(Source):
     """A source that changes another one, and has its attributes."""
 
     def __init__(self, source: Source) -> None:
-        for name in Source.__annotations__:
-            setattr(self, name, getattr(source, name))
+        self.take_over(source)
         self.source = source
 
     def identity(self) -> dict[str, Any]:
@@ -280,21 +294,13 @@ class SparseBlock:
     samples: Sequence[Any] | None = None
 
 
-class SparseSource(ABC):
-    """An opened file with a sparse X. All attributes are known when it is open.
+class SparseSource(AnySource):
+    """An opened file with a sparse X.
 
     Attributes
     ----------
-    name : str
-        The name of the file, recorded in the store.
-    shape : tuple of int
-        The shape of X, (m, n).
     stored : int
         The number of stored values.
-    dtype : dtype
-        The dtype of these values.
-    features : sequence of str, optional
-        Labels of the columns of X.
     columns : dict of str to dtype
         The columns over the samples.
     targets : tuple of str
@@ -303,25 +309,13 @@ class SparseSource(ABC):
         That of them that holds weights.
     first_column : int, optional
         The number of the first column of X, in a file that numbers its columns.
-    classes, notes
-        As in `Source`.
     """
 
-    name: str
-    shape: tuple[int, int]
     stored: int
-    dtype: np.dtype[Any]
-    features: Sequence[str] | None = None
     columns: Mapping[str, np.dtype[Any]] = MappingProxyType({})
     targets: tuple[str, ...] = ()
     weight: str | None = None
     first_column: int | None = None
-    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
-    notes: tuple[str, ...] = ()
-
-    @abstractmethod
-    def identity(self) -> dict[str, Any]:
-        """Return what the values depend on, as JSON."""
 
     @abstractmethod
     def blocks(self, start: int) -> Iterator[SparseBlock]:

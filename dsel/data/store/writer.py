@@ -31,6 +31,7 @@ from dask.utils import format_bytes
 
 from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
+from dsel.config.ingest_request import Progress
 from dsel.data import schema
 from dsel.data.formats.base import Array, Rows, Source, SparseBlock, SparseSource
 from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
@@ -44,7 +45,6 @@ from dsel.storage.paths import AnyPath, ObjectPath, walk, zarr_store
 if TYPE_CHECKING:
     import zarr
 
-Progress = Callable[[int, int], None]
 #: ``save(rows, **more)`` records how many rows are written, and what else a later call needs to continue.
 Save = Callable[..., None]
 
@@ -98,9 +98,10 @@ class StorePlan(ABC):
     def write(self, state: dict[str, Any], save: Save, progress: Progress | None, lock: Lock) -> ColumnProfile | None:
         """Write the rows from those on that `state` has, and save the state. Return what the columns hold, if known."""
 
+    @property
     @abstractmethod
-    def report(self, profile: ColumnProfile | None, size: int, seconds: float, resumed_rows: int) -> IngestReport:
-        """Return the report about the store, which has `size` bytes."""
+    def chunk_shape(self) -> tuple[int, ...]:
+        """Rows and columns of a chunk of X; of a sparse X, values."""
 
     def check_disk(self, start: int) -> None:
         """Raise CapacityError if the rows from `start` on cannot fit."""
@@ -188,7 +189,7 @@ def write_store(
         plan.create_group(attributes or {})
         staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
-    return plan.report(profile, size, time.perf_counter() - began, start)
+    return report_of(source, profile, plan.chunk_shape, size, time.perf_counter() - began, start)
 
 
 @dataclass(frozen=True)
@@ -264,9 +265,9 @@ class WritePlan(StorePlan):
             scratch=self.staging.scratch,
         )  # fmt: skip
 
-    def report(self, profile: ColumnProfile | None, size: int, seconds: float, resumed_rows: int) -> IngestReport:
-        assert profile is not None
-        return report_of(self.source, profile, self.chunks, size, seconds, resumed_rows=resumed_rows)
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        return self.chunks
 
 
 def compressors(compression: str) -> list[Any]:
@@ -370,8 +371,8 @@ class SparsePlan(StorePlan):
     first_state: ClassVar = FIRST_VALUES
 
     @property
-    def chunk_values(self) -> int:
-        return min(CHUNK_VALUES, max(1, self.source.stored))
+    def chunk_shape(self) -> tuple[int, ...]:
+        return (min(CHUNK_VALUES, max(1, self.source.stored)),)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -379,7 +380,7 @@ class SparsePlan(StorePlan):
         return {
             "format": schema.FORMAT_VERSION, "sparse": True, "source": source.identity(),
             "shape": list(source.shape), "stored": source.stored, "dtype": str(source.dtype),
-            "chunks": [self.chunk_values, CHUNK_ROWS], "compression": self.compression,
+            "chunks": [*self.chunk_shape, CHUNK_ROWS], "compression": self.compression,
             "columns": {name: str(dtype) for name, dtype in source.columns.items()},
         }  # fmt: skip
 
@@ -395,7 +396,7 @@ class SparsePlan(StorePlan):
         """Create the arrays and the groups X, obs and var."""
         import zarr
 
-        source, (m, n), values = self.source, self.source.shape, (self.chunk_values,)
+        source, (m, n), values = self.source, self.source.shape, self.chunk_shape
         index = np.dtype(np.int32 if n < 1 << 31 else np.int64)
         rows = (max(1, min(m, CHUNK_ROWS)),)
         self.create(DATA, (source.stored,), values, source.dtype)
@@ -418,15 +419,6 @@ class SparsePlan(StorePlan):
     def write(self, state: dict[str, Any], save: Save, progress: Progress | None, lock: Lock) -> None:
         arrays = self.open((DATA, INDICES, INDPTR, SAMPLES, *(f"obs/{name}" for name in self.source.columns)))
         write_values(self.source, arrays, state, save, progress, lock)
-
-    def report(self, profile: ColumnProfile | None, size: int, seconds: float, resumed_rows: int) -> IngestReport:
-        source = self.source
-        notes = (*source.notes, *(f"targets are {', '.join(source.targets)}" for _ in source.targets[:1]))
-        return IngestReport(
-            source.shape, len(source.targets), str(source.dtype), (self.chunk_values,), size, seconds, resumed_rows,
-            types={str(source.dtype): source.shape[1]}, stored=source.stored, notes=notes,
-            classes={name: list(found) for name, found in source.classes.items()},
-        )  # fmt: skip
 
 
 class _Appender:
