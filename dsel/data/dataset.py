@@ -261,7 +261,11 @@ def as_dataset(
     X, Y, sample_weight = in_memory.align(X, None if unsupervised else Y, sample_weight)
     dataset = _from_arrays(X, Y)
     if targets is not None:
-        dataset = _with_targets(dataset, targets)
+        if not dataset.n_targets:
+            raise OptionError(f"There is no Y to choose {list(targets)} from.")
+        chosen = _resolve_targets(targets, dataset.targets)
+        labels = dataset.targets[chosen]
+        dataset = replace(dataset, n_targets=len(chosen), targets=labels, target_columns=chosen)
     if sample_weight is None or sample_weight is False:
         return dataset
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
@@ -332,13 +336,6 @@ def _from_sparse_store(
         tag=group_tag(str(store.path)),
     )  # fmt: skip
     return _with_weights(dataset, store_weights(store, sample_weight))
-
-
-def _with_targets(dataset: Dataset, targets: Sequence[str | int]) -> Dataset:
-    if not dataset.n_targets:
-        raise OptionError(f"There is no Y to choose {list(targets)} from.")
-    chosen = _resolve_targets(targets, dataset.targets)
-    return replace(dataset, n_targets=len(chosen), targets=dataset.targets[chosen], target_columns=chosen)
 
 
 def _resolve_targets(targets: Sequence[str | int], labels: Labels) -> NDArray[np.int64]:

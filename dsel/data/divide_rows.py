@@ -1,6 +1,6 @@
 """Divide the rows of a dataset: into folds, by groups of rows, or into rows to train on and held-out rows.
 
-Some consecutive rows of a store as a separate dataset. No data are copied.
+Or take some consecutive rows of a store as a separate dataset (`select_rows`). No data are copied.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ def _parts_of_groups(codes: Ints, parts: int, seed: int, repeats: int, held_out:
         if held_out is None:
             _balance(of_group, shuffled, counts, range(parts))
         else:
-            _hold_out(of_group, shuffled, counts, parts, held_out)
+            before = np.cumsum(counts[shuffled]) - counts[shuffled]
+            held = before < held_out * counts.sum()  # groups with about this share of the rows go to parts 1 and up
+            held[-1] = False  # at least one group stays
+            _balance(of_group, shuffled[held], counts, range(1, parts))
         labels[repetition] = of_group[codes]
     return labels
 
@@ -121,14 +124,6 @@ def _balance(of_group: Ints, groups: Ints, counts: Ints, parts: range) -> None:
         least = int(np.argmin(rows))
         of_group[group] = parts[least]
         rows[least] += counts[group]
-
-
-def _hold_out(of_group: Ints, shuffled: Ints, counts: Ints, parts: int, share: float) -> None:
-    """Give random groups with about this share of the rows to parts 1 and up."""
-    before = np.cumsum(counts[shuffled]) - counts[shuffled]
-    held = before < share * counts.sum()
-    held[-1] = False  # at least one group stays
-    _balance(of_group, shuffled[held], counts, range(1, parts))
 
 
 def split_held_out(dataset: Dataset, partition: RowPartition) -> tuple[Dataset, Dataset]:

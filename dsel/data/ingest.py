@@ -107,7 +107,7 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
     for is_kind, kind, opened in (
         (annotated.is_annotated, annotated.H5AD, annotated.open_object),
         (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
-        (arrow.is_frame, arrow.FORMAT, arrow.open_frame),
+        (arrow.is_frame, arrow.PARQUET, arrow.open_frame),
     ):
         if is_kind(source):
             require_options(kind, options, f"a {type(source).__name__}")

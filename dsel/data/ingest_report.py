@@ -1,6 +1,6 @@
 """What an ingest did, and what the data are like.
 
-What the columns of X hold, gathered while they are written: missing values, constants, equal columns.
+A `ColumnProfile` gathers what the columns of X hold while they are written: missing values, constants, equal columns.
 """
 
 from __future__ import annotations

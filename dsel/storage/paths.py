@@ -163,17 +163,11 @@ def create_file(file: AnyPath, data: bytes) -> bool:
         except FileExistsError:  # NFS also says so if its first answer was lost and it repeated the request
             return temporary.stat().st_nlink == 2
         except OSError:
-            return _create_without_links(file, data)
-    return True
-
-
-def _create_without_links(file: Path, data: bytes) -> bool:
-    try:
-        out = file.open("xb")
-    except FileExistsError:
-        return False
-    with out:
-        out.write(data)
+            try:
+                with file.open("xb") as out:
+                    out.write(data)
+            except FileExistsError:
+                return False
     return True
 
 

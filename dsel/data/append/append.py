@@ -1,14 +1,6 @@
-"""Append the rows of a file, or of an object in memory, to a store.
+"""Append the rows of a file, or of an object in memory, to a store with a dense or a sparse X.
 
-Merge the small segments of a store.
-
-What an append did.
-
-Append rows to a store with a dense X.
-
-Append rows to a store with a sparse X.
-
-The arrays of a store while rows are appended: written beyond what readers see, and published at the end.
+While rows are appended, they are written beyond what readers see, and published at the end.
 
 The order of an append, under the lock that keeps other writers out:
 

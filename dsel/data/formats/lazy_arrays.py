@@ -1,6 +1,6 @@
 """Arrays that another library reads by rows: HDF5, NetCDF, Zarr, AnnData.
 
-Groups of named arrays: HDF5 files, and Zarr groups whose dimensions have no names.
+`parts_of` finds X, Y and so on among named arrays: in HDF5 files, and in Zarr groups whose dimensions have no names.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ class _LazyReader(Reader):
         outs = ((parts.x, rows.x), (parts.y, rows.y), (parts.w, None if rows.w is None else rows.w[:, None]))
         for array, out in outs:
             if array is not None and out is not None:
-                for start, stop in _pieces(first, last, array.step):
+                edges = [first, *range(first - first % array.step + array.step, last, array.step), last]
+                for start, stop in pairwise(edges):
                     put(out[start - first : stop - first], _read(array, start, stop), array.where, start)
         if rows.samples is not None and parts.samples is not None:
             rows.samples[:] = [str(label) for label in parts.samples(first, last)]
@@ -158,12 +159,6 @@ class _LazyReader(Reader):
 
     def close(self) -> None:
         self._stack.close()
-
-
-def _pieces(first: int, last: int, step: int) -> list[tuple[int, int]]:
-    """Return the pieces of rows [first, last) that end at multiples of `step`."""
-    edges = [first, *range(first - first % step + step, last, step), last]
-    return list(pairwise(edges))
 
 
 def _read(array: LazyArray, start: int, stop: int) -> Array:

@@ -15,7 +15,7 @@ from dsel.storage.paths import AnyPath, list_names, walk
 FORMATS: Registry[Format] = Registry(
     "format", Format, "dsel.formats",
     (
-        npy.FORMAT, npy.NPZ, delimited.CSV, delimited.TSV, arrow.FORMAT, arrow.FORMAT, lazy_arrays.HDF5,
+        npy.FORMAT, npy.NPZ, delimited.CSV, delimited.TSV, arrow.PARQUET, arrow.FORMAT, lazy_arrays.HDF5,
         labelled.NETCDF, labelled.ZARR, annotated.H5AD, svmlight.FORMAT,
     ),
 )  # fmt: skip

@@ -1,12 +1,10 @@
-"""Writing a store: what dense and sparse ones have in common, and the dense ones, one row of chunks after the other.
+"""Writing a store: one with a dense X one row of chunks after the other, one with a sparse X block by block.
 
 The rows of one row of chunks are written together, so that no chunk is written twice. After each the progress file of
 the staging area is replaced. If the call is interrupted, the same call continues from there.
 
-Writing a sparse store in the layout of AnnData, block by block.
-
-Chunks are written when they are full, each once. The progress file says from which row a later call continues, how many
-values are before that row, and how much of each array is already written.
+A sparse store has the layout of AnnData. Chunks are written when they are full, each once. The progress file says from
+which row a later call continues, how many values are before that row, and how much of each array is already written.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Arrow files: Feather and the IPC format, as a file of record batches or as a stream of them.
+"""Tables that pyarrow reads as they are: Arrow and Parquet files, and data frames in memory.
 
-Memory: at most about one record batch, which a file on disk without compression maps.
+Arrow files are Feather and the IPC format, as a file of record batches or as a stream of them. Memory: at most about
+one record batch, which a file on disk without compression maps.
 
-Data frames in memory as tables: pandas, polars, Arrow, Dask, and others with the Arrow stream interface.
+Data frames are those of pandas, polars, Arrow, Dask, and others with the Arrow stream interface.
 
-Parquet tables: a file, or a folder of files, perhaps divided by folders such as ``year=2020``.
-
-Memory: at most about one row group. Its columns are stored one after the other and read together. `pyarrow.dataset`
+A Parquet table is a file, or a folder of files, perhaps divided by folders such as ``year=2020``. Memory: at most about
+one row group. Its columns are stored one after the other and read together. `pyarrow.dataset`
 would do more of this, but it decodes whole row groups, and reads the next ones meanwhile: several times the memory.
 """
 
@@ -37,8 +37,7 @@ class ArrowTable(Table):
         self.name, self.where, self._path = path.name, str(path), path
         with _batches(path) as (schema, _):
             self.names, self.types = list(schema.names), list(schema.types)
-            stored = (schema.pandas_metadata or {}).get("index_columns", [])
-        columns = [name for name in stored if isinstance(name, str) and name in self.names]
+            columns = _index_columns(schema)
         self.index = columns[0] if len(columns) == 1 else None
 
     def identity(self) -> dict[str, Any]:
@@ -201,7 +200,13 @@ class ParquetTable(Table):
             schema = pa.unify_schemas(schemas, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise DataError(f"The files of {path} have different columns: {error}.", "Write them again.") from error
-        self.index = _pandas_index(schemas[0], self.where)
+        columns = _index_columns(schemas[0])
+        if len(columns) > 1:
+            raise DataError(
+                f"{path} has an index of {len(columns)} levels: {shorten(map(repr, columns))}.",
+                "Write it with one index level, or none.",
+            )
+        self.index = columns[0] if columns else None
         self._stored = list(schema.names)
         folders = _folder_columns([keys for _, keys in self._files], self._stored)
         self._folders = {name: values for name, (values, _) in folders.items()}
@@ -298,16 +303,10 @@ def _opened(path: AnyPath) -> Iterator[Any]:
             stream.close()
 
 
-def _pandas_index(schema: Any, where: str) -> str | None:
-    """Return the column in which pandas stored the index, if any. Raises DataError if there are several."""
+def _index_columns(schema: Any) -> list[str]:
+    """Return the columns in which pandas stored the index."""
     stored = (schema.pandas_metadata or {}).get("index_columns", [])
-    columns = [name for name in stored if isinstance(name, str) and name in schema.names]
-    if len(columns) > 1:
-        raise DataError(
-            f"{where} has an index of {len(columns)} levels: {shorten(map(repr, columns))}.",
-            "Write it with one index level, or none.",
-        )
-    return columns[0] if columns else None
+    return [name for name in stored if isinstance(name, str) and name in schema.names]
 
 
 PARQUET = Format(

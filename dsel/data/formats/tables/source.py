@@ -1,10 +1,8 @@
 """A table as a source of X, Y, weights and labels.
 
-The second reading of a table: how the values of a column become columns of X or Y.
-
-What becomes of each column after the first reading: an encoder, or a problem with its remedy.
-
-The first reading of a table: what each column holds, and which of its values cannot be used.
+The first reading says what each column holds, and which of its values cannot be used (`scan_table`). Then each column
+has an encoder, or a problem with its remedy (`choose_encoders`). In the second reading, the encoders turn its values into
+columns of X or Y.
 """
 
 from __future__ import annotations
