@@ -1,8 +1,8 @@
 """A table as a source of X, Y, weights and labels.
 
 The first reading says what each column holds, and which of its values cannot be used (`scan_table`). Then each column
-has an encoder, or a problem with its remedy (`choose_encoders`). In the second reading, the encoders turn its values into
-columns of X or Y.
+has an encoder, or a problem with its remedy (`choose_encoders`). In the second reading, the encoders turn its values
+into columns of X or Y.
 """
 
 from __future__ import annotations
