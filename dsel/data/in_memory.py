@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel._lib.types import is_a
 from dsel.data.blocks import Block
-from dsel.data.labels import Labels, as_labels, default_labels, require_unique
+from dsel.data.labels import Labels, as_labels, default_labels, is_a, require_unique
 from dsel.data.schema import bounds
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError

@@ -22,10 +22,10 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel._lib.types import is_a
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
+from dsel.data.labels import is_a
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk
 
