@@ -18,16 +18,14 @@ from pydantic import BaseModel, ConfigDict
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.objective.base import ItemObjective, Objective
-from dsel.objective.cross_validation.leave_one_out import Intercept
+from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.cross_validation.rounds import Direction, RowErrors
+from dsel.search.journal import Journal
 from dsel.search.outcome import SearchOutcome
-from dsel.search.pareto.criterion import Criterion
 from dsel.search.placement import HERE, Placement, Site
 from dsel.search.runtime.ask_tell import ExecutorFactory, SerialExecutor
-from dsel.search.runtime.journal import Journal
 from dsel.storage.paths import AnyPath
 
 
@@ -55,6 +53,8 @@ class Options(BaseModel):
 
 
 OnSlice = Callable[[AnytimeSearch], None]
+#: f of a subset of ascending columns.
+Criterion = Callable[[tuple[int, ...]], float]
 
 
 @dataclass(frozen=True)

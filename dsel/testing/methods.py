@@ -70,8 +70,8 @@ def check_method(method: Method, *, k: int = 3, seed: int = 1, **options: Any) -
 
     Examples
     --------
-    >>> from dsel.search.greedy.omp import METHOD
-    >>> check_method(METHOD, k=2)
+    >>> from dsel.search.greedy.path import OMP
+    >>> check_method(OMP, k=2)
     """
     _check_declaration(method)
     _check_options(method.options)

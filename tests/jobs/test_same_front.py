@@ -26,7 +26,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.search.runtime.journal import read_journal
+from dsel.search.journal import read_journal
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection

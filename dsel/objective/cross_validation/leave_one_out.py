@@ -45,7 +45,7 @@ squares add up to the weighted error. Rows of weight 0 are dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -55,6 +55,8 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 
 Intercept = Literal["center", "column", "none"]
+#: Whether rounds insert columns, delete them, or delete after each insertion.
+Direction = Literal["forward", "backward", "floating"]
 
 #: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it is a rounding error.
 _ROUNDING = 1e-13
@@ -180,6 +182,24 @@ class LooRound:
         return replace(
             self, members=self.members[size:], constant=False, F=self.F[c:, c:], Q=self.Q[c:], q=self.q[c:]
         )  # fmt: skip
+
+
+class RowErrors(Protocol):
+    """Errors on left-out rows, summed over all rows. `passes` counts the passes over the data so far."""
+
+    passes: int
+
+    def problem(self, lam: float) -> LooProblem:
+        """Return what all rounds with this penalty share."""
+
+    def errors(self, round: LooRound) -> Floats:
+        """Return the errors of S, S + j and S - i in the layout of `split_errors`, from one pass over the rows."""
+
+    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
+        """Return (lams,) the errors with the columns `members` for each penalty, from one pass over the rows."""
+
+    def counts(self) -> dict[str, Any]:
+        """Return counts for the result."""
 
 
 def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:

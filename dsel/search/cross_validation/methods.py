@@ -18,9 +18,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dsel.config.size_rule import RowGroups, RowSplit, check_split, is_share
 from dsel.config.types import Int
-from dsel.objective.cross_validation.leave_one_out import Intercept
+from dsel.objective.cross_validation.leave_one_out import Direction, Intercept
 from dsel.objective.cross_validation.losses import Loss
-from dsel.search.cross_validation.rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
+from dsel.search.cross_validation.rounds import LAM_GRID, GreedyRls, choose_lam, run_greedy_rls
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -19,8 +19,10 @@ import scipy.linalg
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.leave_one_out import (
+    Direction,
     LooProblem,
     LooRound,
+    RowErrors,
     coefficients,
     extend_round,
     insertable,
@@ -31,26 +33,6 @@ from dsel.objective.cross_validation.leave_one_out import (
 )
 from dsel.search.greedy.path import TIE
 from dsel.search.outcome import PathPoint
-
-Direction = Literal["forward", "backward", "floating"]
-
-
-class RowErrors(Protocol):
-    """Errors on left-out rows, summed over all rows. `passes` counts the passes over the data so far."""
-
-    passes: int
-
-    def problem(self, lam: float) -> LooProblem:
-        """Return what all rounds with this penalty share."""
-
-    def errors(self, round: LooRound) -> Floats:
-        """Return the errors of S, S + j and S - i in the layout of `split_errors`, from one pass over the rows."""
-
-    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
-        """Return (lams,) the errors with the columns `members` for each penalty, from one pass over the rows."""
-
-    def counts(self) -> dict[str, Any]:
-        """Return counts for the result."""
 
 
 class GreedyRls:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -25,8 +25,6 @@ from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.evaluation_memo import EvaluationMemo, number
 from dsel.search.runtime.ask_tell import AskTell, Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
-
-Criterion = Callable[[Subset], float]
 
 #: Iterations that one call draws or merges at most while none of them needs an evaluation.
 _MOST_AT_ONCE = 10_000

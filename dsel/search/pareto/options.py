@@ -21,7 +21,7 @@ from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.method import Options, ProblemSummary, Requirements
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, table_bytes

@@ -22,7 +22,8 @@ from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
 from dsel.search.anytime import Stop
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
+from dsel.search.journal import columns_of, journalled_values
 from dsel.search.method import SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto import kernel
@@ -35,7 +36,6 @@ from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.runtime.ask_tell import ExecutorOptions, Work, call_all
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.journal import columns_of, journalled_values
 
 log = logging.getLogger("dsel")
 

@@ -25,11 +25,8 @@ from dsel.search.exact.out_of_core.choice import relaxable
 from dsel.search.exact.perspective_tree.choice import takes_part
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.proof import Proof
-from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange, polish
-from dsel.search.greedy.foba import foba
-from dsel.search.greedy.forward import forward
-from dsel.search.greedy.omp import omp
+from dsel.search.greedy.path import backward, foba, forward, omp
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.archive_layout import check_tables, first_slots, table_bytes

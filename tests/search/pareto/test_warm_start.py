@@ -14,7 +14,7 @@ from dsel.errors import OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.runtime.schedule import iteration_seconds
