@@ -76,11 +76,6 @@ def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
     return ObjectiveFile(place.absolute(), digest)
 
 
-def objective_digest(objective: Objective) -> str:
-    """Return a digest of everything that f depends on."""
-    return _digest(_to_arrays(objective))
-
-
 def _is_saved(place: AnyPath, digest: str) -> bool:
     """Return whether an earlier run has left the file, and it is whole."""
     try:

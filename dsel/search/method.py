@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
@@ -36,6 +36,23 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid")
+
+    #: The names that options had in earlier versions, with the present ones. Old job files and results have them.
+    renamed: ClassVar[dict[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _present_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        named: dict[str, Any] = {}
+        for name, value in values.items():
+            present = cls.renamed.get(name, name)
+            if present in named and named[present] != value:
+                old = next(old for old, now in cls.renamed.items() if now == present)
+                raise ValueError(f"{old} is the earlier name of {present}: leave it out")
+            named[present] = value
+        return named
 
     def conflict(self, criterion: bool) -> str:
         """Return which options do not go together, or an empty string.

@@ -13,7 +13,7 @@ from dsel.search.exact.branch_and_bound import method as branch_and_bound
 from dsel.search.greedy.exchange import EXCHANGE, SPLICING
 from dsel.search.greedy.path import BACKWARD, FOBA, FORWARD, OMP
 from dsel.search.method import Method
-from dsel.search.pareto.methods import POSS, PPOSS, PPOSS_ASY
+from dsel.search.pareto.run import POSS, PPOSS, PPOSS_ASY
 from dsel.search.penalized import LASSO, MCP, SCAD
 from dsel.search.portfolio import method as portfolio
 

@@ -68,15 +68,12 @@ class GramRows(Protocol):
     @property
     def diagonal(self) -> Floats:
         """(n,) the diagonal of K."""
-        ...
 
     def rows(self, S: Ints) -> Floats:
         """Return (s, n) the rows S of K."""
-        ...
 
     def block(self, S: Ints) -> Floats:
         """Return (s, s) the rows and columns S of K."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -125,20 +125,22 @@ class GreedyRlsOptions(CrossValidationOptions):
     intercept : {"center", "column", "none"}, optional
         "center" is not penalized and exact under leave-one-out; it is the default where `preprocess` centers. "column"
         is the paper's column of ones, which is always included and penalized. "none" fits no intercept.
-    fold_every : int or {"auto", "never"}
+    rewrite_every : int or {"auto", "never"}
         Where X is not in memory, the rounds between two rewrites of a cache on disk, which is as large as X in float64
         (1: the paper's Algorithm 3). "auto" takes what costs least in a job, and "never" in `dsel.select`. The cache
         goes with `direction` forward only.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"fold_every": "rewrite_every"}
+
     loss: Loss = "squared"
     intercept: Intercept | None = None
-    fold_every: Annotated[int | Literal["auto", "never"], BeforeValidator(_rounds)] = "auto"
+    rewrite_every: Annotated[int | Literal["auto", "never"], BeforeValidator(_rounds)] = "auto"
 
     @model_validator(mode="after")
     def _forward_only(self) -> GreedyRlsOptions:
-        if isinstance(self.fold_every, int) and self.direction != "forward":
-            raise ValueError(f"fold_every goes with direction forward, not {self.direction}")
+        if isinstance(self.rewrite_every, int) and self.direction != "forward":
+            raise ValueError(f"rewrite_every goes with direction forward, not {self.direction}")
         return self
 
 
@@ -146,7 +148,7 @@ def greedy_rls_requirements(problem: ProblemSummary, options: GreedyRlsOptions) 
     """Return what greedy RLS needs: a row of the Gram matrix, and a pass over the data, for each round."""
     scored = CrossValidation(
         direction=options.direction, penalties=len(options.penalties), held_out=options.held_out, loss=options.loss,
-        intercept=options.intercept, rewrite_every=options.fold_every,
+        intercept=options.intercept, rewrite_every=options.rewrite_every,
     )  # fmt: skip
     return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
 

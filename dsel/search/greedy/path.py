@@ -109,8 +109,8 @@ def grow(objective: ItemObjective, k: int, score: Callable[[ItemState], Floats])
 
 
 def path_method(
-    name: str, summary: str, search: Callable[..., SearchOutcome], *, deletes: bool = False, seeded: bool = False,
-    **declared: Any,
+    name: str, summary: str, search: Callable[..., SearchOutcome], *, options: type[Options] = Options,
+    deletes: bool = False, seeded: bool = False, **declared: Any,
 ) -> Method:  # fmt: skip
     """Return the method that runs `search`, a function of the objective over items, k, and the options by name.
 
@@ -119,10 +119,12 @@ def path_method(
 
     def run(task: SearchTask) -> SearchOutcome:
         load_subset_kernels(deletes)
-        random = {"seed": task.seed} if seeded else {}
-        return search(task.subject, task.k, **random, **task.options.model_dump())
+        arguments = {name: getattr(task.options, name) for name in options.model_fields}
+        if seeded:
+            arguments["seed"] = task.seed
+        return search(task.subject, task.k, **arguments)
 
-    return Method(name, summary, run, **declared)
+    return Method(name, summary, run, options=options, **declared)
 
 
 def forward(objective: ItemObjective, k: int) -> SearchOutcome:

@@ -1,4 +1,4 @@
-"""Run a Pareto search through its schedule, on whatever executor the task has.
+"""POSS, PPOSS and PPOSS-asy as methods: a Pareto search through its schedule, on whatever executor the task has.
 
 The speed of a Pareto search, from a short trial on random numbers.
 """
@@ -24,14 +24,22 @@ from dsel.objective.shared_rows import RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
-from dsel.search.method import SearchTask
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
-from dsel.search.pareto.options import default_interval, warm_start
+from dsel.search.pareto.options import (
+    PossOptions,
+    PpossAsyOptions,
+    PpossOptions,
+    WorkerOptions,
+    default_interval,
+    place,
+    warm_start,
+)
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.runtime.ask_tell import ExecutorOptions, Work, call_all
@@ -215,3 +223,24 @@ def seconds_per_iteration(n: int, k: int, n_targets: int, iterations: int) -> fl
     began = time.perf_counter()
     search.advance(2 * tried)
     return (time.perf_counter() - began) / tried
+
+
+def requirements(problem: ProblemSummary, options: WorkerOptions) -> Requirements:
+    """Return what a Pareto search needs."""
+    return options.requirements(problem)
+
+
+def _method(name: str, summary: str, options: type[WorkerOptions]) -> Method:
+    return Method(
+        name, summary, run, options=options, requirements=requirements, place=place, resumable=True,
+        takes_criterion=True, every_size=True, takes_groups=True,
+    )  # fmt: skip
+
+
+POSS = _method(
+    "poss", "Pareto optimization of the error and the number of columns (POSS; POCSS where Y = X).", PossOptions
+)
+PPOSS = _method("pposs", "POSS in rounds of offspring that workers evaluate; reproducible (PPOSS).", PpossOptions)
+PPOSS_ASY = _method(
+    "pposs-asy", "POSS on workers that never wait for each other; not reproducible (PPOSS-asy).", PpossAsyOptions
+)

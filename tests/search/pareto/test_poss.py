@@ -19,7 +19,7 @@ from dsel.objective.subset_state import SubsetState
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.compiled import Poss, paper_iterations
-from dsel.search.pareto.evaluation_memo import draw_columns, draw_parent
+from dsel.search.pareto.mutations import draw_columns, draw_parent
 from tests.datasets import load, standardized
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss
