@@ -409,7 +409,7 @@ class OnDemandObjective(SharedMethods):
             return found
         return np.asarray(found - (self._update.K_I[:, S] @ weights).T @ self._update.A)
 
-    @property
+    @cached_property
     def fetch_cost(self) -> int:
         """Numbers read to fetch one batch of rows."""
         return self.factor.shape[0] * self.factor.shape[1]
@@ -439,7 +439,7 @@ class OnDemandObjective(SharedMethods):
         self.entries_fetched += J.size
         return np.vstack([K, M])
 
-    @property
+    @cached_property
     def max_entries(self) -> int:
         """Number of single entries of K to ask for in one call of `entries`."""
         return int(max(16, COLUMN_BYTES // (16 * self.factor.shape[0])))

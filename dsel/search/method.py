@@ -47,7 +47,7 @@ class Options(BaseModel):
             return values
         named: dict[str, Any] = {}
         for name, value in values.items():
-            present = cls.renamed.get(name, name)
+            present = str(cls.renamed.get(name, name))
             if present in named and named[present] != value:
                 old = next(old for old, now in cls.renamed.items() if now == present)
                 raise ValueError(f"{old} is the earlier name of {present}: leave it out")

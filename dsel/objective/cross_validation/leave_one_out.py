@@ -202,12 +202,11 @@ class RowErrors(Protocol):
 def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:
     """Compute the small arrays for S. O(n s^2) by BLAS-3."""
     S = np.asarray(members, np.int64)
-    K_S, B_S = problem.gram.rows(S), problem.B[S]
+    K_S, B_S = problem.gram.rows(S), member_cross(problem, S)
     K_SS = K_S[:, S]
     if problem.constant:
         K_S = np.vstack([problem.sum_x, K_S])
         K_SS = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
-        B_S = np.vstack([problem.sum_y, B_S])
     s = K_SS.shape[0]
     diagonal = problem.gram.diagonal
     if not s:
@@ -239,10 +238,8 @@ def extend_round(problem: LooProblem, round: LooRound, b: int) -> LooRound:
 def coefficients(problem: LooProblem, members: Ints) -> Floats:
     """Return (s, N) ridge coefficients on the columns S, that of the column of ones first. O(s^3)."""
     K_SS = member_gram(problem, members)
-    B_S = problem.B[members]
-    if problem.constant:
-        B_S = np.vstack([problem.sum_y, B_S])
-    return np.asarray(scipy.linalg.solve(K_SS + problem.lam * np.eye(K_SS.shape[0]), B_S, assume_a="pos"))
+    penalized = K_SS + problem.lam * np.eye(K_SS.shape[0])
+    return np.asarray(scipy.linalg.solve(penalized, member_cross(problem, members), assume_a="pos"))
 
 
 def insertable(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
@@ -275,6 +272,12 @@ def member_gram(problem: LooProblem, members: Ints) -> Floats:
     if problem.constant:
         K = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
     return K
+
+
+def member_cross(problem: LooProblem, members: Ints) -> Floats:
+    """Return B of some columns, with that of the column of ones first if there is one."""
+    B = problem.B[members]
+    return np.vstack([problem.sum_y, B]) if problem.constant else B
 
 
 def n_errors(round: LooRound) -> int:

@@ -10,6 +10,7 @@ Selection by the K-fold cross-validated squared error of ridge regression, from 
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from numbers import Integral, Real
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -144,27 +145,6 @@ class GreedyRlsOptions(CrossValidationOptions):
         return self
 
 
-def greedy_rls_requirements(problem: ProblemSummary, options: GreedyRlsOptions) -> Requirements:
-    """Return what greedy RLS needs: a row of the Gram matrix, and a pass over the data, for each round."""
-    scored = CrossValidation(
-        direction=options.direction, penalties=len(options.penalties), held_out=options.held_out, loss=options.loss,
-        intercept=options.intercept, rewrite_every=options.rewrite_every,
-    )  # fmt: skip
-    return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
-
-
-GREEDY_RLS = Method(
-    "greedy-rls",
-    "Insert or delete columns by the exact leave-one-out error of ridge regression (greedy RLS).",
-    run,
-    options=GreedyRlsOptions,
-    requirements=greedy_rls_requirements,
-    uses_rows=True,
-    every_size=True,
-    no_groups="its left-out errors are updated column by column",
-)
-
-
 class KfoldOptions(CrossValidationOptions):
     """Options of selection by K-fold cross-validation.
 
@@ -192,22 +172,30 @@ class KfoldOptions(CrossValidationOptions):
         return self
 
 
-def kfold_requirements(problem: ProblemSummary, options: KfoldOptions) -> Requirements:
-    """Return what K-fold cross-validation needs: the Gram matrices of all folds, or their rows of chosen columns."""
+def requirements(problem: ProblemSummary, options: CrossValidationOptions) -> Requirements:
+    """Return what the rounds need.
+
+    Greedy RLS needs a row of the Gram matrix, and a pass over the data, for each round. K-fold cross-validation needs
+    the Gram matrices of all folds, or their rows of chosen columns.
+    """
+    shared = {field.name for field in fields(CrossValidation)} & set(type(options).model_fields)
     scored = CrossValidation(
-        folds=options.folds, repeats=options.repeats, direction=options.direction, penalties=len(options.penalties),
-        held_out=options.held_out, split=options.split, row_groups=options.row_groups,
+        penalties=len(options.penalties), **{name: getattr(options, name) for name in shared}
     )  # fmt: skip
     return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
 
 
-KFOLD = Method(
-    "kfold",
-    "Insert or delete columns by the K-fold cross-validated error of ridge regression.",
-    run,
-    options=KfoldOptions,
-    requirements=kfold_requirements,
-    uses_rows=True,
-    every_size=True,
-    no_groups="its left-out errors are updated column by column",
+def _method(name: str, summary: str, options: type[CrossValidationOptions]) -> Method:
+    return Method(
+        name, summary, run, options=options, requirements=requirements, uses_rows=True, every_size=True,
+        no_groups="its left-out errors are updated column by column",
+    )  # fmt: skip
+
+
+GREEDY_RLS = _method(
+    "greedy-rls", "Insert or delete columns by the exact leave-one-out error of ridge regression (greedy RLS).",
+    GreedyRlsOptions,
+)  # fmt: skip
+KFOLD = _method(
+    "kfold", "Insert or delete columns by the K-fold cross-validated error of ridge regression.", KfoldOptions
 )

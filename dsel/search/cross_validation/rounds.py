@@ -26,6 +26,7 @@ from dsel.objective.cross_validation.leave_one_out import (
     coefficients,
     extend_round,
     insertable,
+    member_cross,
     member_gram,
     prepare,
     rank_deficient,
@@ -106,10 +107,6 @@ class GreedyRls:
     def total(self) -> float:
         """The number of rows."""
         return float(self.problem.m)
-
-    def advance(self, until: int, target: float | None) -> bool:
-        """Raise NotImplementedError: the rounds need the data."""
-        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Return all that a restart needs, as JSON holds it."""
@@ -287,8 +284,7 @@ def nested_fits(problem: LooProblem, order: Sequence[int], sizes: Sequence[int])
     """Return `subset_fit` of the first columns in `order`, for each size. O(s^3) for all sizes together."""
     last = np.asarray(order, np.int64)
     L = np.linalg.cholesky(member_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
-    B = np.vstack([problem.sum_y, problem.B[last]]) if problem.constant else problem.B[last]
-    half = scipy.linalg.solve_triangular(L, B, lower=True)
+    half = scipy.linalg.solve_triangular(L, member_cross(problem, last), lower=True)
     fits = []
     for size in sizes:
         s = size + problem.constant

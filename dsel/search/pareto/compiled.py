@@ -444,9 +444,8 @@ class Poss:
         return [self._point(int(slot)) for slot in order]
 
     def _point(self, slot: int) -> FrontPoint:
-        size = int(self._memory[layout.STATUS][slot, layout.SIZE])
-        members = tuple(self._memory[layout.SORTED][slot, :size].tolist())
-        return FrontPoint(size, float(self._memory[layout.F][slot]), members)
+        members = self._members(slot)
+        return FrontPoint(len(members), float(self._memory[layout.F][slot]), members)
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""

@@ -53,19 +53,17 @@ _CUT_SHARE = 0.05
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run POSS, PPOSS or PPOSS-asy, as the options of the method say."""
-    if task.state is not None and not _continues(task):
+    evaluates = task.options.evaluates_subsets(task.criterion is not None, task.groups is not None)
+    if task.state is not None and not _continues(task, evaluates):
         log.warning("the search starts again: its checkpoint is of another version of dsel or of other options")
         task = replace(task, state=None)
-    if task.options.evaluates_subsets(task.criterion is not None, task.groups is not None):
-        return _run_evaluations(task)
-    return _run_slices(task)
+    return _run_evaluations(task) if evaluates else _run_slices(task)
 
 
-def _continues(task: SearchTask) -> bool:
+def _continues(task: SearchTask, evaluates: bool) -> bool:
     """Return whether the saved state is one that this search can continue from."""
     assert task.state is not None
     n = task.objective.n if task.groups is None else len(task.groups)
-    evaluates = task.options.evaluates_subsets(task.criterion is not None, task.groups is not None)
     return "schedule" in task.state and task.state["n"] == n and ("values" in task.state) == evaluates
 
 

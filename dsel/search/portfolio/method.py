@@ -220,7 +220,8 @@ class _Proof:
                     memory_limit=self._task.options.memory, deadline=part,
                 )  # fmt: skip
             self._proof.search.offer(best)
-            on_slice = None if self._task.on_slice is None else self._look
+            report = self._task.on_slice
+            on_slice = None if report is None else lambda _: report(self._search)
             self._proof.run(part.left, None if part.left is not None else self._nodes, on_slice)
         except OutOfTime:  # what is proved so far holds
             if self._proof is None:
@@ -231,10 +232,6 @@ class _Proof:
             self.notes = (f"no proof is possible ({type(error).__name__}: {error})",)
             return
         self._search.offer(self._proof.search.best)
-
-    def _look(self, _: object) -> None:
-        assert self._task.on_slice is not None
-        self._task.on_slice(self._search)  # type: ignore[arg-type]
 
     @property
     def proven(self) -> bool:

@@ -247,7 +247,7 @@ class Dispatcher:
             self._workers = workers
         self.search.progress = self._progress(now - self._began)  # type: ignore[attr-defined]
         if on_slice is not None:
-            on_slice(self.search)  # type: ignore[arg-type]
+            on_slice(self.search)
 
     def _progress(self, elapsed: float) -> SearchProgress:
         search = self.search
