@@ -432,11 +432,6 @@ class Poss:
         for cls in changed:
             engine.refresh_best(memory.P, cls)
 
-    def replay(self, parent: int, flips: Sequence[int]) -> None:
-        """Make one iteration with a given parent (its place in `archived`) and given flips."""
-        script = np.asarray([parent, len(flips), *flips], np.int64)
-        self._run(self.iteration + 1, script)
-
     @property
     def archived(self) -> list[FrontPoint]:
         """The archive, oldest solution first, the empty set included."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,9 @@ from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
-from dsel.search.anytime import Stop
+from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.anytime import Deadline, Stop
+from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
@@ -37,8 +39,8 @@ from dsel.search.pareto.options import (
     PpossOptions,
     WorkerOptions,
     default_interval,
+    path_size,
     place,
-    warm_start,
 )
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
@@ -83,11 +85,40 @@ def _run_slices(task: SearchTask) -> SearchOutcome:
         stack.callback(call_all, work.cleanup())
         if task.state is None:
             search = SlicedSearch(objective, rules, schedule, stop, publisher)
-            stop = warm_start(search, options, task.seed, stop, task.start)
+            stop = _warm_start(search, options, task.seed, stop, task.start)
         else:
             search = SlicedSearch.restore(objective, task.state, stop, publisher)
             objective.fetch_rows(sorted({j for point in search.archived for j in point.members}))
         return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective, task.k))
+
+
+def _warm_start(
+    search: SlicedSearch, options: Any, seed: int, stop: Stop, start: Sequence[tuple[int, ...]] = ()
+) -> Stop:
+    """Offer the archive the subsets `start` and what the option `warm_start` names; return the rules for the time left.
+
+    Subsets of 2k columns and more are never archived, so they are not offered. Those that are offered only add
+    solutions: the guarantee of the published algorithm holds, and the result is never worse than they are.
+    """
+    for members in start:
+        if 1 <= len(members) < 2 * search.k:
+            search.offer(members)
+    if options.warm_start == "none":
+        return stop
+    load_subset_kernels(deletes=options.warm_start == "exchange")
+    deadline = Deadline(stop.seconds)
+    for point in _points(search.objective, search.k, options, seed, limited=stop.seconds is not None):
+        if point.size:
+            search.offer(point.members)
+    return replace(stop, seconds=deadline.left)
+
+
+def _points(objective: Objective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
+    """Return the subsets to offer. limited: whether the search has a time limit."""
+    if options.warm_start == "forward":
+        size = path_size(k, has_gram=objective.has_gram, limited=limited)
+        return forward(objective, min(size, objective.n)).front
+    return exchange(objective, k, seed=seed, restarts=options.restarts).front
 
 
 @contextmanager
