@@ -57,7 +57,7 @@ def test_a_job_file_may_have_earlier_names(
     path = tmp_path / "job.yaml"
     lines = [f"store: {tmp_path / 'data.zarr'}", "k: 4", f"method: {method}", f"out: {tmp_path / 'out'}", "options:"]
     path.write_text("\n".join([*lines, *(f"  {name}: {value}" for name, value in old.items())]) + "\n")
-    options = METHODS[method].options(**read_job(path).request.options)
+    options = METHODS[method].options(**read_job(path).request().options)
     assert options == METHODS[method].options(**new)
 
 
