@@ -32,7 +32,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Print a saved selection."""
-    from dsel.selection.saved import open_selection
+    from dsel.selection.result import open_selection
 
     print_selection(open_selection(folder), json, details=details)
 
@@ -40,8 +40,8 @@ def show(
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
+    from dsel.selection.result import open_selection
     from dsel.selection.results.export import compare_selections
-    from dsel.selection.saved import open_selection
 
     found = compare_selections(open_selection(a), open_selection(b), names=(a, b))
     if json:
@@ -69,8 +69,8 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
+    from dsel.selection.result import open_selection
     from dsel.selection.results.export import export_text, write_export
-    from dsel.selection.saved import open_selection
     from dsel.storage.paths import as_path
 
     text = export_text(open_selection(folder), "json" if json else form.value)
@@ -125,7 +125,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a result as one HTML page with pictures. It works offline, prints, and runs no script."""
-    from dsel.selection.report.page import report as write
+    from dsel.selection.result import report as write
 
     page = write(folder, out)
     if json:

@@ -6,10 +6,9 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dsel._lib.text import printable
+from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
-from dsel.selection.changes.compare import describe_changes
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.selection.size_curve import FrontRow, SizeCurve
 
 #: Width of text that is not for a terminal: so wide that no line is broken.
@@ -20,7 +19,7 @@ _FULL = 100
 _MARK = " <-"
 
 
-def render(selection: Selection, width: int | None = None, *, details: bool = False) -> str:
+def render(selection: SelectionRecord, width: int | None = None, *, details: bool = False) -> str:
     """Return a selection as text: the chosen columns, the quality of each size, and the certificate.
 
     Parameters
@@ -74,14 +73,14 @@ def render(selection: Selection, width: int | None = None, *, details: bool = Fa
     return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
 
 
-def describe_cost(selection: Selection) -> Iterator[str]:
+def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
     yield _cost(selection)
     if selection.plan is not None:
         yield _plan(selection.plan)
 
 
-def describe_guarantees(selection: Selection) -> Iterator[str]:
+def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the submodularity ratio, and one about the best approximation of X, where they are known."""
     gamma = selection.submodularity
     if gamma is not None:
@@ -94,7 +93,7 @@ def describe_guarantees(selection: Selection) -> Iterator[str]:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
-def _headline(selection: Selection) -> str:
+def _headline(selection: SelectionRecord) -> str:
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
@@ -106,7 +105,7 @@ def _headline(selection: Selection) -> str:
     )
 
 
-def _front(selection: Selection, width: int | None) -> Any:
+def _front(selection: SelectionRecord, width: int | None) -> Any:
     """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
     from rich.table import Table
 
@@ -158,7 +157,7 @@ def _join(labels: Sequence[str]) -> str:
     return ", ".join(printable(label) for label in labels)
 
 
-def _path(selection: Selection) -> Any:
+def _path(selection: SelectionRecord) -> Any:
     """Return the steps as a table, at most the first and last 20."""
     from rich.table import Table
 
@@ -194,7 +193,7 @@ def _size_curve(curve: SizeCurve) -> Any:
     return table
 
 
-def _groups(selection: Selection) -> dict[int, str]:
+def _groups(selection: SelectionRecord) -> dict[int, str]:
     """Return the name of the group of each column that is in one."""
     return {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
 
@@ -241,10 +240,43 @@ def _plan(plan: dict[str, Any]) -> str:
     return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
 
 
-def _cost(selection: Selection) -> str:
+def _cost(selection: SelectionRecord) -> str:
     from dask.utils import format_bytes
 
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
     passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
     read = f"{passes}, {format_bytes(selection.bytes_read)} read"
     return f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
+
+
+#: A column that moved by this number of standard deviations is named.
+LARGE_SHIFT = 1.0
+
+
+def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
+    """Yield lines about what changed, for people."""
+    new = "" if changes["new_rows"] is None else f", {changes['new_rows']:,} new rows"
+    if changes["changed"]:
+        parts = [f"{what}: {shorten(changes[what], 10)}" for what in ("entered", "left") if changes[what]]
+        yield f"Changed since run {changes['run']}{new}: {'; '.join(parts)}"
+    else:
+        yield f"Unchanged since run {changes['run']}{new}"
+    if changes["previous_error"] is not None and changes["changed"]:
+        errors = f"{changes['previous_error']:.6g} on these data, now {changes['error']:.6g}"
+        yield f"The previous columns have error {errors}"
+    if changes["bound"] is not None and changes["distance"] is not None:
+        yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error"
+    rows = changes["on_new_rows"]
+    if rows is not None and rows["r2"] is not None:
+        yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"
+    found = changes["comparison"]
+    if found is not None:
+        verdict = "more" if found["beyond_splitting"] else "no more"
+        yield (
+            f"The new columns explain {found['gain']:.4%} more of Y (95 %: {found['low']:.4%} to {found['high']:.4%}), "
+            f"{verdict} than splitting the rows explains"
+        )
+    moved = [one for one in (changes["drift"] or {}).get("columns", ()) if abs(one["shift"]) >= LARGE_SHIFT]
+    if moved:
+        shown = shorten((f"{one['label']} ({one['shift']:+.2f} sd)" for one in moved), 6)
+        yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}"

@@ -17,8 +17,7 @@ from dsel.jobs.series.folders import RunFolders
 from dsel.jobs.signals import Interrupts
 from dsel.selection.changes.previous import PreviousRun
 from dsel.selection.changes.runs import RunSummary
-from dsel.selection.result import Selection
-from dsel.selection.saved import open_selection
+from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock, locked
 from dsel.storage.paths import make_folder
 

@@ -14,8 +14,7 @@ from dsel._lib.types import Floats
 from dsel.data.labels import Labels
 from dsel.errors import DselError
 from dsel.passes.statistics import ColumnScales
-from dsel.selection.result import Selection
-from dsel.selection.saved import open_selection
+from dsel.selection.result import Selection, open_selection
 from dsel.storage.paths import AnyPath, write_bytes
 
 #: The file of a run with the means and scales of its columns.

@@ -12,7 +12,7 @@ from dask.utils import format_bytes
 
 from dsel._lib.text import printable, shorten
 from dsel.errors import MissingInputError
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.latest import LATEST
 from dsel.storage.paths import AnyPath, list_names
@@ -88,7 +88,7 @@ class RunSummary:
     status: str | None = None
 
     @classmethod
-    def of(cls, run: str, selection: Selection) -> RunSummary:
+    def of(cls, run: str, selection: SelectionRecord) -> RunSummary:
         """Return the summary of a run."""
         changes = selection.changes or {}
         rows = [row for row in selection.certificate if row["size"] == selection.k]

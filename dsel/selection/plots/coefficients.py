@@ -10,13 +10,13 @@ from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.plots.style import plain_text, short_labels, true_minus
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 #: At most this many columns, in order of gain, and this many named targets.
 MOST_COLUMNS, MOST_TARGET_NAMES = 30, 16
 
 
-def draw(selection: Selection, ax: Any = None, standardized: bool = True) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None, standardized: bool = True) -> Any:
     """Draw the coefficients in order of gain, and return the axes."""
     values = shown_values(selection, standardized)
     labels = selection.labels[: len(values)]
@@ -45,7 +45,7 @@ def _draw_bars(ax: Any, values: Floats) -> None:
     ax.margins(x=0.08)
 
 
-def _name_targets(ax: Any, selection: Selection, N: int) -> None:
+def _name_targets(ax: Any, selection: SelectionRecord, N: int) -> None:
     if N <= MOST_TARGET_NAMES and selection.targets:
         names = [plain_text(label) for label in short_labels(selection.targets, 14)]
         ax.set_xticks(np.arange(N) + 0.5, names, rotation=90 if N > 5 else 0)
@@ -59,7 +59,7 @@ def _measure(standardized: bool) -> str:
     return "standardized coefficient" if standardized else "coefficient"
 
 
-def shown_values(selection: Selection, standardized: bool, most: int = MOST_COLUMNS) -> Floats:
+def shown_values(selection: SelectionRecord, standardized: bool, most: int = MOST_COLUMNS) -> Floats:
     """Return (s, N) coefficients of the first columns: for units of one standard deviation, or as they are."""
     values = selection.coefficients[:most]
     if not values.size:
@@ -76,7 +76,7 @@ def shown_values(selection: Selection, standardized: bool, most: int = MOST_COLU
     return np.asarray(values * found.std[: len(values), None] / scale)
 
 
-def describe(selection: Selection, standardized: bool = True) -> str:
+def describe(selection: SelectionRecord, standardized: bool = True) -> str:
     """Return the picture in words."""
     values = shown_values(selection, standardized)
     i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)

@@ -10,7 +10,7 @@ from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.plots.style import plain_text, short_labels, true_minus
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 #: At most this many columns get numbers, and names.
 _MOST_NUMBERS, _MOST_NAMES = 10, 40
@@ -18,7 +18,7 @@ _MOST_NUMBERS, _MOST_NAMES = 10, 40
 _DARK = 0.55
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the correlation matrix in order of gain, and return the axes."""
     values = correlations(selection)
     s = len(values)
@@ -38,7 +38,7 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     return ax
 
 
-def correlations(selection: Selection) -> Floats:
+def correlations(selection: SelectionRecord) -> Floats:
     """Return (s, s) the correlations of the chosen columns.
 
     Raises
@@ -63,7 +63,7 @@ def _write_numbers(ax: Any, values: Floats) -> None:
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=color, fontsize="small")
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     values = np.abs(correlations(selection))
     np.fill_diagonal(values, np.nan)

@@ -8,18 +8,18 @@ import numpy as np
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 #: More columns than this share the last bar.
 _MOST_BARS = 30
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the steps of a method with a path, or else the gain of each chosen column, and return the axes."""
     return _draw_steps(selection, ax) if selection.path else _draw_gains(selection, ax)
 
 
-def _draw_steps(selection: Selection, ax: Any) -> Any:
+def _draw_steps(selection: SelectionRecord, ax: Any) -> Any:
     ax = style.axes(ax)
     style.grid(ax, "y")
     steps = range(1, len(selection.path) + 1)
@@ -40,7 +40,7 @@ def _draw_steps(selection: Selection, ax: Any) -> Any:
     return ax
 
 
-def _draw_gains(selection: Selection, ax: Any) -> Any:
+def _draw_gains(selection: SelectionRecord, ax: Any) -> Any:
     """Draw a bar for each column, from the share that is explained before it to that after it."""
     labels, gains = _bars(selection)
     ax = style.axes(ax, height=1.2 + 0.25 * len(labels))
@@ -55,7 +55,7 @@ def _draw_gains(selection: Selection, ax: Any) -> Any:
     return ax
 
 
-def _bars(selection: Selection) -> tuple[list[str], np.ndarray[Any, Any]]:
+def _bars(selection: SelectionRecord) -> tuple[list[str], np.ndarray[Any, Any]]:
     """Return the labels and gains of the columns; many columns share the last bar."""
     if selection.statistics is None:
         raise MissingInputError("The result has no gains: dsel 0.1 saved it.", "Run the job again with this version.")
@@ -68,7 +68,7 @@ def _bars(selection: Selection) -> tuple[list[str], np.ndarray[Any, Any]]:
     return [*labels[:-rest], f"{rest} more"], np.append(gains[:-rest], gains[-rest:].sum())
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     if selection.path:
         best = min(selection.path, key=lambda row: row.error)

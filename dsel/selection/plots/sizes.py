@@ -9,11 +9,11 @@ import numpy as np
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.selection.size_curve import SizeCurve
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the value of each size with its standard error, and return the axes."""
     curve = size_curve(selection)
     ax = style.axes(ax)
@@ -38,7 +38,7 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     return ax
 
 
-def size_curve(selection: Selection) -> SizeCurve:
+def size_curve(selection: SelectionRecord) -> SizeCurve:
     """Return the curve of a selection.
 
     Raises
@@ -55,7 +55,7 @@ def _name(curve: SizeCurve) -> str:
     return curve.rule.upper() if curve.rule in ("bic", "ebic") else "error per left-out row"
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     curve = size_curve(selection)
     best = min(curve.points, key=lambda point: (point.value, point.size))

@@ -13,7 +13,7 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from dsel.errors import MissingExtraError
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 ELLIPSIS = "…"
 #: Words and what separates them.
@@ -140,7 +140,7 @@ def name_axes(ax: Any, x: str, y: str) -> None:
     ax.set_ylabel(y, color=MUTED)
 
 
-def size_name(selection: Selection) -> str:
+def size_name(selection: SelectionRecord) -> str:
     """Return what the sizes of subsets count."""
     return "number of groups" if selection.groups else "number of columns"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dsel.errors import MissingInputError
 from dsel.selection.changes.runs import RunSummary
 from dsel.selection.plots import coefficients, correlation, front, path, runs, sizes, style, subsets, trace
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -46,7 +46,7 @@ class Figure:
     missing: str = ""
 
 
-def figures(selection: Selection, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
+def figures(selection: SelectionRecord, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
     """Return the pictures by name. What cannot be drawn says why. history: the runs of a repeated job."""
     return {made.name: made for made in (*_figures(selection), *_figures_of_runs(history))}
 
@@ -60,7 +60,7 @@ def _figures_of_runs(history: Sequence[RunSummary]) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _figures(selection: Selection) -> Iterator[Figure]:
+def _figures(selection: SelectionRecord) -> Iterator[Figure]:
     s, bars = len(selection), min(len(selection), 30)
     yield figure(
         "front", "Best subset of each size", _front_caption(selection), lambda: front.describe(selection),
@@ -107,7 +107,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _front_caption(selection: Selection) -> str:
+def _front_caption(selection: SelectionRecord) -> str:
     caption = "Each point is the best subset found with that number of columns."
     if any(row.size > selection.k for row in selection.front):
         caption += f" Paler points are larger than {selection.k}."

@@ -16,19 +16,15 @@ from typing import Any
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
 from dsel.search.exact.certificate import STATUS_WORDS
-from dsel.selection.changes.compare import describe_changes
-from dsel.selection.changes.runs import SUMMARY, RunSummary, read_history
+from dsel.selection.changes.runs import RunSummary
 from dsel.selection.plots.style import counted, printable
-from dsel.selection.render import describe_guarantees
+from dsel.selection.record import SelectionRecord
+from dsel.selection.render import describe_changes, describe_guarantees
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
 from dsel.selection.report.tables import stability_section
-from dsel.selection.result import Selection
-from dsel.selection.saved import open_selection
-from dsel.selection.stability.result import FILE as STABILITY
 from dsel.selection.stability.result import Stability
-from dsel.storage.latest import resolve_run
-from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
+from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
 #: A label that is too long for one line on a phone, and where it may continue on the next.
 _LONG = re.compile(r"\S{24,}")
@@ -79,7 +75,9 @@ class KeyFigure:
     state: str = ""
 
 
-def render_report(selection: Selection, stability: Stability | None = None, history: Sequence[RunSummary] = ()) -> str:
+def render_report(
+    selection: SelectionRecord, stability: Stability | None = None, history: Sequence[RunSummary] = ()
+) -> str:
     """Return a selection as one HTML page.
 
     Parameters
@@ -125,7 +123,7 @@ def render_report(selection: Selection, stability: Stability | None = None, hist
     )
 
 
-def _key_figures(selection: Selection) -> list[KeyFigure]:
+def _key_figures(selection: SelectionRecord) -> list[KeyFigure]:
     """Return the numbers that a reader looks for first."""
     m, n = selection.shape
     figures = [
@@ -140,12 +138,12 @@ def _key_figures(selection: Selection) -> list[KeyFigure]:
     return figures
 
 
-def _limit(selection: Selection) -> str:
+def _limit(selection: SelectionRecord) -> str:
     limit = counted(selection.k, True) if selection.groups else str(selection.k)
     return f"at most {limit}" if selection.size_curve is None else "chosen automatically"
 
 
-def _proof_figure(selection: Selection) -> KeyFigure:
+def _proof_figure(selection: SelectionRecord) -> KeyFigure:
     row = wording.certificate_of_choice(selection)
     if selection.criterion is not None:
         return KeyFigure("Certificate", "none", "for the squared error only")
@@ -164,7 +162,7 @@ def _proof_figure(selection: Selection) -> KeyFigure:
 
 
 def write_report(
-    selection: Selection, out: AnyPath, stability: Stability | None = None, history: Sequence[RunSummary] = ()
+    selection: SelectionRecord, out: AnyPath, stability: Stability | None = None, history: Sequence[RunSummary] = ()
 ) -> AnyPath:
     """Write the page of a selection to a file, which may exist, and return the file."""
     page = render_report(selection, stability, history)
@@ -176,58 +174,11 @@ def write_report(
     return out
 
 
-def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) -> AnyPath:
-    """Write the report of a selection: one HTML page with pictures that works offline.
-
-    Parameters
-    ----------
-    result : Selection, str or Path
-        A selection, or the folder of a saved one. A folder of runs stands for the last good one; the page then shows
-        the columns of all runs.
-    out : str or Path, optional
-        The file. By default report.html in the result's folder, or in the current folder for a Selection. A file that
-        exists is replaced.
-
-    Returns
-    -------
-    Path or ObjectPath
-        The file.
-
-    Raises
-    ------
-    MissingInputError
-        If there is no selection in the folder.
-    OutputError
-        If the file cannot be written.
-    MissingExtraError
-        If matplotlib is not installed: ``pip install 'dsel[plots]'``.
-
-    Notes
-    -----
-    The page has no script and loads nothing, so that it can be mailed or archived. Labels are escaped. It has the
-    selection frequencies of ``dsel stability --out FOLDER`` if that is the same folder.
-
-    Examples
-    --------
-    >>> import dsel
-    >>> dsel.report("result")  # doctest: +SKIP
-    PosixPath('result/report.html')
-    """
-    if isinstance(result, Selection):
-        return result.report(out)
-    folder = resolve_run(as_path(result))
-    selection = open_selection(folder)
-    stability = Stability.open(folder) if (folder / STABILITY).is_file() else None
-    history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
-    place = folder / "report.html" if out is None else as_path(out)
-    return write_report(selection, place, stability, history)
-
-
 #: Columns that are listed; the others are counted.
 _MOST_ROWS = 15
 
 
-def notebook_html(selection: Selection) -> str:
+def notebook_html(selection: SelectionRecord) -> str:
     """Return a selection as a fragment of HTML with its own style."""
     row = wording.certificate_of_choice(selection)
     rows = tables.chosen_rows(selection)

@@ -15,11 +15,10 @@ from dask.utils import format_bytes
 from dsel.search.exact.certificate import STATUS_WORDS
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
+from dsel.selection.record import SelectionRecord
 from dsel.selection.report.figures import Figure, figure
 from dsel.selection.report.wording import aligned, duration, names, number
-from dsel.selection.result import Selection
 from dsel.selection.size_curve import FrontRow
-from dsel.selection.stability.plot import draw
 from dsel.selection.stability.result import Stability
 
 #: Coefficients of more targets than this are left to the pictures.
@@ -47,7 +46,7 @@ class ChosenRow:
     group: str
 
 
-def chosen_rows(selection: Selection) -> list[ChosenRow]:
+def chosen_rows(selection: SelectionRecord) -> list[ChosenRow]:
     """Return the rows of the table of chosen columns."""
     found, s = selection.statistics, len(selection)
     gains = np.full(s, np.nan) if found is None else found.gains
@@ -78,7 +77,7 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
-def coefficient_heads(selection: Selection) -> list[str]:
+def coefficient_heads(selection: SelectionRecord) -> list[str]:
     """Return the heads of the columns of coefficients; none for many targets."""
     N = selection.coefficients.shape[1]
     if N > MOST_TARGETS:
@@ -86,7 +85,7 @@ def coefficient_heads(selection: Selection) -> list[str]:
     return ["Coefficient"] if N == 1 else [f"Coefficient, {printable(target)}" for target in selection.targets]
 
 
-def front_rows(selection: Selection) -> list[dict[str, str]]:
+def front_rows(selection: SelectionRecord) -> list[dict[str, str]]:
     """Return the best subset of each size, with what it changes in the one before."""
     certified = {row["size"]: row for row in selection.certificate}
     rows = [row for row in selection.front if row.size]
@@ -106,20 +105,20 @@ def front_rows(selection: Selection) -> list[dict[str, str]]:
     return made
 
 
-def _bound(selection: Selection, proof: dict[str, Any]) -> str:
+def _bound(selection: SelectionRecord, proof: dict[str, Any]) -> str:
     if proof["status"] != "bounded":
         return STATUS_WORDS[proof["status"]]
     return aligned(proof["bound"]) if selection.lam else f"{proof['r2_bound']:.6f}"
 
 
-def _change(selection: Selection, before: FrontRow, row: FrontRow) -> str:
+def _change(selection: SelectionRecord, before: FrontRow, row: FrontRow) -> str:
     old, new = set(before.indices), set(row.indices)
     came = [selection.label(j) for j in row.indices if j not in old]
     left = [selection.label(j) for j in before.indices if j not in new]
     return f"+ {names(came, 6)}" + (f"  − {names(left, 6)}" if left else "")
 
 
-def asked(selection: Selection) -> list[tuple[str, str]]:
+def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
     """Return what was requested, as terms and values."""
     request = selection.request
     options = [f"{name}: {_option(name, value)}" for name, value in request.options.items() if value is not None]
@@ -143,7 +142,7 @@ def asked(selection: Selection) -> list[tuple[str, str]]:
     return [(term, value) for term, value in facts if value not in ("", "none")]
 
 
-def _size(selection: Selection) -> str:
+def _size(selection: SelectionRecord) -> str:
     if selection.size_curve is None:
         return f"at most {counted(selection.k, True) if selection.groups else selection.k}"
     return f"automatic, at most {selection.request.limit}: {selection.size_curve.description}"
@@ -155,11 +154,11 @@ def _option(name: str, value: Any) -> str:
     return number(value, 6) if isinstance(value, float) else str(value)
 
 
-def _columns(selection: Selection, columns: tuple[Any, ...]) -> str:
+def _columns(selection: SelectionRecord, columns: tuple[Any, ...]) -> str:
     return names([selection.label(j) if isinstance(j, int) else j for j in columns], 8)
 
 
-def plan_rows(selection: Selection) -> list[tuple[str, str, str]]:
+def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
     """Return planned and measured figures."""
     if selection.plan is None:
         return []
@@ -179,7 +178,7 @@ def plan_rows(selection: Selection) -> list[tuple[str, str, str]]:
     ]
 
 
-def provenance(selection: Selection) -> list[tuple[str, str]]:
+def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
     """Return when, where and with what the result was made."""
     made, seconds = selection.provenance, selection.seconds
     facts = [
@@ -203,7 +202,7 @@ def _moment(iso: str) -> str:
     return iso.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _peak(selection: Selection) -> str:
+def _peak(selection: SelectionRecord) -> str:
     peaks = [peak for peak, _ in selection.peak_memory.values()]
     return f"{format_bytes(max(peaks))} ({len(peaks)} worker{'' if len(peaks) == 1 else 's'})" if peaks else ""
 
@@ -230,7 +229,7 @@ class StabilitySection:
     picture: Figure
 
 
-def stability_section(selection: Selection, stability: Stability | None) -> StabilitySection | None:
+def stability_section(selection: SelectionRecord, stability: Stability | None) -> StabilitySection | None:
     """Return the section; None without a result of stability selection, or if it is of data of another shape."""
     if stability is None or stability.shape != selection.shape or not len(selection):
         return None
@@ -249,6 +248,6 @@ def stability_section(selection: Selection, stability: Stability | None) -> Stab
     picture = figure(
         "stability", "Selection frequencies", text,
         lambda: "Bars: " + ", ".join(f"{row.label} {row.frequency}" for row in rows),
-        lambda ax: draw(stability, ax, size, None, _BARS), 70 + 22 * min(len(order), _BARS),
+        lambda ax: stability.plot(ax, size=size, most=_BARS), 70 + 22 * min(len(order), _BARS),
     )  # fmt: skip
     return StabilitySection(text, rows, picture)

@@ -10,7 +10,7 @@ import numpy as np
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import caveat, claim, covered
 from dsel.selection.plots.style import counted, printable
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -45,14 +45,14 @@ def names(labels: Sequence[str], limit: int = 5) -> str:
     return shorten([printable(label) for label in labels], limit) or "none"
 
 
-def subject(selection: Selection) -> str:
+def subject(selection: SelectionRecord) -> str:
     """Return what is explained: X itself, a target by name, or several targets."""
     if selection.unsupervised:
         return "X"
     return printable(selection.targets[0]) if len(selection.targets) == 1 else f"{len(selection.targets)} targets"
 
 
-def search_end(selection: Selection) -> str:
+def search_end(selection: SelectionRecord) -> str:
     """Return how long the search took and why it ended, as sentences."""
     ends = {
         "complete": "It ran to its end.",
@@ -66,12 +66,12 @@ def search_end(selection: Selection) -> str:
     return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
 
 
-def explained(selection: Selection) -> str:
+def explained(selection: SelectionRecord) -> str:
     """Return the name of the sum of gains: R^2, or with a ridge penalty what is left of it."""
     return "1 − f / ‖Y‖²" if selection.lam else "R²"
 
 
-def headline(selection: Selection) -> str:
+def headline(selection: SelectionRecord) -> str:
     """Return the result in one sentence."""
     columns = f"{len(selection):,} of {selection.shape[1]:,} columns"
     if selection.groups:
@@ -81,12 +81,12 @@ def headline(selection: Selection) -> str:
     return f"{columns} explain {share(selection.r2)} of {subject(selection)}"
 
 
-def proof(selection: Selection, row: dict[str, Any]) -> str:
+def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
     """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
     return " ".join(filter(None, [_proved(selection, row), printable(caveat(row, selection.label))]))
 
 
-def _proved(selection: Selection, row: dict[str, Any]) -> str:
+def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
     size, words = counted(row["size"], bool(selection.groups)), claim(row)
     size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
     if selection.lam:
@@ -108,7 +108,7 @@ def _sentence(words: str) -> str:
     return (words[0].upper() + words[1:]).replace("||Y||^2", "‖Y‖²")
 
 
-def proofs(selection: Selection) -> list[str]:
+def proofs(selection: SelectionRecord) -> list[str]:
     """Return what the certificates prove: the choice first, then the other sizes together."""
     choice = certificate_of_choice(selection)
     if choice is None:
@@ -124,7 +124,7 @@ def proofs(selection: Selection) -> list[str]:
     return text
 
 
-def certificate_of_choice(selection: Selection) -> dict[str, Any] | None:
+def certificate_of_choice(selection: SelectionRecord) -> dict[str, Any] | None:
     """Return the certificate that covers the chosen number of columns, or None."""
     rows = [row for row in selection.certificate if row["size"] >= (len(selection.groups) or len(selection))]
     return min(rows, key=lambda row: row["size"], default=None)

@@ -20,7 +20,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.labels import default_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.storage.paths import AnyPath
 
 
@@ -49,7 +49,7 @@ class LinearModel:
     flat: bool = False
 
     @classmethod
-    def of(cls, selection: Selection) -> LinearModel:
+    def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
         flat = selection.flat_target and selection.coefficients.shape[1] == 1
         return cls(selection.labels, selection.coefficients, selection.intercept, selection.fill, flat)
@@ -64,7 +64,7 @@ class LinearModel:
         return found[:, 0] if self.flat else found
 
 
-def transform(selection: Selection, X: Any) -> Any:
+def transform(selection: SelectionRecord, X: Any) -> Any:
     """Return the chosen columns of X. See `Selection.transform`."""
     X = _opened(X)
     places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
@@ -77,7 +77,7 @@ def transform(selection: Selection, X: Any) -> Any:
     return X.tocsc()[:, places].asformat(X.format) if hasattr(X, "tocsc") else X[:, places]
 
 
-def predict(selection: Selection, X: Any) -> Any:
+def predict(selection: SelectionRecord, X: Any) -> Any:
     """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
     X, model = _opened(X), LinearModel.of(selection)
     x = transform(selection, X)
@@ -94,7 +94,7 @@ def predict(selection: Selection, X: Any) -> Any:
     return _predict_matrix(x, model)
 
 
-def column_positions(selection: Selection, labels: Sequence[Any] | None, count: int) -> Ints:
+def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, count: int) -> Ints:
     """Return the places of the chosen columns among `count` columns, in their order.
 
     labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
@@ -181,7 +181,7 @@ def _load_columns(part: Any, places: Ints) -> Any:
     return rows[:, np.argsort(np.argsort(places))]
 
 
-def reconstructed_labels(selection: Selection, labels: list[str] | None) -> list[str]:
+def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:
     """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
     count = selection.coefficients.shape[1]
     if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.labels:

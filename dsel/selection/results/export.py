@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 
 from dsel._lib.text import printable
 from dsel.errors import DataError, OptionError, OutputError
-from dsel.selection.arrays import attributes_of
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, create_file, make_folder, write_bytes
 
@@ -112,7 +111,7 @@ def _json(selection: Selection) -> str:
         "coefficients": selection.coefficients.tolist(),
         "intercept": selection.intercept.tolist(),
         "fill": None if selection.fill is None else selection.fill.tolist(),
-        **attributes_of(selection),
+        **selection.attributes(),
     }
     return json.dumps(values, indent=1) + "\n"
 

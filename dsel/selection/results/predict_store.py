@@ -35,9 +35,9 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OutputError
 from dsel.passes.reduce_blocks import RowPass
-from dsel.selection.arrays import consolidate
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import LinearModel, column_positions, reconstructed_labels
+from dsel.selection.saved import consolidate
 from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
 
 PREDICTION: Final = "prediction"
@@ -72,7 +72,12 @@ class PredictionReport:
 
 
 def predict_store(
-    selection: Selection, store: str | AnyPath, out: str | AnyPath, *, engine: Engine = THREADS, overwrite: bool = False
+    selection: SelectionRecord,
+    store: str | AnyPath,
+    out: str | AnyPath,
+    *,
+    engine: Engine = THREADS,
+    overwrite: bool = False,
 ) -> PredictionReport:
     """Write the predictions of a selection for all rows of a store.
 
@@ -204,7 +209,7 @@ def _create_arrays(group: AnyPath, dataset: Dataset, targets: list[str], rows: i
         )  # fmt: skip
 
 
-def _create_group(group: AnyPath, selection: Selection, source: AnyPath) -> None:
+def _create_group(group: AnyPath, selection: SelectionRecord, source: AnyPath) -> None:
     """Write the metadata of the group, last: without them there is no group."""
     import zarr
 

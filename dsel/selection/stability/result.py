@@ -25,6 +25,7 @@ import numpy as np
 from dsel._lib.text import printable
 from dsel._lib.types import Floats
 from dsel.errors import DataError, MissingInputError, OptionError
+from dsel.selection.plots import style
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath, as_path, make_folder
 
@@ -299,9 +300,20 @@ class Stability:
         MissingExtraError
             If matplotlib is not installed.
         """
-        from dsel.selection.stability.plot import draw
-
-        return draw(self, ax, size, threshold, most)
+        frequency = self.frequency(size)
+        order = np.argsort(-frequency, kind="stable")[:most]
+        order = order[frequency[order] > 0.0]
+        ax = style.axes(ax, height=max(1.6, 0.9 + 0.24 * len(order)))
+        style.grid(ax, "x")
+        ax.barh(range(len(order)), frequency[order], color=style.BLUE, height=0.7)
+        line = ""
+        if threshold is not None:
+            ax.axvline(threshold, color=style.ORANGE, linestyle="--")
+            line = f"; line: {threshold:g}"
+        style.name_rows(ax, [self.names[j] for j in order])
+        ax.set_xlim(0.0, 1.0)
+        style.name_axes(ax, f"share of {self.samples} subsamples, size {size or self.k}{line}", "")
+        return ax
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON types."""
