@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from dsel._lib.types import Floats
-from dsel.data.dataset import Dataset
 from dsel.passes.cross_validation.column_rows import ColumnRows
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
 from dsel.passes.cross_validation.fold_rows import FoldRows
@@ -15,42 +13,40 @@ from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_
 from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns
-from dsel.planning.representations.base import Prepared
-from dsel.planning.validation import ValidatedRequest
 from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.outcome import PathPoint, SearchOutcome
-from dsel.selection.context import RunContext
+from dsel.selection.context import SelectionRun
 from dsel.selection.size_curve import PathRow
 
 log = logging.getLogger("dsel")
 
 
-def scored_rows(
-    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, plan: Plan, context: RunContext
-) -> DatasetRows | None:
+def scored_rows(run: SelectionRun, plan: Plan) -> DatasetRows | None:
     """Return the rows that the method scores subsets on; None for methods that do not.
 
     Folds are scored by their moments where the Gram matrix is held.
     """
+    dataset, validated, prepared = run.dataset, run.validated, run.prepared
     request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
     if cv is None:
         return None
     assert isinstance(statistics, AnyStatistics)
     options: dict[str, Any] = {
-        "fill": statistics.mean_x if request.missing == "mean" else None, "engine": context.engine
+        "fill": statistics.mean_x if request.missing == "mean" else None, "engine": run.context.engine
     }  # fmt: skip
     if prepared.folds is not None:
         assert validated.partition is not None
         assert isinstance(statistics, Statistics)
         return FoldRows(dataset, statistics, request.preprocess, prepared.folds, validated.partition, **options)
-    options |= {"loss": cv.loss, "intercept": cv.intercept, "disk": _disk_cache(dataset, validated, plan, context)}
+    options |= {"loss": cv.loss, "intercept": cv.intercept, "disk": _disk_cache(run, plan)}
     if prepared.factor is not None:
         return ColumnRows(prepared.factor, statistics, request.preprocess, folds=validated.partition, **options)
     return DatasetRows(dataset, statistics, request.preprocess, **options)
 
 
-def _disk_cache(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: RunContext) -> DiskCache | None:
+def _disk_cache(run: SelectionRun, plan: Plan) -> DiskCache | None:
     """Return the cache on disk that the plan asks for."""
+    dataset, validated = run.dataset, run.validated
     request, cv = validated.request, validated.requirements.cross_validation
     if plan.fold_every is None or cv is None:
         return None
@@ -61,32 +57,23 @@ def _disk_cache(dataset: Dataset, validated: ValidatedRequest, plan: Plan, conte
         "intercept": check_intercept(cv.intercept, request.preprocess),
     }  # fmt: skip
     return DiskCache(
-        dataset, every=plan.fold_every, first=validated.include.size, folder=context.scratch,
+        dataset, every=plan.fold_every, first=validated.include.size, folder=run.context.scratch,
         width=row_width(dataset, cv.loss) if columns is None else 0, key=key,
         optional=cv.rewrite_every == "auto", columns=columns,
     )  # fmt: skip
 
 
-def held_out_path(
-    validated: ValidatedRequest, rows: DatasetRows, outcome: SearchOutcome, context: RunContext
-) -> Floats:
-    """Return the error of each step on held-out rows, in one pass over them."""
-    held_out = validated.held_out
-    assert held_out is not None
-    start = [int(j) for j in validated.include]
-    if outcome.path and outcome.path[0].action == "remove":
-        start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
-    problem = rows.problem(validated.request.lam)
-    return held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.transform, context.engine)
-
-
-def path_rows(
-    dataset: Dataset, validated: ValidatedRequest, rows: DatasetRows, outcome: SearchOutcome, context: RunContext
-) -> tuple[PathRow, ...]:
+def path_rows(run: SelectionRun, outcome: SearchOutcome) -> tuple[PathRow, ...]:
     """Return the steps of a search, with their errors on held-out rows if there are any (one pass over those)."""
+    dataset, rows, held_out = run.dataset, run.rows, run.validated.held_out
+    assert rows is not None
     tests: list[float | None] = [None] * len(outcome.path)
-    if validated.held_out is not None:
-        tests = held_out_path(validated, rows, outcome, context).tolist()
+    if held_out is not None:
+        start = run.base
+        if outcome.path and outcome.path[0].action == "remove":
+            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+        fits = fits_along(rows.problem(run.validated.request.lam), outcome.path, start)
+        tests = held_out_errors(held_out, fits, rows.transform, run.context.engine).tolist()
     labelled = rows.transform.loss == "zero-one"
     N = dataset.n_targets
 

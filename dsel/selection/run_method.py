@@ -14,11 +14,7 @@ import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
-from dsel.data.dataset import Dataset
 from dsel.objective.base import ItemObjective, Objective
-from dsel.passes.cross_validation.rows import DatasetRows
-from dsel.planning.representations.base import Prepared
-from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.exchange import polish
@@ -28,19 +24,15 @@ from dsel.search.outcome import FrontPoint, SearchOutcome, improving
 from dsel.search.pareto.criterion import Criterion
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
 from dsel.search.runtime.ask_tell import Task
-from dsel.selection.context import RunContext
+from dsel.selection.context import RunContext, SelectionRun
 
 
-def run_method(
-    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext,
-    rows: DatasetRows | None = None,
-) -> SearchOutcome:  # fmt: skip
+def run_method(run: SelectionRun) -> SearchOutcome:
     """Run the method, unless the included columns leave nothing to choose."""
-    request = validated.request
+    validated, objective, context = run.validated, run.objective, run.context
     criterion = validated.criterion
-    data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
-    groups = validated.items.local(objective.columns)
-    k = min(request.limit - validated.included, validated.subject(objective).n)
+    data = ColumnData(run.dataset) if criterion is not None and takes_data(criterion) else None
+    k = min(run.most, run.subject.n)
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else _value_of(criterion, data, included)
@@ -48,14 +40,14 @@ def run_method(
     engine = context.search_engine
     shared_folder = None if engine.in_process or not context.shares_folder else context.shared_folder
     task = SearchTask(
-        objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
-        criterion=criterion, rows=rows, data=data, executor=engine.executor, journal=context.journal,
+        objective, k, validated.request.seed, validated.options, state=context.state, on_slice=context.on_slice,
+        criterion=criterion, rows=run.rows, data=data, executor=engine.executor, journal=context.journal,
         runner=None if engine.in_process else on_workers(engine.executor), on_workers=not engine.in_process,
-        shared_folder=shared_folder, groups=groups, start=_start(objective, context),
+        shared_folder=shared_folder, groups=validated.items.local(objective.columns), start=_start(objective, context),
     )  # fmt: skip
     with threads_for(task.subject):
         outcome = validated.method.run(task)
-        return outcome if request.polish == "none" else polish(task.subject, task.k, outcome)
+        return outcome if validated.request.polish == "none" else polish(task.subject, task.k, outcome)
 
 
 def _value_of(criterion: Criterion, data: ColumnData | None, included: tuple[int, ...]) -> float:
@@ -86,49 +78,47 @@ def _start(objective: Objective, context: RunContext) -> tuple[tuple[int, ...], 
 Errors = dict[tuple[int, ...], tuple[float, float]]
 
 
-def recomputed_front(
-    outcome: SearchOutcome, objective: Objective, validated: ValidatedRequest, prepared: Prepared
-) -> tuple[SearchOutcome, Errors]:
+def recomputed_front(run: SelectionRun, outcome: SearchOutcome) -> tuple[SearchOutcome, Errors]:
     """Return the outcome with the errors of the data, without points that are now worse than smaller ones.
 
     Where the objective is exact, the outcome is returned as it is, with no errors. A custom criterion stays what it is.
     """
-    if prepared.errors is None:
+    if run.prepared.errors is None:
         return outcome, {}
-    subsets = [objective.in_data(point.members) for point in outcome.front]
-    found = prepared.errors([np.sort(np.asarray(S, np.int64)) for S in subsets], validated.request.lam)
-    errors = {tuple(sorted(S)): error for S, error in zip(subsets, found, strict=True)}
-    if validated.criterion is not None:
+    subsets = [run.objective.in_data(point.members) for point in outcome.front]
+    recomputed = run.prepared.errors([np.sort(np.asarray(S, np.int64)) for S in subsets], run.validated.request.lam)
+    errors = {tuple(sorted(S)): error for S, error in zip(subsets, recomputed, strict=True)}
+    if run.validated.criterion is not None:
         return outcome, errors
-    points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, found, strict=True)]
+    points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, recomputed, strict=True)]
     outcome = replace(outcome, front=improving(points), bound_notes=())
-    return _with_bound_on_data(outcome, objective, validated, prepared), errors
+    return _with_bound_on_data(run, outcome), errors
 
 
-def _with_bound_on_data(
-    outcome: SearchOutcome, objective: Objective, validated: ValidatedRequest, prepared: Prepared
-) -> SearchOutcome:  # fmt: skip
+def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutcome:
     """Return the outcome with bounds that hold for the data, and its certificates about values of the data.
 
     Subsets that depend on each other in the objective need not do so in the data. What they may explain more lowers the
     bound, too.
     """
-    assert prepared.left_out is not None
-    value = outcome.best(validated.request.limit - validated.included).value
-    lost = prepared.left_out(validated.most_columns)
+    assert run.prepared.left_out is not None
+    best, total = run.best(outcome), run.objective.total
+    lost = run.prepared.left_out(run.validated.most_columns)
 
     def lowered(bound: float, dependent_gap: float) -> float:
-        return min(max(bound - lost - dependent_gap * objective.total, 0.0), value)
+        return min(max(bound - lost - dependent_gap * total, 0.0), best.value)
 
     counts = {name: v for name, v in outcome.counts.items() if name not in ("weighted_suboptimality", "near_copies")}
     certificates = tuple(
-        replace(one, value=value, bound=lowered(one.bound, one.dependent_gap), indices=tuple(objective.in_data(
-            outcome.best(validated.request.limit - validated.included).members)), dependent_gap=0.0, near_copies=())
-        for one in outcome.certificates
+        replace(
+            proof, value=best.value, bound=lowered(proof.bound, proof.dependent_gap),
+            indices=tuple(run.objective.in_data(best.members)), dependent_gap=0.0, near_copies=(),
+        )
+        for proof in outcome.certificates
     )  # fmt: skip
     if "bound" in counts:
         bound = lowered(counts["bound"], counts.pop("dependent_gap", 0.0))
-        judged = Certificate(0, value, bound, objective.total, rounding_error=counts.get("rounding_error", 0.0))
+        judged = Certificate(0, best.value, bound, total, rounding_error=counts.get("rounding_error", 0.0))
         counts |= {"bound": bound, "status": judged.status, "proven": judged.proven, "suboptimality": judged.gap}
     ended = "complete" if outcome.ended == "proven" and not counts.get("proven") else outcome.ended
     return replace(outcome, counts=counts, certificates=certificates, ended=ended)

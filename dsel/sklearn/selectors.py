@@ -21,20 +21,25 @@ class SubsetSelector(BaseSelector):
     ----------
     n_features_to_select : int, float or "auto", default=10
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    method : str, default="poss"
-        The method, as for `dsel.select`.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled. `transform` returns them as they are.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds. "auto": text, booleans and categories are classes, and numbers are numbers.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected, by label or position.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
+    random_state : int, RandomState or None, default=0
+        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
+        memory of this process, or a folder that processes share.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds. "auto": text, booleans and categories are classes, and numbers are numbers.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     criterion : callable, default=None
         A function f(S) or f(S, data) to minimize in place of the squared error.
     max_k : int, default=None
@@ -43,11 +48,6 @@ class SubsetSelector(BaseSelector):
         How ``n_features_to_select="auto"`` chooses, as for `dsel.select`.
     options : dict, default=None
         The method's own options, such as ``{"iterations": 10_000}``.
-    random_state : int, RandomState or None, default=0
-        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
-        memory of this process, or a folder that processes share.
 
     Attributes
     ----------
@@ -108,21 +108,21 @@ class BestSubsetSelector(BaseSelector):
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
-    seconds : float or None, default=60.0
-        How long to search for the proof. A search that ends before it warns, and has the best subset found. None: no
-        limit, and the search may take exponential time.
     random_state : int, RandomState or None, default=0
         The seed of the search that finds the first subset.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    seconds : float or None, default=60.0
+        How long to search for the proof. A search that ends before it warns, and has the best subset found. None: no
+        limit, and the search may take exponential time.
 
     Attributes
     ----------
@@ -187,24 +187,24 @@ class ColumnSubsetSelector(BaseSelector):
     ----------
     n_features_to_select : int, float or "auto", default=10
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    method : str, default="poss"
-        The method, as for `dsel.select`.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
-    options : dict, default=None
-        The method's own options.
     random_state : int, RandomState or None, default=0
         The seed.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    options : dict, default=None
+        The method's own options.
 
     Attributes
     ----------
@@ -242,18 +242,8 @@ class GreedyRLSSelector(BaseSelector):
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=1.0
         The ridge penalty on the preprocessed data.
-    lam_grid : "auto" or sequence of float, default=None
-        Penalties to choose from by the error with all columns, in place of `lam`.
-    folds : int, default=None
-        The number of folds of the error. None: leave-one-out.
-    loss : {"squared", "zero-one"}, default="squared"
-        The loss of a left-out row; "zero-one" counts wrong classes, and goes with leave-one-out.
-    direction : {"forward", "backward", "floating"}, default="forward"
-        Insert columns; delete columns, starting from all; or delete columns after each insertion if that helps.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
     missing : {"refuse", "mean"}, default="refuse"
@@ -262,6 +252,16 @@ class GreedyRLSSelector(BaseSelector):
         The seed that divides the rows into folds.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    lam_grid : "auto" or sequence of float, default=None
+        Penalties to choose from by the error with all columns, in place of `lam`.
+    folds : int, default=None
+        The number of folds of the error. None: leave-one-out.
+    loss : {"squared", "zero-one"}, default="squared"
+        The loss of a left-out row; "zero-one" counts wrong classes, and goes with leave-one-out.
+    direction : {"forward", "backward", "floating"}, default="forward"
+        Insert columns; delete columns, starting from all; or delete columns after each insertion if that helps.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
 
     Attributes
     ----------
@@ -321,20 +321,20 @@ class ForwardSelector(SubsetSelector):
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
-    criterion, max_k, choose_k, options : default=None
-        As for `SubsetSelector`.
     random_state : int, RandomState or None, default=0
         Not used, except where folds choose the number of columns: the search does not depend on it.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    criterion, max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
 
     Attributes
     ----------
@@ -373,20 +373,20 @@ class OMPSelector(SubsetSelector):
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
-    criterion, max_k, choose_k, options : default=None
-        As for `SubsetSelector`.
     random_state : int, RandomState or None, default=0
         Not used, except where folds choose the number of columns: the search does not depend on it.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    criterion, max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
 
     Attributes
     ----------

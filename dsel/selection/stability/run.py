@@ -25,9 +25,10 @@ from dsel.errors import DataError, OptionError
 from dsel.passes.base import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import Statistics, combined
+from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.candidates import candidates_of
-from dsel.selection.context import RunContext
+from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.pipeline import plan_selection
 from dsel.selection.search_sizes import every_size
 from dsel.selection.stability.result import Stability
@@ -50,14 +51,15 @@ def run_stability(
     with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
     assert prepared.folds is not None
-    found = [prepared.folds[key] for key in sorted(prepared.folds)]
-    if len(found) < parts:
-        raise DataError(f"{parts - len(found)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
+    sums = [prepared.folds[key] for key in sorted(prepared.folds)]
+    if len(sums) < parts:
+        raise DataError(f"{parts - len(sums)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
     counts = list(_draws(resample, samples, parts, request.seed))
     frequencies = np.zeros((request.limit, validated.items.size))
     chosen = np.zeros(request.limit)
     for number, times in enumerate(counts):
-        frequencies += _selected(dataset, validated, context, combined(found, times.tolist()), number, chosen)
+        sample = combined(sums, times.tolist())
+        frequencies += _selected(dataset, validated, context, prepared, sample, number, chosen)
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
     base = validated.items.of(validated.include)
@@ -129,8 +131,9 @@ def _draws(resample: Resample, samples: int, parts: int, seed: int) -> Iterator[
 
 
 def _selected(
-    dataset: Dataset, validated: ValidatedRequest, context: RunContext, sample: Statistics, number: int, chosen: Floats
-) -> Floats:
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, prepared: Prepared, sample: Statistics,
+    number: int, chosen: Floats,
+) -> Floats:  # fmt: skip
     """Return (k, p) whether each column, or group, is in the best subset of each size.
 
     chosen: (k,) to which the sizes without included columns are added.
@@ -144,14 +147,14 @@ def _selected(
             f"Subsample {number + 1} has {sample.m} rows. There: {error.what}",
             f"{error.remedy} Or divide the rows into more parts.".strip(),
         ) from error
-    subsets = every_size(dataset, objective, validated, replace(context, state=None))[1]
-    found = np.zeros((request.limit, items.size))
+    run = SelectionRun(dataset, validated, replace(context, state=None), prepared, whole, objective)
+    subsets = every_size(run)[1]
+    is_chosen = np.zeros((request.limit, items.size))
     for size in range(1, request.limit + 1):
         members = subsets[min(max(size - validated.included, 0), len(subsets) - 1)]
-        everything = [*(int(j) for j in validated.include), *members]
-        found[size - 1, items.of(everything)] = 1.0
+        is_chosen[size - 1, items.of([*run.base, *members])] = 1.0
         chosen[size - 1] += items.count(members)
-    return found
+    return is_chosen
 
 
 def _words(resample: Resample, samples: int) -> str:
