@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.record import SelectionRecord
 from dsel.selection.size_curve import FrontRow, SizeCurve
 
-#: Width of text that is not for a terminal: so wide that no line is broken.
-_ENDLESS = 1_000_000
+if TYPE_CHECKING:
+    from rich.table import Table
+
 #: Subsets are printed in full up to this many characters where there is no terminal to ask.
 _FULL = 100
 #: Stands after the subset that is the answer.
@@ -36,41 +37,34 @@ def render(selection: SelectionRecord, width: int | None = None, *, details: boo
     str
         Lines that end with a line break. Control characters in labels are escaped.
     """
-    from rich.console import Console
+    return console_text(_parts(selection, width, details), width)
 
-    # Labels are not markup: they may contain [C] or :apple:.
-    # Without force_jupyter=False a notebook would show what only the record should hold.
-    console = Console(
-        width=width or _ENDLESS, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False,
-        force_jupyter=False,
-    )  # fmt: skip
-    console.print(printable(_headline(selection)))
+
+def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iterator[str | Table]:
+    yield printable(_headline(selection))
     if selection.path:
-        console.print("Steps, by the error on left-out rows:")
-        console.print(_path(selection))
+        yield "Steps, by the error on left-out rows:"
+        yield _path(selection)
     else:
-        console.print("Best subset found of each size:")
-        console.print(_front(selection, width))
+        yield "Best subset found of each size:"
+        yield _front(selection, width)
     if selection.size_curve is not None:
-        console.print(f"k = {selection.k}: {selection.size_curve.description}")
-        console.print(_size_curve(selection.size_curve))
+        yield f"k = {selection.k}: {selection.size_curve.description}"
+        yield _size_curve(selection.size_curve)
     chosen = list(selection.groups) or selection.labels
-    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}")
+    yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
     if selection.groups:
-        console.print(f"Their columns: {_join(selection.labels)}")
+        yield f"Their columns: {_join(selection.labels)}"
     for certificate in selection.certificate:
-        console.print(_proof(certificate, selection.lam > 0.0))
-        for sentence in filter(None, [caveat(certificate, selection.label)]):
-            console.print(f"  {printable(sentence)}")
-    for line in describe_guarantees(selection):
-        console.print(line)
-    for line in describe_changes(selection.changes) if selection.changes else ():
-        console.print(printable(line))
-    for line in describe_cost(selection) if details else ():
-        console.print(line)
-    for note in selection.notes:
-        console.print(f"note: {printable(note)}")
-    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+        yield _proof(certificate, selection.lam > 0.0)
+        if sentence := caveat(certificate, selection.label):
+            yield f"  {printable(sentence)}"
+    yield from describe_guarantees(selection)
+    if selection.changes:
+        yield from map(printable, describe_changes(selection.changes))
+    if details:
+        yield from describe_cost(selection)
+    yield from (f"note: {printable(note)}" for note in selection.notes)
 
 
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:
@@ -105,10 +99,8 @@ def _headline(selection: SelectionRecord) -> str:
     )
 
 
-def _front(selection: SelectionRecord, width: int | None) -> Any:
+def _front(selection: SelectionRecord, width: int | None) -> Table:
     """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
-    from rich.table import Table
-
     group = _groups(selection)
     included = len({group.get(int(j), str(j)) for j in selection.include})
     rows = [row for row in selection.front if included <= row.size <= selection.k]
@@ -120,10 +112,8 @@ def _front(selection: SelectionRecord, width: int | None) -> Any:
     columns = zip(figures, *values, strict=True)
     taken = sum(2 + max(map(len, column)) for column in columns)
     in_full = all(len(_join(subset)) <= (width or _FULL) - taken - len(_MARK) for subset in subsets)
-    table = Table(box=None, pad_edge=False)
-    for name in figures:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("columns" if in_full else "columns, compared with the row above", overflow="fold")
+    last = "columns" if in_full else "columns, compared with the row above"
+    table = text_table(*figures, last, left=(last,), fold=(last,))
     before: Sequence[str] = ()
     for row, subset, cells in zip(rows, subsets, values, strict=True):
         mark = _MARK if set(row.indices) == set(selection.indices) else ""
@@ -157,17 +147,12 @@ def _join(labels: Sequence[str]) -> str:
     return ", ".join(printable(label) for label in labels)
 
 
-def _path(selection: SelectionRecord) -> Any:
+def _path(selection: SelectionRecord) -> Table:
     """Return the steps as a table, at most the first and last 20."""
-    from rich.table import Table
-
     path = selection.path
-    names = ["size", "step", "column", "error"]
     extra = [name for name in ("accuracy", "test_error", "test_accuracy") if getattr(path[0], name) is not None]
-    table = Table(box=None, pad_edge=False)
-    for name in [*names, *(name.replace("_", " ") for name in extra)]:
-        left = name in ("step", "column")
-        table.add_column(name, justify="left" if left else "right", no_wrap=name != "column", overflow="fold")
+    further = (name.replace("_", " ") for name in extra)
+    table = text_table("size", "step", "column", "error", *further, left=("step", "column"), fold=("column",))
     for i, row in enumerate(path):
         if 20 <= i < len(path) - 20:
             if i == 20:
@@ -178,15 +163,11 @@ def _path(selection: SelectionRecord) -> Any:
     return table
 
 
-def _size_curve(curve: SizeCurve) -> Any:
+def _size_curve(curve: SizeCurve) -> Table:
     """Return the curve of an automatic k as a table."""
-    from rich.table import Table
-
     with_errors = any(point.standard_error is not None for point in curve.points)
-    table = Table(box=None, pad_edge=False)
-    for name in ("size", "value", *(["standard error"] if with_errors else [])):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    names = ("size", "value", *(["standard error"] if with_errors else []))
+    table = text_table(*names, "", left=("",), fold=names)
     for point in curve.points:
         error = [] if not with_errors else [f"{point.standard_error:.3g}"]
         table.add_row(str(point.size), f"{point.value:.6g}", *error, "<-" if point.size == curve.k else "")
