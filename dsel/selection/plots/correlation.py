@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.style import plain_text, short_labels, true_minus
+from dsel.selection.plots.style import tick_labels, true_minus
 from dsel.selection.record import SelectionRecord
 
 #: At most this many columns get numbers, and names.
@@ -27,7 +26,7 @@ def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.set_aspect("equal")
     ax.tick_params(length=0)
     if s <= _MOST_NAMES:
-        names = [plain_text(label) for label in short_labels(selection.labels, 14)]
+        names = tick_labels(selection.labels, 14)
         small = {"fontsize": "small"} if s <= 20 else {"fontsize": "xx-small"}
         ax.set_yticks(np.arange(s) + 0.5, names, **small)
         ax.set_xticks(np.arange(s) + 0.5, names, rotation=90, **small)
@@ -46,13 +45,7 @@ def correlations(selection: SelectionRecord) -> Floats:
     MissingInputError
         If the result was saved without them, or holds no column.
     """
-    if selection.statistics is None:
-        raise MissingInputError(
-            "The result has no correlations: dsel 0.1 saved it.", "Run the job again with this version."
-        )
-    if not len(selection):
-        raise MissingInputError("The selection has no column to draw.", "Choose at least one column.")
-    return selection.statistics.correlation
+    return style.statistics_of(selection, "correlations").correlation
 
 
 def _write_numbers(ax: Any, values: Floats) -> None:

@@ -25,8 +25,7 @@ def draw(selection: SelectionRecord, ax: Any = None, quantity: Quantity | None =
     """Draw the quality against the number of columns, and return the axes."""
     quantity = _quantity(selection, quantity)
     rows = shown_rows(selection.front, quantity)
-    ax = style.axes(ax)
-    style.grid(ax, "y")
+    ax = style.axes(ax, grid="y")
     if quantity == "error" or (quantity == "r2" and not selection.lam):
         _draw_certificates(ax, selection, quantity)
     if quantity != "criterion":
@@ -75,7 +74,7 @@ def shown_rows(rows: Sequence[FrontRow], quantity: Quantity = "r2") -> list[Fron
 def _draw_front(ax: Any, selection: SelectionRecord, rows: list[FrontRow], quantity: Quantity) -> None:
     inside = [row for row in rows if row.size <= selection.k]
     beyond = [row for row in rows if row.size >= selection.k]
-    marker = "o" if len(rows) <= style.MOST_MARKERS else ""
+    marker = style.marker(rows)
     if len(beyond) > 1:  # larger subsets than were asked for: found on the way
         ax.plot(*_points(beyond, quantity), color=style.BLUE, marker=marker, markersize=3.5, linewidth=1.2, alpha=0.35)
     label = f"best found ({selection.method})"
@@ -84,15 +83,14 @@ def _draw_front(ax: Any, selection: SelectionRecord, rows: list[FrontRow], quant
     if chosen is not None:
         value = getattr(chosen, quantity)
         label = f"chosen: {counted(chosen.size, bool(selection.groups))}, {value:.4g}"
-        ax.plot([chosen.size], [value], "o", color=style.BLUE, markersize=11, markerfacecolor="none",
-                markeredgewidth=2, label=label)  # fmt: skip
+        style.ring(ax, chosen.size, value, label, markersize=11)
 
 
 def _draw_forward(ax: Any, forward: list[FrontRow], front: list[FrontRow], quantity: Quantity) -> None:
     """Draw forward selection, unless it is the front itself."""
     if forward and differs(forward, front):
         ax.plot(*_points(forward, quantity), color=style.MUTED, linestyle="--", linewidth=1.2,
-                marker="s" if len(forward) <= style.MOST_MARKERS else "", markersize=3, label="forward selection",
+                marker=style.marker(forward, "s"), markersize=3, label="forward selection",
                 markerfacecolor="none")  # fmt: skip
 
 

@@ -20,18 +20,13 @@ _MOST_VECTORS = 1500
 def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw a dot for each column of each best subset of at most k columns, and return the axes."""
     rows, columns = shown_rows(selection), shown_columns(selection)
-    ax = style.axes(ax, height=1.2 + 0.22 * len(columns))
-    style.grid(ax, "y")
+    ax = style.axes(ax, height=1.2 + 0.22 * len(columns), grid="y")
     place = {j: i for i, j in enumerate(columns)}
     dots = [(row.size, place[j]) for row in rows for j in row.indices if j in place]
     last = min(len(selection), MOST_COLUMNS)  # chosen columns come first
     chosen, others = [dot for dot in dots if dot[1] < last], [dot for dot in dots if dot[1] >= last]
     size = max(3.0, min(36.0, 900.0 / len(rows)))
-    pixels = {"rasterized": len(dots) > _MOST_VECTORS}
-    ax.scatter(*zip(*chosen, strict=True), s=size, color=style.BLUE, label="chosen", **pixels)
-    if others:
-        ax.scatter(*zip(*others, strict=True), s=size, edgecolors=style.MUTED, facecolors="none", label="not chosen",
-                   **pixels)  # fmt: skip
+    style.dots(ax, chosen, others, ("chosen", "not chosen"), s=size, rasterized=len(dots) > _MOST_VECTORS)
     style.name_rows(ax, [selection.label(j) for j in columns])
     style.whole_numbers(ax.xaxis)
     style.name_axes(ax, style.size_name(selection), "")

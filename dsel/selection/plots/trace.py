@@ -15,8 +15,7 @@ _LOGARITHMIC_FROM = 50
 def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the best value after each improvement, and return the axes."""
     iterations, values = improvements(selection)
-    ax = style.axes(ax)
-    style.grid(ax, "y")
+    ax = style.axes(ax, grid="y")
     end = max(selection.iterations, iterations[-1])
     ax.step([*iterations, end], [*values, values[-1]], where="post", color=style.BLUE, linewidth=1.8)
     if len(values) <= style.MOST_MARKERS:

@@ -5,7 +5,6 @@ The section of the report about stability selection, where its result is in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,7 @@ from dsel.search.exact.certificate import STATUS_WORDS
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
-from dsel.selection.report.figures import Figure, figure
+from dsel.selection.report.figures import figure
 from dsel.selection.report.wording import aligned, duration, names, number
 from dsel.selection.size_curve import FrontRow
 from dsel.selection.stability.result import Stability
@@ -25,50 +24,29 @@ from dsel.selection.stability.result import Stability
 MOST_TARGETS = 4
 
 
-@dataclass(frozen=True)
-class ChosenRow:
-    """One chosen column.
-
-    place: in order of gain, from 1. gain, total: shares of ||Y||^2, by this column and by all so far. width: of a bar,
-    in percent. coefficients: in units of the data, for each target. standardized: where there is one target. group: of
-    columns that count as one, if there are any.
-    """
-
-    place: int
-    label: str
-    index: int
-    gain: str
-    width: float
-    total: str
-    coefficients: tuple[str, ...]
-    standardized: str
-    std: str
-    group: str
-
-
-def chosen_rows(selection: SelectionRecord) -> list[ChosenRow]:
+def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     """Return the rows of the table of chosen columns."""
-    found, s = selection.statistics, len(selection)
-    gains = np.full(s, np.nan) if found is None else found.gains
+    statistics, s = selection.statistics, len(selection)
+    gains = np.full(s, np.nan) if statistics is None else statistics.gains
     totals, largest = np.cumsum(gains), float(np.nanmax(gains, initial=0.0)) or 1.0
     group = {j: name for name, columns in selection.groups.items() for j in columns}
     decimals = 4 if largest >= 0.01 else 6
-    single = selection.coefficients.shape[1] == 1 and found is not None
+    single = selection.coefficients.shape[1] == 1 and statistics is not None
     standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
     listed = selection.coefficients[:, : len(coefficient_heads(selection))]
     return [
-        ChosenRow(
-            place=i + 1,
-            label=printable(selection.labels[i]),
-            index=selection.indices[i],
-            gain=_fixed(gains[i], decimals),
-            width=round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
-            total=_fixed(totals[i], decimals),
-            coefficients=tuple(number(value) for value in listed[i]),
-            standardized=_fixed(standardized[i], 3),
-            std=number(None if found is None else float(found.std[i])),
-            group=printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
-        )
+        {
+            "place": i + 1,
+            "label": printable(selection.labels[i]),
+            "index": selection.indices[i],
+            "gain": _fixed(gains[i], decimals),
+            "width": round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
+            "total": _fixed(totals[i], decimals),
+            "coefficients": tuple(number(value) for value in listed[i]),
+            "standardized": _fixed(standardized[i], 3),
+            "std": number(None if statistics is None else float(statistics.std[i])),
+            "group": printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
+        }
         for i in range(s)
     ]
 
@@ -211,25 +189,7 @@ def _peak(selection: SelectionRecord) -> str:
 _OTHERS, _BARS = 5, 20
 
 
-@dataclass(frozen=True)
-class StabilityRow:
-    """A column, or a group, with the share of the subsamples that it is chosen on."""
-
-    label: str
-    frequency: str
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class StabilitySection:
-    """How often columns are chosen on subsamples, for sets as large as the selection."""
-
-    text: str
-    rows: tuple[StabilityRow, ...]
-    picture: Figure
-
-
-def stability_section(selection: SelectionRecord, stability: Stability | None) -> StabilitySection | None:
+def stability_section(selection: SelectionRecord, stability: Stability | None) -> dict[str, Any] | None:
     """Return the section; None without a result of stability selection, or if it is of data of another shape."""
     if stability is None or stability.shape != selection.shape or not len(selection):
         return None
@@ -239,15 +199,15 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
     order = [int(j) for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
     mine = [j for j in order if stability.names[j] in chosen]
     others = [j for j in order if stability.names[j] not in chosen][:_OTHERS]
-    rows = tuple(
-        StabilityRow(printable(stability.names[j]), f"{frequency[j]:.2f}", j in mine)
+    rows = [
+        {"label": printable(stability.names[j]), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
         for j in sorted([*mine, *others], key=order.index)
-    )
+    ]
     method = stability.request.get("method", "")
     text = f"Share of {stability.description} on which {method} chooses a column, for sets of up to {size}."
     picture = figure(
         "stability", "Selection frequencies", text,
-        lambda: "Bars: " + ", ".join(f"{row.label} {row.frequency}" for row in rows),
+        lambda: "Bars: " + ", ".join("{label} {frequency}".format_map(row) for row in rows),
         lambda ax: stability.plot(ax, size=size, most=_BARS), 70 + 22 * min(len(order), _BARS),
     )  # fmt: skip
-    return StabilitySection(text, rows, picture)
+    return {"rows": rows, "picture": picture}

@@ -303,8 +303,7 @@ class Stability:
         frequency = self.frequency(size)
         order = np.argsort(-frequency, kind="stable")[:most]
         order = order[frequency[order] > 0.0]
-        ax = style.axes(ax, height=max(1.6, 0.9 + 0.24 * len(order)))
-        style.grid(ax, "x")
+        ax = style.axes(ax, height=max(1.6, 0.9 + 0.24 * len(order)), grid="x")
         ax.barh(range(len(order)), frequency[order], color=style.BLUE, height=0.7)
         line = ""
         if threshold is not None:
