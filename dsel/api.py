@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule, sketch_rule
+from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
@@ -466,7 +466,7 @@ def eigh(
     """
     rule = None
     if rank is not None or accuracy is not None:
-        rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     dataset = as_dataset(X, None, unsupervised=True, sample_weight=sample_weight)
     with engine_of(None if dataset.in_memory else active_client()) as engine:
         available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)

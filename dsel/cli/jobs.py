@@ -83,8 +83,7 @@ def run(
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     fail_on_change: Annotated[
-        bool,
-        typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one."),
+        bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
     require_progress: Annotated[
         bool,
@@ -142,12 +141,7 @@ def plan(
 
 
 @app.command(epilog=examples("dsel resume result"))
-def resume(
-    folder: Folder,
-    trust: Trust = False,
-    log_format: Log = "text",
-    json: Json = False,
-) -> None:
+def resume(folder: Folder, trust: Trust = False, log_format: Log = "text", json: Json = False) -> None:
     """Continue an interrupted job."""
     from dsel.jobs.runner import resume_job
 
@@ -165,8 +159,7 @@ def certify(
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     coefficients: Annotated[
-        float | None,
-        typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only."),
+        float | None, typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only.")
     ] = None,
     trust: Trust = False,
     log_format: Log = "text",

@@ -130,8 +130,7 @@ def verify(
     tolerance: Annotated[float, typer.Option(help="Allowed rounding, as a share of ||Y||^2.")] = 1e-9,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the check.")] = 1,
     state: Annotated[
-        Path | None,
-        typer.Option(help="A folder of yours for what is checked so far, by default in ~/.local/state."),
+        Path | None, typer.Option(help="A folder of yours for what is checked so far, by default in ~/.local/state.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

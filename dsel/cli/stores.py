@@ -196,12 +196,12 @@ def eigh(
 
     With --out, the same command continues after an interruption.
     """
-    from dsel.config.request import sketch_rule
+    from dsel.config.request import SketchRule
     from dsel.jobs.workers import eigh_run
 
     rule = None
     if rank is not None or accuracy is not None:
-        rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     found = eigh_run(
         store, rule, out, method=method, preprocess=preprocess, missing="mean" if missing else "refuse",
         seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,

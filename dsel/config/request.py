@@ -14,25 +14,16 @@ from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from dsel.config.size_rule import SizeRule, size_rule
-from dsel.config.types import Bool, Float, Int, first_error
-from dsel.errors import OptionError
+from dsel.config.types import Bool, Float, Int, Section
 
 #: The largest rank for an accuracy, if none is given.
 MOST_RANK = 1000
 
 
-class SketchRule(BaseModel):
+class SketchRule(Section):
     """How X is replaced by a randomized sketch of lower rank.
 
     Parameters
@@ -47,7 +38,7 @@ class SketchRule(BaseModel):
         Power iterations. Each one takes two passes over the data and makes the sketch sharper.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     rank: Int | None = Field(None, ge=1)
     accuracy: Float | None = Field(None, gt=0, lt=1)
@@ -64,14 +55,6 @@ class SketchRule(BaseModel):
     def most(self) -> int:
         """The largest rank."""
         return MOST_RANK if self.rank is None else self.rank
-
-
-def sketch_rule(**values: Any) -> SketchRule:
-    """Return the rule with these values. Errors: OptionError."""
-    try:
-        return SketchRule(**values)
-    except ValidationError as error:
-        raise OptionError(first_error(error, SketchRule)) from error
 
 
 _FORMS = "write last: 90 (segments), last: 0.2 (a share of the rows), first: the same, or time: [from, to]"
@@ -189,7 +172,7 @@ def _column_groups(value: Any) -> Any:
 Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]
 
 
-class SelectionRequest(BaseModel):
+class SelectionRequest(Section):
     """What to select, and how. Everything that can be checked without the data is checked here.
 
     Parameters
@@ -240,7 +223,7 @@ class SelectionRequest(BaseModel):
         code, which runs with the rights of the job.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     k: Size
     max_k: Int | None = Field(None, ge=1)
@@ -273,20 +256,6 @@ class SelectionRequest(BaseModel):
         if earlier is not None and values.get("reduce") is not None:
             raise ValueError("reduce and sketch are two names of one key: give one of them")
         return values if earlier is None else {**values, "reduce": earlier}
-
-    @classmethod
-    def of(cls, **values: Any) -> Self:
-        """Return the request with these values.
-
-        Raises
-        ------
-        OptionError
-            A value is wrong. The error names it.
-        """
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise OptionError(first_error(error, cls)) from error
 
     @property
     def limit(self) -> int:

@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
@@ -211,3 +211,23 @@ def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel]:
         if inner:
             model = inner[0]
     return model
+
+
+class Section(BaseModel):
+    """A model whose keys are known, and whose errors are sentences."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Return the model with these values.
+
+        Raises
+        ------
+        OptionError
+            A value is wrong. The error is one sentence.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise OptionError(first_error(error, cls)) from error
