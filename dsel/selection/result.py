@@ -253,7 +253,7 @@ def open_selection(path: str | AnyPath) -> Selection:
     DataError
         If it is damaged or incomplete. The error names the file. Each changed bit is noticed.
     """
-    return Selection(**read_selection(path))
+    return read_selection(path, Selection)
 
 
 def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) -> AnyPath:

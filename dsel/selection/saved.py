@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ from dsel.storage.zarr_store import LostChunkError
 
 if TYPE_CHECKING:
     import zarr
+
+_Record = TypeVar("_Record", bound=SelectionRecord)
 
 SELECTION, _ZARR = "selection.json", "selection.zarr"
 #: Fields of a request that format 1 held next to the others.
@@ -97,8 +99,8 @@ def _are_whole(folder: AnyPath, name: str, digests: Mapping[str, str]) -> bool:
         return False
 
 
-def read_selection(path: str | AnyPath) -> dict[str, Any]:
-    """Return the fields of a saved selection. `open_selection` describes it."""
+def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
+    """Return a saved selection. `open_selection` describes it."""
     folder = as_path(path)
     folder = folder.parent if folder.name == SELECTION else resolve_run(folder)
     if not (folder / SELECTION).is_file():
@@ -114,18 +116,16 @@ def read_selection(path: str | AnyPath) -> dict[str, Any]:
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
-        trace = np.asarray(group["trace"])
+        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
         values["statistics"] = ChosenStatistics.from_arrays(group)
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
             values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
-        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
-        groups = values.get("groups", {})
-        values["groups"] = {name: tuple(columns) for name, columns in groups.items()}
-        curve = values.get("size_curve")
-        values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
+        values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
+        if values.get("size_curve") is not None:
+            values["size_curve"] = SizeCurve.from_dict(values["size_curve"])
         if values.get("submodularity") is not None:
             values["submodularity"] = Submodularity(**values["submodularity"])
         # Older versions named the fields differently, and judged gaps by other rules.
@@ -133,7 +133,7 @@ def read_selection(path: str | AnyPath) -> dict[str, Any]:
         for name in ("indices", "shape", "targets", "constant", "notes"):
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
-        return values
+        return kind(**values)
     except DselError:
         raise
     except DamagedFileError as error:
