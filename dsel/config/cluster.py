@@ -131,7 +131,7 @@ class _Elastic(SiteSection):
         return self.bounds[0]
 
 
-class _Made(_Elastic):
+class _StartedWorkers(_Elastic):
     """Workers that dsel starts.
 
     Parameters
@@ -219,7 +219,7 @@ class SchedulerFileSection(SiteSection):
     path: Annotated[_Expanded, Field(min_length=1)]
 
 
-class SlurmSection(_Made):
+class SlurmSection(_StartedWorkers):
     """One Slurm job for each worker, by dask-jobqueue. A lost job is replaced.
 
     Parameters
@@ -254,7 +254,7 @@ class SlurmSection(_Made):
     security: Security = "tls"
 
 
-class KubernetesSection(_Made):
+class KubernetesSection(_StartedWorkers):
     """A DaskCluster of the dask-kubernetes operator, with one pod for each worker.
 
     Parameters

@@ -1,8 +1,6 @@
 """What may be asked of a selection: one model for `dsel.select`, job files and saved results.
 
-Which rows of a store a selection uses: the last or the first ones, or those between two values of a coordinate.
-
-How a randomized eigendecomposition is made: its rank or accuracy, and its cost.
+It also says which rows of a store are used, and how a randomized eigendecomposition is made.
 """
 
 from __future__ import annotations

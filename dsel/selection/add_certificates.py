@@ -12,8 +12,8 @@ from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.assembly import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
+from dsel.selection.record import FrontRow
 from dsel.selection.result import Selection
-from dsel.selection.size_curve import FrontRow
 from dsel.selection.submodularity import submodularity
 
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.

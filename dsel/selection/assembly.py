@@ -24,9 +24,10 @@ from dsel.search.exact.certificate import dependence
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import chosen_statistics
 from dsel.selection.context import SelectionRun
+from dsel.selection.record import FrontRow, PathRow, TraceRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error
-from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
+from dsel.selection.size_curve import SizeCurve
 from dsel.storage.paths import AnyPath
 
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.

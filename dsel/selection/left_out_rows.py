@@ -16,7 +16,7 @@ from dsel.planning.planned_rounds import chunk_columns
 from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.outcome import PathPoint, SearchOutcome
 from dsel.selection.context import SelectionRun
-from dsel.selection.size_curve import PathRow
+from dsel.selection.record import PathRow
 
 log = logging.getLogger("dsel")
 

@@ -9,7 +9,7 @@ from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.record import SelectionRecord
-from dsel.selection.size_curve import FrontRow, SizeCurve
+from dsel.selection.size_curve import SizeCurve
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,7 +69,12 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
 
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
-    yield _cost(selection)
+    from dask.utils import format_bytes
+
+    seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
+    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
+    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
+    yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan)
 
@@ -101,14 +106,18 @@ def _headline(selection: SelectionRecord) -> str:
 
 def _front(selection: SelectionRecord, width: int | None) -> Table:
     """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
-    group = _groups(selection)
+    group = {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
     included = len({group.get(int(j), str(j)) for j in selection.include})
     rows = [row for row in selection.front if included <= row.size <= selection.k]
     subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
     proofs = {proof["size"]: proof for proof in selection.certificate} if len(selection.certificate) > 1 else {}
     figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2", *(("gap",) if proofs else ()))
-    values = [[*_figures(row, by_criterion), *([_gap(proofs.get(row.size))] if proofs else [])] for row in rows]
+    values = []
+    for row in rows:
+        criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
+        gap = [_gap(proofs.get(row.size))] if proofs else []
+        values.append([str(row.size), *criterion, f"{row.error:.6g}", f"{row.r2:.6f}", *gap])
     columns = zip(figures, *values, strict=True)
     taken = sum(2 + max(map(len, column)) for column in columns)
     in_full = all(len(_join(subset)) <= (width or _FULL) - taken - len(_MARK) for subset in subsets)
@@ -120,12 +129,6 @@ def _front(selection: SelectionRecord, width: int | None) -> Table:
         table.add_row(*cells, (_join(subset) if in_full else _change(before, subset)) + mark)
         before = subset
     return table
-
-
-def _figures(row: FrontRow, by_criterion: bool) -> list[str]:
-    """Return the figures of one row as text."""
-    criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
-    return [str(row.size), *criterion, f"{row.error:.6g}", f"{row.r2:.6f}"]
 
 
 def _gap(proof: Mapping[str, Any] | None) -> str:
@@ -174,11 +177,6 @@ def _size_curve(curve: SizeCurve) -> Table:
     return table
 
 
-def _groups(selection: SelectionRecord) -> dict[int, str]:
-    """Return the name of the group of each column that is in one."""
-    return {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
-
-
 def _proof(row: dict[str, Any], penalized: bool) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
@@ -221,15 +219,6 @@ def _plan(plan: dict[str, Any]) -> str:
     return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
 
 
-def _cost(selection: SelectionRecord) -> str:
-    from dask.utils import format_bytes
-
-    seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
-    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
-    return f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
-
-
 #: A column that moved by this number of standard deviations is named.
 LARGE_SHIFT = 1.0
 
@@ -257,7 +246,7 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
             f"The new columns explain {found['gain']:.4%} more of Y (95 %: {found['low']:.4%} to {found['high']:.4%}), "
             f"{verdict} than splitting the rows explains"
         )
-    moved = [one for one in (changes["drift"] or {}).get("columns", ()) if abs(one["shift"]) >= LARGE_SHIFT]
+    moved = [column for column in (changes["drift"] or {}).get("columns", ()) if abs(column["shift"]) >= LARGE_SHIFT]
     if moved:
-        shown = shorten((f"{one['label']} ({one['shift']:+.2f} sd)" for one in moved), 6)
+        shown = shorten((f"{column['label']} ({column['shift']:+.2f} sd)" for column in moved), 6)
         yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}"

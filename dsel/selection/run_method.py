@@ -1,8 +1,7 @@
-"""Run the method of a request on an objective.
+"""Run the method of a request on an objective, and judge what it found.
 
-The errors of a front from the data, where the search ran on an approximation.
-
-What a selection is compared with: forward selection on the same objective, and the best approximation of X.
+The errors of a front are recomputed from the data, where the search ran on an approximation. A selection is compared
+with forward selection on the same objective, and with the best approximation of X.
 """
 
 from __future__ import annotations

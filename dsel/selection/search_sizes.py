@@ -1,6 +1,6 @@
 """Search for subsets of every size, and choose the number of columns (``k="auto"``).
 
-Information criteria of a subset: BIC, and EBIC for many candidate columns.
+The information criteria of a subset are BIC, and EBIC for many candidate columns:
 
     BIC(S)  = m N log(RSS(S) / (m N)) + N df(S) log(m)
     EBIC(S) = BIC(S) + 2 gamma log C(p, s)
@@ -40,8 +40,9 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.left_out_rows import path_rows
+from dsel.selection.record import PathRow
 from dsel.selection.run_method import run_method
-from dsel.selection.size_curve import PathRow, SizeCurve, SizePoint
+from dsel.selection.size_curve import SizeCurve, SizePoint
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
@@ -107,7 +108,7 @@ def search_sizes(run: SelectionRun) -> SizeChoice:
         errors = _FoldErrors(run)
         curve = _chosen(validated, errors.points(), validated.partition.description)
         run = _with_size(run, curve.k)
-        return SizeChoice(run, run_method(replace(run, context=errors.context_of_answer())), curve)
+        return SizeChoice(run, run_method(replace(run, context=errors.context(True))), curve)
     outcome, subsets = every_size(run)
     if validated.held_out is not None:
         curve = _chosen(validated, _held_out_points(run, subsets), "the error on held-out rows")
@@ -152,7 +153,7 @@ def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
     return [best[size] for size in sorted(best)]
 
 
-class _Inside:
+class _FoldSearch:
     """A search on the rows outside a fold, whose state includes the errors on the folds before it."""
 
     def __init__(self, search: AnytimeSearch, folds: list[Any], resumable: bool) -> None:
@@ -171,7 +172,7 @@ class _FoldErrors:
     def __init__(self, run: SelectionRun) -> None:
         assert isinstance(run.prepared.statistics, Statistics)
         assert run.prepared.folds is not None
-        self._run, self._validated, self._context = run, run.validated, run.context
+        self._run, self._validated = run, run.validated
         self._whole, self._parts = run.prepared.statistics, run.prepared.folds
         state = run.context.state or {}
         #: For each finished model the errors of every size on each of its tested parts.
@@ -183,13 +184,13 @@ class _FoldErrors:
         partition = self._validated.partition
         assert partition is not None
         errors, weights = [], []
-        for place, model in enumerate(partition.tests()):
+        for number, model in enumerate(partition.tests()):
             tested = [part for part in model.test if part in self._parts]
-            if place >= len(self._found):
-                log.info("choice of k: model %d", place + 1)
-                self._found.append(self._errors(place, model.train, tested))
+            if number >= len(self._found):
+                log.info("choice of k: model %d", number + 1)
+                self._found.append(self._errors(number, model.train, tested))
                 self._state = None
-            errors += self._found[place]
+            errors += self._found[number]
             weights += [self._parts[part].weight for part in tested]
         if not errors:
             raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
@@ -201,12 +202,12 @@ class _FoldErrors:
         base = self._validated.included
         return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
 
-    def _errors(self, place: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
+    def _errors(self, number: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
         validated = self._validated
         request = validated.request
         parts = [self._parts[part] for part in train if part in self._parts]
         if not parts:
-            raise DataError(f"The rows that model {place + 1} is trained on have no weight.", "Choose other folds.")
+            raise DataError(f"The rows that model {number + 1} is trained on have no weight.", "Choose other folds.")
         trained = combined(parts)
         try:
             whole = trained.objective(request.preprocess, request.lam)
@@ -216,10 +217,10 @@ class _FoldErrors:
             objective, _ = candidates_of(self._run.dataset, validated, trained, whole)
         except (DataError, OptionError) as error:
             raise type(error)(
-                f"Model {place + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
+                f"Model {number + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
                 f"{error.remedy} Or choose fewer or other folds.".strip(),
             ) from error
-        run = replace(self._run, whole=whole, objective=objective, context=self._inside())
+        run = replace(self._run, whole=whole, objective=objective, context=self.context(validated.method.every_size))
         _, subsets = every_size(run)
         members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.most + 1)]
         with one_blas_thread():  # the matrices are small: threads would wait for each other
@@ -233,23 +234,20 @@ class _FoldErrors:
         repetition, parts = train[0][0], [part for _, part in train]
         return lambda start, stop: np.isin(partition.of_rows(start, stop, repetition), parts)
 
-    def _inside(self) -> RunContext:
-        return self._context_of(self._validated.method.every_size)
+    def context(self, resumable: bool) -> RunContext:
+        """Return the context of a search, whose saved states include the errors that are known.
 
-    def context_of_answer(self) -> RunContext:
-        """Return the context of the search on all rows."""
-        return self._context_of(True)
-
-    def _context_of(self, resumable: bool) -> RunContext:
-        """Return a context whose saved states include the errors that are known."""
-        outer = self._context.on_slice
+        resumable: whether they include the state of the search, too.
+        """
+        context = self._run.context
+        outer = context.on_slice
 
         def on_slice(search: AnytimeSearch) -> None:
             assert outer is not None
-            inside: Any = _Inside(search, self._found, resumable)
+            inside: Any = _FoldSearch(search, self._found, resumable)
             outer(inside)
 
-        return replace(self._context, state=self._state, on_slice=None if outer is None else on_slice)
+        return replace(context, state=self._state, on_slice=None if outer is None else on_slice)
 
 
 def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:

@@ -18,10 +18,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dsel.api import select_from
 from dsel.config.request import Missing, Preprocess, SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
+from dsel.selection.results.apply import take_columns
 from dsel.sklearn.inputs import (
     check_features,
     check_training_data,
@@ -29,7 +30,6 @@ from dsel.sklearn.inputs import (
     in_memory,
     is_lazy_or_labelled,
     spread_columns,
-    take_columns,
 )
 from dsel.sklearn.targets import EncodedTarget, encode_target
 from dsel.storage.paths import AnyPath, as_path
@@ -99,7 +99,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         try:
             request = self._request()
-            dataset = _dataset(X, target.Y, sample_weight, getattr(self, "feature_names_in_", None))
+            dataset = as_dataset(X, target.Y, sample_weight=sample_weight)
+            if hasattr(self, "feature_names_in_"):
+                dataset = replace(dataset, features=self.feature_names_in_)
             cache = self._cache()
             if cache is not None:
                 dataset = replace(dataset, digest=data_digest(X, target.Y, sample_weight))
@@ -214,11 +216,6 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                     UserWarning,
                     stacklevel=3,
                 )
-
-
-def _dataset(X: Any, Y: Any, sample_weight: Any, names: NDArray[np.object_] | None) -> Dataset:
-    dataset = as_dataset(X, Y, sample_weight=sample_weight)
-    return dataset if names is None else replace(dataset, features=names)
 
 
 def _size(wanted: Any, n: int) -> Any:

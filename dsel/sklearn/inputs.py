@@ -1,9 +1,8 @@
 """What estimators accept as X: arrays and frames in memory by scikit-learn's checks, Dask and xarray objects lazily.
 
-A digest of data that are not in a store, so that searches of parameters compute their statistics once.
-
-Arrays in memory are hashed. A Dask array has a name that follows from its graph. Two graphs may read different values
-under equal names, if a file was written to between them; so the objects at the leaves of the graph count, too.
+Data that are not in a store have a digest, so that searches of parameters compute their statistics once. Arrays in
+memory are hashed. A Dask array has a name that follows from its graph. Two graphs may read different values under equal
+names, if a file was written to between them; so the objects at the leaves of the graph count, too.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -90,13 +88,6 @@ def check_features(estimator: Any, X: Any) -> Any:
             f"{', '.join(str(a) for a, b in zip(names, expected, strict=True) if a != b)}."
         )
     return X
-
-
-def take_columns(X: Any, columns: NDArray[np.intp]) -> Any:
-    """Return some columns of what `check_features` returned."""
-    if hasattr(X, "columns"):
-        return X[[X.columns[j] for j in columns]]
-    return X.isel({X.dims[1]: columns}) if hasattr(X, "dims") else X[:, columns]
 
 
 def in_memory(X: Any, names: NDArray[np.object_] | None) -> Any:
@@ -198,14 +189,8 @@ def _lazy_token(part: Any) -> bytes | None:
     graph = part.__dask_graph__()
     if not hasattr(graph, "layers") or not hasattr(part, "name"):
         return None
-    numbers = sorted(_leaf_numbers(graph))
+    numbers = sorted(_leaf_number(layer) for name, layer in graph.layers.items() if not graph.dependencies[name])
     return f"dask {part.name} {numbers}".encode()
-
-
-def _leaf_numbers(graph: Any) -> Iterator[int]:
-    for name, layer in graph.layers.items():
-        if not graph.dependencies[name]:
-            yield _leaf_number(layer)
 
 
 def _leaf_number(layer: Any) -> int:

@@ -1,13 +1,9 @@
 """Compare a run with the previous one: what entered and left, whether that is better, and what drifted.
 
-What changed since the previous run, as text.
-
-Drift: how far means and scales of the new rows are from those of the previous run.
-
-Compare two subsets on resampled parts of the rows, and a fit of the previous run on the new rows alone.
-
-One pass sums Z'Z of Z = [1, X_U, Y] over parts of consecutive rows, where U holds the columns of both subsets. Each
-error is then a small least-squares problem on a weighted sum of these matrices.
+Drift is how far means and scales of the new rows are from those of the previous run. The two subsets are compared on
+resampled parts of the rows, and the fit of the previous run is tried on the new rows alone. For that, one pass sums
+Z'Z of Z = [1, X_U, Y] over parts of consecutive rows, where U holds the columns of both subsets. Each error is then a
+small least-squares problem on a weighted sum of these matrices.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from dsel.errors import MissingInputError, OptionError
 from dsel.search.exact.certificate import STATUS_WORDS, claim
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
-from dsel.selection.record import SelectionRecord
-from dsel.selection.size_curve import FrontRow
+from dsel.selection.record import FrontRow, SelectionRecord
 
 #: What the picture can show.
 Quantity = Literal["r2", "error", "criterion"]

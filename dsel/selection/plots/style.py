@@ -1,6 +1,6 @@
 """The style of the pictures: colors that color-blind readers can tell apart, quiet axes, clear text.
 
-Labels of columns that are short enough for a picture, and still different from each other.
+Labels of columns are shortened to fit into a picture, and stay different from each other.
 """
 
 from __future__ import annotations

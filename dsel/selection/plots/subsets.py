@@ -8,8 +8,7 @@ from typing import Any
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.record import SelectionRecord
-from dsel.selection.size_curve import FrontRow
+from dsel.selection.record import FrontRow, SelectionRecord
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
 MOST_COLUMNS = 30

@@ -1,8 +1,6 @@
 """The report: one HTML page that works offline, with everything that a result says.
 
-What a notebook shows for a selection: small, without pictures, on light and dark backgrounds.
-
-The templates of the HTML, filled by jinja2. Every value is escaped.
+A notebook shows a small form without pictures. Both are templates that jinja2 fills. Every value is escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from dsel.selection.changes.runs import RunSummary
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
 from dsel.selection.render import describe_changes, describe_guarantees
-from dsel.selection.report import tables, wording
+from dsel.selection.report import tables
 from dsel.selection.report.figures import figures
 from dsel.selection.report.tables import stability_section
 from dsel.selection.stability.result import Stability
@@ -101,21 +99,21 @@ def render_report(
     """
     return fill(
         "report.html",
-        title=wording.headline(selection),
+        title=tables.headline(selection),
         source=printable(selection.source or "data in memory"),
         selection=selection,
         key_figures=_key_figures(selection),
-        explained=wording.explained(selection),
+        explained=tables.explained(selection),
         rows=tables.chosen_rows(selection),
         coefficient_heads=tables.coefficient_heads(selection),
         many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
         front=tables.front_rows(selection),
-        proofs=wording.proofs(selection),
+        proofs=tables.proofs(selection),
         guarantees=list(describe_guarantees(selection)),
         figures=figures(selection, history),
         changes=list(describe_changes(selection.changes)) if selection.changes else [],
         stability=stability_section(selection, stability),
-        search_end=wording.search_end(selection),
+        search_end=tables.search_end(selection),
         asked=tables.asked(selection),
         plan=tables.plan_rows(selection),
         provenance=tables.provenance(selection),
@@ -126,25 +124,22 @@ def render_report(
 def _key_figures(selection: SelectionRecord) -> list[KeyFigure]:
     """Return the numbers that a reader looks for first."""
     m, n = selection.shape
+    limit = counted(selection.k, True) if selection.groups else str(selection.k)
+    limit = f"at most {limit}" if selection.size_curve is None else "chosen automatically"
     figures = [
-        KeyFigure("Columns", str(len(selection)), f"of {n:,}, {_limit(selection)}"),
-        KeyFigure("R²", f"{selection.r2:.4f}".replace("-", "−"), f"error {wording.number(selection.error, 6)}"),
+        KeyFigure("Columns", str(len(selection)), f"of {n:,}, {limit}"),
+        KeyFigure("R²", f"{selection.r2:.4f}".replace("-", "−"), f"error {tables.number(selection.error, 6)}"),
         _proof_figure(selection),
         KeyFigure("Rows", f"{m:,}", f"{selection.passes} passes over the data"),
-        KeyFigure("Time", wording.duration(sum(selection.seconds.values())), selection.method),
+        KeyFigure("Time", tables.duration(sum(selection.seconds.values())), selection.method),
     ]
     if selection.criterion is not None:
-        figures.insert(1, KeyFigure("Criterion", wording.number(selection.criterion), "minimized"))
+        figures.insert(1, KeyFigure("Criterion", tables.number(selection.criterion), "minimized"))
     return figures
 
 
-def _limit(selection: SelectionRecord) -> str:
-    limit = counted(selection.k, True) if selection.groups else str(selection.k)
-    return f"at most {limit}" if selection.size_curve is None else "chosen automatically"
-
-
 def _proof_figure(selection: SelectionRecord) -> KeyFigure:
-    row = wording.certificate_of_choice(selection)
+    row = tables.certificate_of_choice(selection)
     if selection.criterion is not None:
         return KeyFigure("Certificate", "none", "for the squared error only")
     if row is None:
@@ -157,7 +152,7 @@ def _proof_figure(selection: SelectionRecord) -> KeyFigure:
         more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
         return KeyFigure("Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open")
     if selection.lam:
-        return KeyFigure("Least possible error", f"≥ {wording.number(row['bound'], 5)}", "by the certificate", "open")
+        return KeyFigure("Least possible error", f"≥ {tables.number(row['bound'], 5)}", "by the certificate", "open")
     return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")
 
 
@@ -180,17 +175,17 @@ _MOST_ROWS = 15
 
 def notebook_html(selection: SelectionRecord) -> str:
     """Return a selection as a fragment of HTML with its own style."""
-    row = wording.certificate_of_choice(selection)
+    row = tables.certificate_of_choice(selection)
     rows = tables.chosen_rows(selection)
     return fill(
         "notebook.html",
-        title=wording.headline(selection),
+        title=tables.headline(selection),
         method=selection.method,
         preprocess=selection.preprocess,
         shape=selection.shape,
         r2=f"{selection.r2:.4f}".replace("-", "−"),
-        proof="" if row is None else wording.proof(selection, row),
-        explained=wording.explained(selection),
+        proof="" if row is None else tables.proof(selection, row),
+        explained=tables.explained(selection),
         rows=rows[:_MOST_ROWS],
         more=max(len(rows) - _MOST_ROWS, 0),
         heads=tables.coefficient_heads(selection),

@@ -70,6 +70,11 @@ def transform(selection: SelectionRecord, X: Any) -> Any:
     places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
     if isinstance(X, Dataset):
         return _stored_columns(X, places)
+    return take_columns(X, places)
+
+
+def take_columns(X: Any, places: Ints) -> Any:
+    """Return columns of a DataArray with samples first, of a DataFrame, or of a matrix."""
     if _is(X, "xarray", "DataArray"):
         return X.isel({X.dims[1]: places})
     if _is_frame(X):

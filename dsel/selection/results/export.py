@@ -1,7 +1,4 @@
-"""A selection as text for other programs: labels, CSV or JSON, with coefficients for the data in their own units.
-
-Compare two selections: their columns, their errors, and what was asked.
-"""
+"""A selection as text for other programs (labels, CSV or JSON), and two selections compared as text."""
 
 from __future__ import annotations
 

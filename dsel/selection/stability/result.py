@@ -1,6 +1,4 @@
-"""The result of stability selection.
-
-Bounds on the expected number of columns that are chosen by mistake, and the threshold that keeps it small.
+"""The result of stability selection, with bounds on the expected number of columns that are chosen by mistake.
 
 Let q columns of p be chosen on each half of the rows on average, and let a column be *stable* if it is chosen on at
 least a share tau of the halves. The expected number of stable columns that are chosen with a probability below q / p,

@@ -36,6 +36,7 @@ from dsel.selection.stability.result import Stability
 log = logging.getLogger("dsel")
 
 Resample = Literal["pairs", "halves", "bootstrap"]
+_WORDS = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
 
 
 def run_stability(
@@ -67,15 +68,20 @@ def run_stability(
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
     candidates = validated.items.count(usable)
     labels = [str(label) for label in dataset.features]
-    partition = validated.partition
-    assert partition is not None
+    assert validated.partition is not None
+    divided = validated.partition.description.replace("folds", "parts of the rows")
+    weight = request.sample_weight
+    named = weight if weight is None or isinstance(weight, str | bool) else "data in memory"
+    asked = request.model_copy(update={"sample_weight": named}).model_dump(
+        mode="json", exclude={"criterion", "choose_k", "max_k"}
+    )
     return Stability(
         names=tuple(labels) if validated.groups is None else validated.groups.names,
         frequencies=frequencies / len(counts), chosen=chosen / len(counts), candidates=candidates,
         included=tuple(int(j) for j in base), resample=resample, samples=len(counts), parts=parts,
-        description=f"{_words(resample, len(counts))} of {partition.description.replace('folds', 'parts of the rows')}",
-        request=_as_json(request), shape=(dataset.m, dataset.n), source=dataset.name, passes=made.passes,
-        bytes_read=made.bytes_read, seconds=time.monotonic() - began, versions=versions(),
+        description=f"{len(counts)} {_WORDS[resample]} of {divided}", request=asked, shape=(dataset.m, dataset.n),
+        source=dataset.name, passes=made.passes, bytes_read=made.bytes_read, seconds=time.monotonic() - began,
+        versions=versions(),
     )  # fmt: skip
 
 
@@ -155,20 +161,3 @@ def _selected(
         is_chosen[size - 1, items.of([*run.base, *members])] = 1.0
         chosen[size - 1] += items.count(members)
     return is_chosen
-
-
-def _words(resample: Resample, samples: int) -> str:
-    kind = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
-    return f"{samples} {kind[resample]}"
-
-
-def _as_json(request: SelectionRequest) -> dict[str, Any]:
-    """Return what was asked as JSON types: data in memory by name only."""
-    values: dict[str, Any] = request.model_copy(update={"sample_weight": _name(request.sample_weight)}).model_dump(
-        mode="json", exclude={"criterion", "choose_k", "max_k"}
-    )
-    return values
-
-
-def _name(weight: Any) -> Any:
-    return weight if weight is None or isinstance(weight, str | bool) else "data in memory"
