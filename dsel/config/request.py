@@ -71,7 +71,7 @@ def _window(value: Any) -> Any:
         return {name: _count(name, wanted)}
     if not isinstance(wanted, list | tuple) or len(wanted) != 2:
         raise ValueError(f"{name}: write [from, to], with null for an open end")
-    low, high = (_bound(name, one) for one in wanted)
+    low, high = (_bound(name, end) for end in wanted)
     if low is None and high is None:
         raise ValueError(f"{name}: give one of the two ends at least")
     if low is not None and high is not None and isinstance(low, str) != isinstance(high, str):
@@ -153,16 +153,16 @@ def _column_groups(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value):
         return value
     if isinstance(value, dict):
-        lists = [isinstance(one, list | tuple | np.ndarray) for one in value.values()]
+        lists = [isinstance(columns, list | tuple | np.ndarray) for columns in value.values()]
         if all(lists):
             return {str(name): list(_columns(columns)) for name, columns in value.items()}
-        if any(lists) or not all(isinstance(one, str | numbers.Integral) for one in value.values()):
+        if any(lists) or not all(isinstance(name, str | numbers.Integral) for name in value.values()):
             raise ValueError("map each column to the name of its group, or each name to a list of columns")
         found: dict[str, list[Column]] = {}
         for column, name in zip(_columns(value.keys()), value.values(), strict=True):
             found.setdefault(str(name), []).append(column)
         return found
-    if isinstance(value, list | tuple) and all(isinstance(one, list | tuple | np.ndarray) for one in value):
+    if isinstance(value, list | tuple) and all(isinstance(columns, list | tuple | np.ndarray) for columns in value):
         return [list(_columns(columns)) for columns in value]
     raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.config.request import Column, Preprocess, SelectionRequest
-from dsel.selection.chosen import ChosenStatistics
-from dsel.selection.size_curve import SizeCurve
 from dsel.selection.submodularity import Submodularity
 
 if TYPE_CHECKING:
@@ -22,8 +22,132 @@ FORMAT = 3
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
 
+#: Values that differ by at most this share are equal, and the smaller size wins.
+_TIE = 1e-12
+#: The dimensions of the arrays, as they are saved.
+_DIMS = {
+    "gains": ("selected",),
+    "std": ("selected",),
+    "target_std": ("target",),
+    "correlation": ("selected", "selected_too"),
+}
+
 #: Arrays by name, each with its dimensions.
 Arrays = dict[str, tuple[NDArray[Any], tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """One size on the curve.
+
+    Parameters
+    ----------
+    size : int
+        The number of columns, always included ones counted.
+    value : float
+        The squared error per left-out row, on the preprocessed data, summed over targets; or the information
+        criterion.
+    standard_error : float, optional
+        The standard error of the error; None for an information criterion.
+    """
+
+    size: int
+    value: float
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True)
+class SizeCurve:
+    """How ``k="auto"`` chose the number of columns.
+
+    Parameters
+    ----------
+    rule : str
+        The criterion: folds, held-out, bic, ebic or path.
+    description : str
+        The rule in words.
+    k : int
+        The chosen size.
+    one_standard_error : bool
+        Whether the smallest size within one standard error of the best was chosen.
+    points : tuple of SizePoint
+        All sizes, ascending.
+    """
+
+    rule: str
+    description: str
+    k: int
+    one_standard_error: bool
+    points: tuple[SizePoint, ...]
+
+    @classmethod
+    def choose(
+        cls, rule: str, description: str, points: tuple[SizePoint, ...], one_standard_error: bool = False
+    ) -> SizeCurve:
+        """Return the curve with the chosen size: the one of least value, or the smallest near it."""
+        best = min(points, key=lambda point: (point.value, point.size))
+        limit = best.value + _TIE * abs(best.value)
+        if one_standard_error and best.standard_error is not None:
+            limit = best.value + best.standard_error
+        k = min(point.size for point in points if point.value <= limit)
+        return cls(rule, description, k, one_standard_error, points)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SizeCurve:
+        """Return the curve that was saved as JSON."""
+        return cls(**{**values, "points": tuple(SizePoint(**point) for point in values["points"])})
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenStatistics:
+    """Statistics of the s chosen columns, in their order.
+
+    Parameters
+    ----------
+    gains : ndarray of shape (s,)
+        By how much each column lowers f(S) after those before it, as a share of ||Y||^2. Without a ridge penalty the
+        sum is R^2.
+    std : ndarray of shape (s,)
+        Standard deviation of each column, in the units of the data.
+    target_std : ndarray of shape (N,)
+        Standard deviation of each target (of each column of X where Y = X).
+    correlation : ndarray of shape (s, s)
+        Correlations of the columns. NaN for a column that depends on the others and has no part in the fit.
+
+    Notes
+    -----
+    The final check computes the gains and the correlations from the data, by QR. Rows count with their weights.
+    Missing values count as the mean of their column.
+    """
+
+    gains: Floats
+    std: Floats
+    target_std: Floats
+    correlation: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChosenStatistics) and all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in _DIMS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def reordered(self, order: Ints) -> ChosenStatistics:
+        """Return the same for the columns in another order."""
+        return ChosenStatistics(
+            self.gains[order], self.std[order], self.target_std, self.correlation[np.ix_(order, order)]
+        )
+
+    def arrays(self) -> dict[str, tuple[Floats, tuple[str, ...]]]:
+        """Return the arrays with their dimensions, by the name under which they are saved."""
+        return {f"chosen_{name}": (getattr(self, name), dims) for name, dims in _DIMS.items()}
+
+    @classmethod
+    def from_arrays(cls, group: Any) -> ChosenStatistics | None:
+        """Return the statistics in a saved group, or None if dsel 0.1 saved it, which did not compute them."""
+        if any(f"chosen_{name}" not in group for name in _DIMS):
+            return None
+        return cls(**{name: np.asarray(group[f"chosen_{name}"]) for name in _DIMS})
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
-from dsel.selection.record import SelectionRecord
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.record import SelectionRecord, SizeCurve
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,9 +17,16 @@ from dsel._lib.damage import DamagedFileError, digest_of
 from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
-from dsel.selection.chosen import ChosenStatistics
-from dsel.selection.record import FORMAT, Arrays, FrontRow, PathRow, SelectionRecord, TraceRow
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.record import (
+    FORMAT,
+    Arrays,
+    ChosenStatistics,
+    FrontRow,
+    PathRow,
+    SelectionRecord,
+    SizeCurve,
+    TraceRow,
+)
 from dsel.selection.submodularity import Submodularity
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
 from dsel.storage.latest import resolve_run

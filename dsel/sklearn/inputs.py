@@ -35,7 +35,12 @@ def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tupl
     """
     if is_lazy_or_labelled(X):
         X = open_lazy(X)
-        _set_features(estimator, X)
+        estimator.n_features_in_ = len(X.columns) if hasattr(X, "columns") else int(X.shape[1])
+        names = feature_names(X)
+        if names is not None:
+            estimator.feature_names_in_ = names
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
         return X, y
     # Frames may mix dtypes, and int arrays are kept as they are.
     dtype = [np.float64, np.float32] if hasattr(X, "columns") else "numeric"
@@ -127,15 +132,6 @@ def _spread_block(block: Any, support: NDArray[np.bool_]) -> NDArray[Any]:
     spread = np.zeros((block.shape[0], support.size), block.dtype)
     spread[:, support] = block
     return spread
-
-
-def _set_features(estimator: Any, X: Any) -> None:
-    estimator.n_features_in_ = len(X.columns) if hasattr(X, "columns") else int(X.shape[1])
-    names = feature_names(X)
-    if names is not None:
-        estimator.feature_names_in_ = names
-    elif hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
 
 
 #: Arrays are hashed in pieces of this many bytes, on all cores.

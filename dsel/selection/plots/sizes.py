@@ -9,8 +9,7 @@ import numpy as np
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
-from dsel.selection.record import SelectionRecord
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.record import SelectionRecord, SizeCurve
 
 
 def draw(selection: SelectionRecord, ax: Any = None) -> Any:

@@ -13,8 +13,7 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from dsel.errors import MissingExtraError, MissingInputError
-from dsel.selection.chosen import ChosenStatistics
-from dsel.selection.record import SelectionRecord
+from dsel.selection.record import ChosenStatistics, SelectionRecord
 
 ELLIPSIS = "…"
 #: Words and what separates them.

@@ -91,7 +91,7 @@ def predict(selection: SelectionRecord, X: Any) -> Any:
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if _is(x, "polars", "DataFrame"):
         return _as_polars(model(x.to_numpy()), targets, model.flat)
-    if _is_dask_frame(x):
+    if _is_frame(x) and hasattr(x, "to_dask_array"):
         meta = _as_pandas(x._meta, model(np.zeros((0, len(selection)))), targets, model.flat)
         return x.map_partitions(_predict_frame, model, targets, meta=meta)
     if _is_frame(x):
@@ -274,10 +274,6 @@ def _not_numbers(name: str, error: Exception) -> DataError:
 
 def _is_frame(value: Any) -> bool:
     return type(value).__name__ == "DataFrame" and hasattr(value, "columns")
-
-
-def _is_dask_frame(value: Any) -> bool:
-    return _is_frame(value) and hasattr(value, "to_dask_array")
 
 
 def _is(value: Any, module: str, name: str) -> bool:

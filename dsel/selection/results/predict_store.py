@@ -128,11 +128,17 @@ def predict_store(
         staging.clear()
         _create_arrays(staging.group, dataset, targets, rows)
         writer = _Writer(replace(LinearModel.of(selection), flat=False), str(staging.group), str(source))
-        read = _run(aligned, writer, places, engine)
+        columns, order = np.sort(places), np.argsort(np.argsort(places))
+        work = 2 * dataset.m * len(selection) * len(targets)
+        row_pass = RowPass("predictions", aligned, writer, operator.add, 8, work, columns, whole=False)
+        written = row_pass.run(engine, order=order)
+        assert written == dataset.m
         lock.require()
         _create_group(staging.group, selection, source)
         staging.publish()
-    return PredictionReport((dataset.m, len(targets)), len(selection), read, time.perf_counter() - began)
+    return PredictionReport(
+        (dataset.m, len(targets)), len(selection), row_pass.cost().bytes_read, time.perf_counter() - began
+    )
 
 
 def _chunk_rows(dataset: Dataset, s: int, N: int) -> int:
@@ -175,18 +181,10 @@ class _Writer:
         if metadata_file(folder / schema.SAMPLE) is not None:
             labels = open_array(self.source, schema.SAMPLE).array[block.start : block.stop]
             names = zarr.open_array(zarr_store(folder / schema.SAMPLE), mode="r+")
-            names[block.start : block.stop] = np.array([str(one) for one in np.asarray(labels).tolist()], dtype=object)
+            names[block.start : block.stop] = np.array(
+                [str(label) for label in np.asarray(labels).tolist()], dtype=object
+            )
         return block.stop - block.start
-
-
-def _run(dataset: Dataset, writer: _Writer, places: Ints, engine: Engine) -> int:
-    """Write the predictions of all blocks; return the bytes that were read."""
-    s, N = writer.model.coefficients.shape
-    columns, order = np.sort(places), np.argsort(np.argsort(places))
-    one = RowPass("predictions", dataset, writer, operator.add, 8, 2 * dataset.m * s * N, columns, whole=False)
-    written = one.run(engine, order=order)
-    assert written == dataset.m
-    return one.cost().bytes_read
 
 
 def _create_arrays(group: AnyPath, dataset: Dataset, targets: list[str], rows: int) -> None:
