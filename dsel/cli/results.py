@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+import dsel
 from dsel._lib.text import printable
 from dsel.cli.application import (
     Cluster,
@@ -24,9 +25,6 @@ from dsel.cli.application import (
     terminal_width,
 )
 
-#: The form of an export.
-ExportForm = Literal["labels", "csv", "json"]
-
 
 @app.command(epilog=examples("dsel show result", "dsel show result --details", "dsel show result --json"))
 def show(
@@ -35,18 +33,15 @@ def show(
     json: Json = False,
 ) -> None:
     """Print a saved selection."""
-    from dsel.selection.result import open_selection
-
-    print_selection(open_selection(folder), json, details=details)
+    print_selection(dsel.open_selection(folder), json, details=details)
 
 
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
-    from dsel.selection.result import open_selection
     from dsel.selection.results.export import compare_selections
 
-    compared = compare_selections(open_selection(a), open_selection(b), names=(a, b))
+    compared = compare_selections(dsel.open_selection(a), dsel.open_selection(b), names=(a, b))
     print_answer(json, compared.as_dict(), lambda: compared.render(terminal_width()))
 
 
@@ -62,10 +57,9 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
-    from dsel.selection.result import open_selection
     from dsel.selection.results.export import export_text, write_export
 
-    text = export_text(open_selection(folder), "json" if json else form)
+    text = export_text(dsel.open_selection(folder), "json" if json else form)
     if out is None:
         # A program gets the labels as they are. To a terminal they could be commands.
         typer.echo(printable(text, keep_lines=True) if sys.stdout.isatty() else text, nl=False)
@@ -113,9 +107,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a result as one HTML page with pictures. It works offline, prints, and runs no script."""
-    from dsel.selection.result import report as write
-
-    page = write(folder, out)
+    page = dsel.report(folder, out)
     print_answer(json, {"report": str(page)}, lambda: page)
 
 
@@ -137,9 +129,7 @@ def verify(
     """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
     from json import dumps
 
-    from dsel.jobs.verify import verify as verify_result
-
-    found = verify_result(
+    found = dsel.verify(
         folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, state=state,
         progress=_show,
     )  # fmt: skip

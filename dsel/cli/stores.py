@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import dsel
 from dsel.cli.application import Json, Store, app, examples, print_answer, terminal_width, with_flags
 from dsel.config.ingest_request import IngestRequest, SourceOptions
 
@@ -95,12 +96,11 @@ def ingest(
     Repeat the command to continue after an interruption. All problems of a table are listed together, before anything
     is written.
     """
-    from dsel.data.ingest import ingest as write
     from dsel.engine.clusters.local import worker_memory
 
     options |= {"worker_memory": worker_memory(memory=memory)}
     with show_progress() as (scanned, progress):
-        report = write(source, store, **options, progress=progress, scanned=scanned)
+        report = dsel.ingest(source, store, **options, progress=progress, scanned=scanned)
     print_report(store, report, json)
 
 
@@ -162,12 +162,11 @@ def append(
     The options are by default those with which the store was ingested. Repeat the command to continue after an
     interruption. A file that was appended before is not appended again.
     """
-    from dsel.data.append.append import append as add
     from dsel.engine.clusters.local import worker_memory
 
     options |= {"worker_memory": worker_memory(memory=memory), "time": time, "again": again}
     with show_progress() as (scanned, progress):
-        report = add(source, store, **options, progress=progress, scanned=scanned)
+        report = dsel.append(source, store, **options, progress=progress, scanned=scanned)
     print_report(store, report, json)
 
 
@@ -177,15 +176,10 @@ def eigh(
     rank: Annotated[int | None, typer.Option(help="Eigenvalues at most. By default all of them.")] = None,
     accuracy: Annotated[float | None, typer.Option(help="Share of ||X||^2 to capture, between 0 and 1.")] = None,
     out: Annotated[Path | None, typer.Option(help="Zarr group for values and components.")] = None,
-    method: Annotated[
-        Literal["auto", "gram", "row-gram", "randomized"],
-        typer.Option(help="By default what costs least and fits in memory."),
-    ] = "auto",
+    method: Annotated[How, typer.Option(help="By default what costs least and fits in memory.")] = "auto",
     oversampling: Annotated[int, typer.Option(help="Random vectors beyond the rank.")] = 10,
     power_iterations: Annotated[int, typer.Option(help="Power iterations, of two passes each.")] = 2,
-    preprocess: Annotated[
-        Literal["standardize", "center", "unit", "none"], typer.Option(help="How columns are centered and scaled.")
-    ] = "standardize",
+    preprocess: Annotated[Scaling, typer.Option(help="How columns are centered and scaled.")] = "standardize",
     missing: Annotated[bool, typer.Option("--fill-missing", help="Replace missing values by means.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random vectors.")] = 0,
     checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Time between checkpoints of a pass.")] = 60.0,

@@ -42,8 +42,7 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.runtime.journal import Journal
-from dsel.selection.changes.compare import comparing, with_bound
-from dsel.selection.changes.previous import PreviousRun
+from dsel.selection.changes.compare import PreviousRun, comparing, with_bound
 from dsel.selection.changes.runs import is_series
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_selection

@@ -25,9 +25,8 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.left_out_rows import path_rows, scored_rows
 from dsel.selection.result import Selection
-from dsel.selection.run_method import forward_reference, recomputed_front, run_method
+from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
 from dsel.selection.search_sizes import search_sizes
 
 log = logging.getLogger("dsel")

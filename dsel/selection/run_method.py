@@ -1,29 +1,42 @@
 """Run the method of a request on an objective, and judge what it found.
 
 The errors of a front are recomputed from the data, where the search ran on an approximation. A selection is compared
-with forward selection on the same objective, and with the best approximation of X.
+with forward selection on the same objective, and with the best approximation of X. Methods that score subsets on the
+rows of the data have errors on left-out and held-out rows.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
 from dsel.objective.base import ItemObjective, Objective
+from dsel.passes.cross_validation.column_rows import ColumnRows
+from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
+from dsel.passes.cross_validation.fold_rows import FoldRows
+from dsel.passes.cross_validation.held_out import held_out_errors
+from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_intercept
+from dsel.passes.statistics import Statistics
+from dsel.planning.plan import Plan
+from dsel.planning.planned_rounds import chunk_columns
+from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.exchange import polish
 from dsel.search.greedy.forward import forward
 from dsel.search.method import SearchTask
-from dsel.search.outcome import FrontPoint, SearchOutcome, improving
+from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome, improving
 from dsel.search.pareto.criterion import Criterion
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
 from dsel.search.runtime.ask_tell import Task
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.record import PathRow
 
 
 def run_method(run: SelectionRun) -> SearchOutcome:
@@ -153,3 +166,74 @@ def rank_error(objective: Objective, size: int) -> float | None:
     values = np.maximum(np.linalg.eigvalsh(objective.K), 0.0)
     left = float(values[: max(values.size - size, 0)].sum() / values.sum())
     return left if left > 8.0 * values.size * np.finfo(float).eps else 0.0
+
+
+log = logging.getLogger("dsel")
+
+
+def scored_rows(run: SelectionRun, plan: Plan) -> DatasetRows | None:
+    """Return the rows that the method scores subsets on; None for methods that do not.
+
+    Folds are scored by their moments where the Gram matrix is held.
+    """
+    dataset, validated, prepared = run.dataset, run.validated, run.prepared
+    request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
+    if cv is None:
+        return None
+    assert isinstance(statistics, AnyStatistics)
+    options: dict[str, Any] = {
+        "fill": statistics.mean_x if request.missing == "mean" else None, "engine": run.context.engine
+    }  # fmt: skip
+    if prepared.folds is not None:
+        assert validated.partition is not None
+        assert isinstance(statistics, Statistics)
+        return FoldRows(dataset, statistics, request.preprocess, prepared.folds, validated.partition, **options)
+    options |= {"loss": cv.loss, "intercept": cv.intercept, "disk": _disk_cache(run, plan)}
+    if prepared.factor is not None:
+        return ColumnRows(prepared.factor, statistics, request.preprocess, folds=validated.partition, **options)
+    return DatasetRows(dataset, statistics, request.preprocess, **options)
+
+
+def _disk_cache(run: SelectionRun, plan: Plan) -> DiskCache | None:
+    """Return the cache on disk that the plan asks for."""
+    dataset, validated = run.dataset, run.validated
+    request, cv = validated.request, validated.requirements.cross_validation
+    if plan.fold_every is None or cv is None:
+        return None
+    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, plan.fold_every)
+    columns = chunk_columns(plan.chosen, dataset)
+    key = {
+        "preprocess": request.preprocess, "loss": cv.loss, "missing": request.missing,
+        "intercept": check_intercept(cv.intercept, request.preprocess),
+    }  # fmt: skip
+    return DiskCache(
+        dataset, every=plan.fold_every, first=validated.include.size, folder=run.context.scratch,
+        width=row_width(dataset, cv.loss) if columns is None else 0, key=key,
+        optional=cv.rewrite_every == "auto", columns=columns,
+    )  # fmt: skip
+
+
+def path_rows(run: SelectionRun, outcome: SearchOutcome) -> tuple[PathRow, ...]:
+    """Return the steps of a search, with their errors on held-out rows if there are any (one pass over those)."""
+    dataset, rows, held_out = run.dataset, run.rows, run.validated.held_out
+    assert rows is not None
+    tests: list[float | None] = [None] * len(outcome.path)
+    if held_out is not None:
+        start = run.base
+        if outcome.path and outcome.path[0].action == "remove":
+            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+        fits = fits_along(rows.problem(run.validated.request.lam), outcome.path, start)
+        tests = held_out_errors(held_out, fits, rows.transform, run.context.engine).tolist()
+    labelled = rows.transform.loss == "zero-one"
+    N = dataset.n_targets
+
+    def row(point: PathPoint, test: float | None) -> PathRow:
+        error = point.error / rows.weight
+        return PathRow(
+            point.action, point.column, str(dataset.features[point.column]), point.size,
+            error / N if labelled else error, 1.0 - error / N if labelled else None,
+            test if test is None or not labelled else test / N,
+            1.0 - test / N if labelled and test is not None else None,
+        )  # fmt: skip
+
+    return tuple(row(point, test) for point, test in zip(outcome.path, tests, strict=True))

@@ -39,9 +39,8 @@ from dsel.search.cross_validation.rounds import members_along
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.left_out_rows import path_rows
 from dsel.selection.record import PathRow, SizeCurve, SizePoint
-from dsel.selection.run_method import run_method
+from dsel.selection.run_method import path_rows, run_method
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
