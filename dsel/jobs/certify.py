@@ -35,7 +35,7 @@ from dsel.search.exact.starting_subset import extended
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
 from dsel.selection.candidates import candidates_of
-from dsel.selection.context import RunContext
+from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -167,7 +167,8 @@ def certify_selection(
     selection = with_certificates(selection, found, dataset.features.tolist())
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    selection = with_better_subset(dataset, validated, selection, prepared, whole, objective)
+    run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+    selection = with_better_subset(run, selection)
     if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
         return selection
     return with_submodularity(selection, objective)
