@@ -41,7 +41,7 @@ def names_of_caches(folder: Path, **environment: str) -> list[str]:
     ("changed", "old", "new", "expected"),
     [
         (
-            "search/exact/branch_and_bound/eigenvalue_sums.py",
+            "search/exact/branch_and_bound/suffix_bounds.py",
             "total = 0.0",
             "total = 0.5",
             [True, False],

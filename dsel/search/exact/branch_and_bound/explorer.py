@@ -17,13 +17,9 @@ from dsel.errors import CapacityError
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
 from dsel.search.exact.branch_and_bound import layout as at
-from dsel.search.exact.branch_and_bound.eigenvalue_sums import (
-    block_upper_bound,
-    sum_of_largest,
-    sum_of_largest_diagonal,
-)
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.branch_and_bound.log_records import DEPENDENT
+from dsel.search.exact.branch_and_bound.suffix_bounds import block_upper_bound, sum_of_largest, sum_of_largest_diagonal
 from dsel.search.exact.proof_log import LogPart, OpenNode, SegmentLog
 from dsel.search.exact.tree import Explored
 

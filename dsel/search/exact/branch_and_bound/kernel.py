@@ -13,7 +13,12 @@ bounds what child i and any q - 1 columns after it explain: they span at most R 
 order of R lets A grow as late as possible: the next column from the end is that of the least |z|^2. With q = 2, all
 pairs are compared without bounds.
 
-With the combined bound, a node also uses disjoint cores (see disjoint_cores). For dependent columns see dependence.
+With the combined bound, a node also uses disjoint cores (see disjoint_cores).
+
+Which subsets are dependent, and their f, is decided by the objective's own rule. A subset is dependent if a pivot is at or below its floor, with the columns in the order of their indices. This is the
+rule of `Objective.value`, whatever the order in which the search adds columns. Supersets of a dependent subset are
+dependent. The running factor decides if its pivots are far above the floor. If they are borderline, and for each subset
+that seems better than the incumbent, pivots and f are computed from the root (`eliminated`).
 """
 
 from __future__ import annotations
@@ -23,16 +28,8 @@ import numpy as np
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.types import Floats, Int, Ints
-from dsel.objective.kernels.elimination import BORDERLINE_RATIO
+from dsel.objective.kernels.elimination import BORDERLINE_RATIO, eliminated
 from dsel.search.exact.branch_and_bound import layout
-from dsel.search.exact.branch_and_bound.dependence import (
-    NO_PLACE,
-    PIVOTS_ALONE,
-    collect_members,
-    is_dependent,
-    record_if_better,
-    value_by_rule,
-)
 from dsel.search.exact.branch_and_bound.disjoint_cores import branch_on_smallest_core, find_cores
 from dsel.search.exact.branch_and_bound.layout import BranchState
 from dsel.search.exact.branch_and_bound.log_records import (
@@ -45,6 +42,72 @@ from dsel.search.exact.branch_and_bound.log_records import (
     log_number,
 )
 from dsel.search.exact.branch_and_bound.suffix_bounds import list_children
+
+#: No place in R. No targets, if only the pivots matter.
+NO_PLACE, PIVOTS_ALONE = np.int64(-1), np.int64(0)
+
+
+@compiled("i8(i8[::1], i8, i8, i8)", fast=True)
+def collect_members(P: BranchState, d: Int, i: Int, l: Int) -> int:
+    """Write S at depth d with places i and l of its R (-1: none) to MEMBERS, ascending, and return its size."""
+    members, base, count = int_vector(P, layout.MEMBERS), int_vector(P, layout.BASE), int_vector(P, layout.COUNT)
+    frame, allowed = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED)
+    size = 0
+    for a in range(count[layout.BASE_SIZE] + d + 2):
+        if a < count[layout.BASE_SIZE]:
+            j = base[a]
+        elif a < count[layout.BASE_SIZE] + d:
+            j = frame[a - count[layout.BASE_SIZE] + 1, layout.CHOSEN]
+        else:
+            place = i if a == count[layout.BASE_SIZE] + d else l
+            if place < 0:
+                continue
+            j = allowed[d, place]
+        p = size
+        while p > 0 and members[p - 1] > j:
+            members[p] = members[p - 1]
+            p -= 1
+        members[p] = j
+        size += 1
+    return size
+
+
+@compiled("f8(i8[::1], i8, i8, i8, i8)", fast=True)
+def value_by_rule(P: BranchState, d: Int, i: Int, l: Int, targets: Int) -> float:
+    """Return f of S with i and l by the objective's rule, NaN if it is dependent; see `eliminated`."""
+    size = collect_members(P, d, i, l)
+    total = vector(P, layout.NUMBERS)[layout.TOTAL]
+    return eliminated(
+        matrix(P, layout.ROOT_GRAM), matrix(P, layout.ROOT_CROSS), targets, total, vector(P, layout.FLOOR),
+        int_vector(P, layout.MEMBERS), size, matrix(P, layout.CHECK),
+    )  # fmt: skip
+
+
+@compiled("b1(i8[::1], i8, i8)", fast=True)
+def is_dependent(P: BranchState, d: Int, i: Int) -> bool:
+    """Return whether S with i is dependent by the objective's rule."""
+    return not value_by_rule(P, d, i, NO_PLACE, PIVOTS_ALONE) < np.inf
+
+
+@compiled("void(i8[::1], i8, i8, i8)", fast=True)
+def record_if_better(P: BranchState, d: Int, i: Int, l: Int) -> None:
+    """Record S with places i and l of its R (-1: none) if it is independent and better than the incumbent."""
+    frame, best, allowed = int_matrix(P, layout.FRAME), int_vector(P, layout.BEST), int_matrix(P, layout.ALLOWED)
+    count = int_vector(P, layout.COUNT)
+    f = value_by_rule(P, d, i, l, matrix(P, layout.ROOT_CROSS).shape[1])
+    if not f < vector(P, layout.NUMBERS)[layout.INCUMBENT]:
+        return
+    vector(P, layout.NUMBERS)[layout.INCUMBENT] = f
+    size = d
+    for a in range(d):
+        best[a] = frame[a + 1, layout.CHOSEN]
+    if i >= 0:
+        best[size] = allowed[d, i]
+        size += 1
+    if l >= 0:
+        best[size] = allowed[d, l]
+        size += 1
+    count[layout.BEST_SIZE] = size
 
 
 @compiled("void(i8[::1], i8)", fast=True)

@@ -8,38 +8,131 @@ better one, it is found, and the tree begins again with it if its bound is bette
 column's part outside the others, then the best one of the root (`dsel.search.exact.perspective.semidefinite`). The
 first branchings then decide whether each node gets its own diagonal: that takes longer, and gives better bounds.
 
-Open nodes may be leased to workers, which explore their subtrees (`dsel.search.exact.perspective.subtrees`).
+Open nodes may be leased to workers, which explore their subtrees outside of the tree (`SubtreeWork`).
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.perspective.branching import Bounded, Branching, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
-from dsel.search.exact.perspective.relaxation import Problem
-from dsel.search.exact.perspective.scaling import (
+from dsel.search.exact.perspective.relaxation import (
     MOST_OUTSIDE,
+    Problem,
     diagonal_outside,
     diagonals,
     ridge_diagonal,
     scaled_columns,
+    scaled_gram,
     seconds_outside,
 )
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
-from dsel.search.exact.perspective.subtrees import ExploredNodes, SubtreeWork, solver_of
-from dsel.search.exact.tree import RelaxationTree
+from dsel.search.exact.perspective.subtree_solver import SubtreeSolver
+from dsel.search.exact.tree import Explored, RelaxationTree
+
+
+def solver_of(
+    objective: Objective, k: int, K: Floats, c: Floats, deadline: Deadline | None = None
+) -> SubtreeSolver:  # fmt: skip
+    """Return the subtree solver of a tree over an objective. K, c: see `Problem`."""
+    floor = objective.floor / column_norms(np.diag(objective.K) + objective.lam) ** 2
+    return SubtreeSolver(K, c, floor, objective.c, k, deadline)
+
+
+@dataclass(frozen=True)
+class ExploredNodes(Explored):
+    """The result of exploring some open nodes.
+
+    seconds: about how long the relaxations took, which does not depend on the machine.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class SubtreeWork:
+    """What tasks need to know of a tree.
+
+    c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `SubtreeSolver` has learned,
+    None without one.
+    """
+
+    objective: Objective
+    k: int
+    c: Floats
+    d: Floats
+    own_diagonals: bool
+    learned: list[float] | None = None
+
+    def explorer(self) -> NodeExplorer:
+        """Return what explores nodes, one task after another."""
+        problem, objective = Problem(scaled_gram(self.objective), self.c, self.d), self.objective
+        solver = None if self.learned is None else solver_of(objective, self.k, problem.K, self.c)
+        branching = Branching(problem, self.k, objective.c, self.own_diagonals, subtree_solver=solver)
+        return NodeExplorer(objective, branching)
+
+    def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
+        """Explore up to `budget` nodes."""
+        if self.learned is not None and explorer.branching.subtree_solver is not None:
+            explorer.branching.subtree_solver.restore(self.learned)  # the next task depends on its arguments only
+        return explorer.explore(nodes, incumbent, budget)
+
+
+class NodeExplorer:
+    """Explores nodes, the one with the highest bound first."""
+
+    def __init__(self, objective: Objective, branching: Branching) -> None:
+        self._objective, self.branching = objective, branching
+        self._value = np.inf
+        self._best: tuple[int, ...] | None = None
+
+    @property
+    def cutoff(self) -> float:
+        """What a node's subsets must explain more than."""
+        return self._objective.c - self._value + MARGIN * self._objective.total
+
+    def independent(self, S: Ints) -> bool:
+        """Return whether S is independent by the objective's rule."""
+        return self._objective.rank(S.tolist()) == S.size
+
+    def take(self, S: Ints, bound: float) -> None:
+        """Take a subset if it is better than the best so far."""
+        members = tuple(sorted(S.tolist()))
+        value = self._objective.value(members)
+        if value < self._value:
+            self._value, self._best = value, members
+
+    def explore(self, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
+        """Explore up to `budget` nodes. The result depends only on the arguments, so that any worker may do it."""
+        self._value, self._best = incumbent, None
+        heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
+        heapq.heapify(heap)
+        made, visited, before = len(heap), 0, self.branching.seconds
+        while heap and visited < budget and -heap[0][0] > self.cutoff:
+            bound, _, node = heapq.heappop(heap)
+            visited += 1
+            for child_bound, child in self.branching.visit(-bound, node, self):
+                made += 1
+                heapq.heappush(heap, (-child_bound, made, child))
+        left = tuple((-bound, node) for bound, _, node in heap if -bound > self.cutoff)
+        return ExploredNodes(visited, self._best, left, self.branching.seconds - before)
+
 
 #: The best diagonal is not computed for more columns.
 _SEMIDEFINITE_MOST = 1000
