@@ -15,10 +15,11 @@ pairs are compared without bounds.
 
 With the combined bound, a node also uses disjoint cores (see disjoint_cores).
 
-Which subsets are dependent, and their f, is decided by the objective's own rule. A subset is dependent if a pivot is at or below its floor, with the columns in the order of their indices. This is the
-rule of `Objective.value`, whatever the order in which the search adds columns. Supersets of a dependent subset are
-dependent. The running factor decides if its pivots are far above the floor. If they are borderline, and for each subset
-that seems better than the incumbent, pivots and f are computed from the root (`eliminated`).
+Which subsets are dependent, and their f, is decided by the objective's own rule: a subset is dependent if a pivot is at
+or below its floor, with the columns in the order of their indices. This is the rule of `Objective.value`, whatever the
+order in which the search adds columns. Supersets of a dependent subset are dependent. The running factor decides if its
+pivots are far above the floor. If they are borderline, and for each subset that seems better than the incumbent, pivots
+and f are computed from the root (`eliminated`).
 """
 
 from __future__ import annotations
