@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial, reduce
@@ -22,9 +21,7 @@ from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.segment_sums import Range, SegmentSums, keeps_sums
 from dsel.passes.statistics import Statistics
-from dsel.passes.statistics_cache import StatisticsCache
-
-log = logging.getLogger("dsel")
+from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 
 #: By (repetition, part): moments during the pass, then statistics of the parts that have weight.
 FoldMoments = dict[Part, Moments]
@@ -89,19 +86,9 @@ def fold_statistics(
     found: FoldMoments = fold_sums(dataset, partition, missing, cache).total(compute, _merge_folds)
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     moments = reduce(merge, first)
-    require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
-    require_in_range("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    require_in_range(dataset, moments)
     whole = Statistics.from_moments(moments)
     return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
-
-
-def fold_keys(
-    fingerprint: str, missing: Missing, partition: RowPartition
-) -> tuple[dict[str, Any], dict[Part, dict[str, Any]]]:
-    """Return the cache keys of the statistics of all rows, which are saved last, and of every part."""
-    key = partial(StatisticsCache.key, fingerprint, missing=missing, **partition.key)
-    places = [(repetition, part) for repetition in range(partition.repeats) for part in range(partition.parts)]
-    return key(part="all"), {place: key(part=list(place)) for place in places}
 
 
 def cached_fold_statistics(
@@ -109,17 +96,6 @@ def cached_fold_statistics(
     engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
     """Return the same as `fold_statistics`, without a pass if the cache has all of it."""
-    if cache is None or dataset.fingerprint is None or keeps_sums(dataset, cache):
-        return fold_statistics(dataset, partition, missing=missing, engine=engine, cache=cache)
-    key, places = fold_keys(dataset.fingerprint, missing, partition)
-    whole = cache.load(key)
-    parts = {place: cache.load(places[place]) for place in places if isinstance(whole, Statistics)}
-    found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
-    if isinstance(whole, Statistics) and len(found) == len(places):
-        log.info("statistics of the folds of %s are saved in %s: the data are not read", dataset.name, cache.folder)
-        return whole, found
-    whole, found = fold_statistics(dataset, partition, missing=missing, engine=engine)
-    for place, part in found.items():
-        cache.save(places[place], part)
-    cache.save(key, whole)
-    return whole, found
+    compute = partial(fold_statistics, dataset, partition, missing=missing, engine=engine, cache=cache)
+    whole = None if keeps_sums(dataset, cache) else cache  # where the statistics are saved, not the sums of segments
+    return load_or_compute(whole, dataset, "folds", compute, missing=missing, **partition.key)

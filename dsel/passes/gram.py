@@ -13,20 +13,20 @@ from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
-from dsel.data.labels import Labels
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
+from dsel.passes.segment_sums import Range, SegmentSums
 from dsel.passes.statistics import Statistics
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.tiles import Strip, Tiling, first_column
 
 
 def gram_statistics(
     dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None,
-    cache: SumsCache | None = None,
+    cache: StatisticsCache | None = None,
 ) -> Statistics:  # fmt: skip
     """Return the statistics of a dataset, with the Gram matrix, from one pass.
 
@@ -47,19 +47,18 @@ def gram_statistics(
                 yield _tiled(dataset, tiling, fill[0], engine, one)
 
     moments = gram_sums(dataset, missing, cache).total(compute, merge)
-    require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
-    require_in_range("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    require_in_range(dataset, moments)
     return Statistics.from_moments(moments)
 
 
-def gram_sums(dataset: Dataset, missing: Missing, cache: SumsCache | None) -> SegmentSums:
+def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:
     """Return the sums of the Gram matrix, as far as they are saved. The means that replace NaN depend on all rows."""
     return SegmentSums(
         dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean", extends=missing != "mean"
     )
 
 
-def mean_sums(dataset: Dataset, cache: SumsCache | None) -> SegmentSums:
+def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:
     """Return the sums of the values that are not missing, as far as they are saved."""
     return SegmentSums(without_targets(dataset), cache, "means", {})
 
@@ -98,7 +97,9 @@ def means_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> Row
     )  # fmt: skip
 
 
-def fill_values(dataset: Dataset, missing: Missing, engine: Engine, cache: SumsCache | None = None) -> Floats | None:
+def fill_values(
+    dataset: Dataset, missing: Missing, engine: Engine, cache: StatisticsCache | None = None
+) -> Floats | None:
     """Return (n,) the values that replace NaN: the means, from a separate pass, or None."""
     if missing != "mean":
         return None
@@ -155,17 +156,19 @@ def _tiled(dataset: Dataset, tiling: Tiling, fill: Floats | None, engine: Engine
     return replace(first, K=K)
 
 
-def require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:
+def require_in_range(dataset: Dataset, moments: Moments) -> None:
     """Raise DataError for columns whose squares are out of float64's range: they would be lost silently."""
-    tiny = np.finfo(np.float64).tiny
-    with np.errstate(over="ignore"):
-        large = ~np.isfinite(squares + mean**2)
-    small = (low < high) & (squares <= tiny)
-    wrong = np.flatnonzero(large | small)
-    if wrong.size:
-        names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
-        raise DataError(
-            f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
-            f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
-            "Store them in other units.",
-        )
+    x = ("X", dataset.features, moments.squares, moments.mean_x, moments.low_x, moments.high_x)
+    y = ("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    for variable, labels, squares, mean, low, high in (x, y):
+        with np.errstate(over="ignore"):
+            large = ~np.isfinite(squares + mean**2)
+        small = (low < high) & (squares <= np.finfo(np.float64).tiny)
+        wrong = np.flatnonzero(large | small)
+        if wrong.size:
+            names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
+            raise DataError(
+                f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
+                f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
+                "Store them in other units.",
+            )

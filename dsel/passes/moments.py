@@ -99,8 +99,8 @@ class Moments:
     """Sufficient statistics of `count` rows of X (n columns) and Y (N columns; N = 0: there is none).
 
     weight: the sum of their weights, `count` without any; all sums and means are weighted.
-    K: (n, n), upper triangle in Fortran order valid, X'X about the means, or StripSums of parts of it; B: (n, N) X'Y
-    about the means; yy: (N,) squared norms of Y about its means; means, minima and maxima per column.
+    K: (n, n), upper triangle in Fortran order valid, X'X about the means, StripSums of parts of it, or its diagonal;
+    B: (n, N) X'Y about the means; yy: (N,) squared norms of Y about its means; means, minima and maxima per column.
     """
 
     count: int
@@ -117,8 +117,13 @@ class Moments:
 
     def stored_parts(self) -> dict[str, Any]:
         """Return what a file keeps: of K the upper triangle."""
-        K = self.K if isinstance(self.K, StripSums) else UpperTriangle(self.K)
-        return {**vars(self), "K": K}
+        whole = isinstance(self.K, np.ndarray) and self.K.ndim == 2
+        return {**vars(self), "K": UpperTriangle(self.K) if whole else self.K}
+
+    @property
+    def squares(self) -> Floats:
+        """Return (n,) the squared norms of the columns of X about their means."""
+        return np.diag(self.K) if self.K.ndim == 2 else np.asarray(self.K)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # overflow is refused at the end (require_in_range)

@@ -29,8 +29,9 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
+from dsel.passes.segment_sums import Range, SegmentSums
 from dsel.passes.statistics import Scaling
+from dsel.passes.statistics_cache import StatisticsCache
 
 
 @storable
@@ -66,7 +67,7 @@ def grows(dataset: Dataset) -> bool:
     return isinstance(dataset.store, Store) and len(dataset.store.row_ranges or ()) > 0
 
 
-def check_sums(dataset: Dataset, columns: Ints, cache: SumsCache | None) -> SegmentSums:
+def check_sums(dataset: Dataset, columns: Ints, cache: StatisticsCache | None) -> SegmentSums:
     """Return the factors on these ascending columns, as far as they are saved."""
     return SegmentSums(
         dataset, cache, "check", {}, by_segment=False, extends=True, replaced={"columns": columns.tolist()}
@@ -83,7 +84,7 @@ def check_pass(dataset: Dataset, columns: Ints, ranges: tuple[Range, ...] | None
     )  # fmt: skip
 
 
-def likely_check_pass(dataset: Dataset, most: int, cache: SumsCache | None) -> RowPass | None:
+def likely_check_pass(dataset: Dataset, most: int, cache: StatisticsCache | None) -> RowPass | None:
     """Return the pass that is left if the same columns are chosen as before; None if it is not saved.
 
     most: the most columns that can be chosen.
@@ -95,7 +96,7 @@ def likely_check_pass(dataset: Dataset, most: int, cache: SumsCache | None) -> R
     return check_pass(dataset, columns, check_sums(dataset, columns, cache).missing)
 
 
-def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: SumsCache | None) -> CenteredFactors:
+def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: StatisticsCache | None) -> CenteredFactors:
     """Return the factors of all rows on the ascending columns; where Y = X all columns are the targets."""
     chosen = np.arange(columns.size) if dataset.n_targets else columns
 
@@ -236,7 +237,7 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
 
 def refit(
     dataset: Dataset, S: Ints, scaling: Scaling, lam: float = 0.0, *, usable: NDArray[np.bool_],
-    fill: Floats | None = None, engine: Engine = THREADS, cache: SumsCache | None = None,
+    fill: Floats | None = None, engine: Engine = THREADS, cache: StatisticsCache | None = None,
 ) -> Fit:  # fmt: skip
     """Return f(S), recomputed from the data in one pass over the columns S (all columns where Y = X).
 

@@ -24,7 +24,7 @@ from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
-from dsel.passes.columns.column_statistics import ColumnStatistics, pieces
+from dsel.passes.columns.column_statistics import ColumnStatistics, dense_pieces
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.refit import Fit
 
@@ -251,15 +251,8 @@ def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Float
 
     arguments.columns (2 or 3, w): center, 1 / scale (0: the column counts as zero), and the value that replaces NaN.
     """
-    r, w = x.shape
-    edges, argument = pieces(r, w), arguments.columns
-    buffer = np.empty((r, edges[0][1])) if edges else np.empty((r, 0))
-    for a, b in edges:
-        z, part = buffer[:, : b - a], x[:, a:b]
-        z[...] = part.toarray() if hasattr(part, "toarray") else part
-        if argument.shape[0] > 2:
-            rows, columns = np.nonzero(np.isnan(z))
-            z[rows, columns] = argument[2, a:b][columns]
+    argument = arguments.columns
+    for a, b, z in dense_pieces(x, argument[2] if argument.shape[0] > 2 else None):
         z -= argument[0, a:b]
         z *= argument[1, a:b]
         if arguments.root is not None:

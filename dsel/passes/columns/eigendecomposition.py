@@ -40,6 +40,7 @@ from dsel._lib.rng import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.execution.pass_checkpoints import storable
 
 #: Rows of a block per column.
 _ROWS_PER_COLUMN = 16
@@ -79,6 +80,7 @@ FIRST_RANK = 50
 _TEST_NUMBERS = 1 << 20
 
 
+@storable
 @dataclass(frozen=True)
 class Eigen:
     """The reduced data W = U'Z with its eigenvalues.
@@ -97,6 +99,11 @@ class Eigen:
     powers: int = 0
     error_bound: float = 0.0
     error_chance: float = 0.0
+
+    @property
+    def consistent(self) -> bool:
+        """Return whether the shapes of the arrays fit together."""
+        return bool(self.W.shape[0] == self.values.size)
 
     @property
     def rank(self) -> int:

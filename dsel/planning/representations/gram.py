@@ -18,7 +18,7 @@ from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_statistics import target_gram
-from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass, fold_sums
+from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_pass, fold_sums
 from dsel.passes.gram import gram_pass, gram_statistics, gram_sums, mean_sums, means_pass, tile_passes
 from dsel.passes.segment_sums import keeps_sums
 from dsel.passes.statistics import Statistics
@@ -88,12 +88,12 @@ class GramMatrix(Representation):
         if fingerprint is None:
             return Saved()
         size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
-        keys = [StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)]
+        key = StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)
         if partition is not None:
-            whole, parts = fold_keys(fingerprint, request.missing, partition)
-            keys = [whole, *parts.values()]
-        complete = all(map(cache.has, keys))
-        return Saved(complete, disk_bytes=0 if complete else len(keys) * size)
+            key = StatisticsCache.key(fingerprint, kind="folds", missing=request.missing, **partition.key)
+            size *= 1 + partition.parts * partition.repeats
+        complete = cache.has(key)
+        return Saved(complete, disk_bytes=0 if complete else size)
 
     def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
@@ -106,13 +106,10 @@ class GramMatrix(Representation):
         self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Compute the Gram matrix, or load it from the cache; for cross-validation also those of the folds."""
-        request, folds = validated.request, None
-        if validated.partition is not None:
-            statistics, folds = cached_fold_statistics(
-                dataset, validated.partition, cache, missing=request.missing, engine=engine
-            )
-        else:
+        request, partition = validated.request, validated.partition
+        if partition is None:
             return self.prepare_whole(dataset, request, engine, cache)
+        statistics, folds = cached_fold_statistics(dataset, partition, cache, missing=request.missing, engine=engine)
         return prepare_gram(dataset, request, statistics, engine, folds, cache)
 
     def prepare_whole(
