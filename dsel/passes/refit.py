@@ -29,9 +29,8 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums
 from dsel.passes.statistics import Scaling
-from dsel.passes.statistics_cache import StatisticsCache
+from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache
 
 
 @storable

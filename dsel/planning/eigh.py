@@ -29,8 +29,7 @@ from dsel.passes.columns.eigendecomposition import (
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.row_gram import RowGram, usable_squares
-from dsel.planning.representations.sketch import Sketch, randomized
+from dsel.planning.representations.reduced import RowGram, Sketch, randomized, usable_squares
 from dsel.search.method import Requirements
 
 if TYPE_CHECKING:

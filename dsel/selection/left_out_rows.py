@@ -9,9 +9,8 @@ from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset
 from dsel.passes.cross_validation.column_rows import ColumnRows
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
-from dsel.passes.cross_validation.fold_rows import FoldRows
 from dsel.passes.cross_validation.held_out import held_out_errors
-from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_intercept
+from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns

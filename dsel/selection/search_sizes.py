@@ -31,9 +31,8 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.passes.columns.column_statistics import target_gram
-from dsel.passes.cross_validation.fold_rows import SubsetErrors
 from dsel.passes.cross_validation.held_out import held_out_moments
-from dsel.passes.cross_validation.rows import DatasetRows
+from dsel.passes.cross_validation.rows import DatasetRows, SubsetErrors
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest

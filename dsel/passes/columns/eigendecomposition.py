@@ -12,7 +12,7 @@ What U leaves, E = Z - U W, is orthogonal to U. Therefore, for all columns S and
 
     ||Z - Z_S A||^2 = ||W - W_S A||^2 + ||E - E_S A||^2 >= ||W - W_S A||^2 + ||E||^2 - the k largest eigenvalues of E'E
 
-so that a lower bound on W is one on the data (`dsel.planning.representations.sketch`). Test vectors g (m numbers, from
+so that a lower bound on W is one on the data (`dsel.planning.representations.reduced`). Test vectors g (m numbers, from
 independent normal ones) that take part in all passes bound E: its norm to the power 2q + 1 is at most that of
 (I - UU')(ZZ')^q Z (Halko, Martinsson and Tropp, proposition 8.6), which is at most the norm of its product with t test
 vectors over the root of a chi-square number of t degrees of freedom.

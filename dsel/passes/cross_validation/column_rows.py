@@ -34,7 +34,7 @@ from dsel.passes.columns.column_factor import (
     preprocessed,
     row_gram_pass,
 )
-from dsel.passes.cross_validation.cache_file import Target
+from dsel.passes.cross_validation.disk_cache import Target
 from dsel.passes.cross_validation.rows import DatasetRows
 
 

@@ -1,6 +1,6 @@
 """The Gram matrix K = X'X (n x n) and B = X'Y, from one pass. Every method can run on it.
 
-The same Gram matrix, summed part by part in as many passes as its parts need (dsel.passes.tiles).
+The same Gram matrix, summed part by part in as many passes as its parts need (dsel.passes.moments).
 """
 
 from __future__ import annotations
@@ -18,12 +18,21 @@ from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_statistics import target_gram
-from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_pass, fold_sums
-from dsel.passes.gram import gram_pass, gram_statistics, gram_sums, mean_sums, means_pass, tile_passes
-from dsel.passes.segment_sums import keeps_sums
+from dsel.passes.gram import (
+    FoldStatistics,
+    cached_fold_statistics,
+    fold_pass,
+    fold_sums,
+    gram_pass,
+    gram_statistics,
+    gram_sums,
+    mean_sums,
+    means_pass,
+    tile_passes,
+)
+from dsel.passes.moments import Tiling, plan_tiles
 from dsel.passes.statistics import Statistics
-from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
-from dsel.passes.tiles import Tiling, plan_tiles
+from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
 from dsel.planning.representations.base import (
     HEADER_BYTES,
     INTERPRETER,
