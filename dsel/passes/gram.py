@@ -117,10 +117,8 @@ def fill_values(
     if missing != "mean":
         return None
 
-    def compute(ranges: tuple[Range, ...]) -> Iterator[Present]:
-        return means_pass(dataset, ranges).run_ranges(engine)
-
-    return np.asarray(mean_sums(dataset, cache).total(compute, merge_present).mean)
+    sums = mean_sums(dataset, cache)
+    return np.asarray(sums.total(lambda ranges: means_pass(dataset, ranges).run_ranges(engine), merge_present).mean)
 
 
 def partial_bytes(dataset: Dataset) -> int:

@@ -99,10 +99,9 @@ def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: Sta
     """Return the factors of all rows on the ascending columns; where Y = X all columns are the targets."""
     chosen = np.arange(columns.size) if dataset.n_targets else columns
 
-    def compute(ranges: tuple[Range, ...]) -> Iterator[CenteredFactors]:
-        return check_pass(dataset, columns, ranges).run_ranges(engine, chosen=chosen)
-
-    found: CenteredFactors = check_sums(dataset, columns, cache).total(compute, merge_centered)
+    found: CenteredFactors = check_sums(dataset, columns, cache).total(
+        lambda ranges: check_pass(dataset, columns, ranges).run_ranges(engine, chosen=chosen), merge_centered
+    )
     return found
 
 
@@ -140,16 +139,23 @@ def _factor(Z: Floats, T: Floats) -> tuple[Floats, Floats, Floats]:
 def _centered_block_factors(x: Any, y: Any, block: Block, chosen: Ints) -> CenteredFactors:
     """Factor one block, in pieces. chosen: places of the columns in x. y None: all columns of x are the targets."""
     width = x.shape[1] + (0 if y is None else y.shape[1])
-    step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
     result: CenteredFactors | None = None
-    for start in range(0, x.shape[0], step):
-        rows = dense_rows(x, start, start + step)
-        Z, T = rows[:, chosen], rows if y is None else dense_rows(y, start, start + step)
-        w = np.ones(rows.shape[0]) if block.w is None else block.w[start : start + step]
-        piece = _piece_factors(Z, T, w)
+    for rows, t, w in _pieces(x, y, block.w, width):
+        piece = _piece_factors(rows[:, chosen], rows if t is None else t, np.ones(len(rows)) if w is None else w)
         result = piece if result is None else merge_centered(result, piece)
     assert result is not None
     return result
+
+
+def _pieces(x: Any, y: Any, w: Floats | None, width: int) -> Iterator[tuple[Floats, Floats | None, Floats | None]]:
+    """Yield some rows of x, y and w, as many as float64 of _PIECE_BYTES hold. width: the columns that are used."""
+    step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
+    for start in range(0, x.shape[0], step):
+        rows = slice(start, start + step)
+        yield (
+            dense_rows(x, rows.start, rows.stop), None if y is None else dense_rows(y, rows.start, rows.stop),
+            None if w is None else w[rows],
+        )  # fmt: skip
 
 
 def _piece_factors(Z: Floats, T: Floats, w: Floats) -> CenteredFactors:
@@ -215,19 +221,15 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
     chosen: places of the columns S in x. y None: all columns of x are the targets. fill: values that replace NaN.
     """
     width = x.shape[1] if y is None else chosen.size + y.shape[1]
-    step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
     result: QRFactors | None = None
-    for start in range(0, x.shape[0], step):
-        rows = dense_rows(x, start, start + step)
+    for rows, t, w in _pieces(x, y, block.w, width):
         if fill is not None:
             where, which = np.nonzero(np.isnan(rows))
             rows[where, which] = fill[which]
         rows = (rows - scaling.center_x) / scaling.scale_x
-        Z = rows[:, chosen]
-        T = rows if y is None else (dense_rows(y, start, start + step) - scaling.center_y) / scaling.scale_y
-        if block.w is not None:
-            root = np.sqrt(block.w[start : start + step, None])
-            Z, T = Z * root, T * root
+        Z, T = rows[:, chosen], rows if t is None else (t - scaling.center_y) / scaling.scale_y
+        if w is not None:
+            Z, T = Z * np.sqrt(w[:, None]), T * np.sqrt(w[:, None])
         piece = factor(Z, T)
         result = piece if result is None else merge_factors(result, piece)
     assert result is not None

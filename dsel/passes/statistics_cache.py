@@ -1,8 +1,8 @@
 """What passes have computed, reused by later runs on the same data with the same options.
 
 A folder of files. An entry (statistics or an eigendecomposition) is named by a digest of everything that it depends on.
-The sums of the segments of a store (`dsel.passes.statistics_cache`) are in the same folder. A file holds what it depends on
-in its header, and appears whole or not at all. One that is damaged is computed again.
+The sums of the segments of a store are in the same folder. A file holds what it depends on in its header, and appears
+whole or not at all. One that is damaged is computed again.
 
 The same in the memory of this process, for calls on the same data one after the other.
 

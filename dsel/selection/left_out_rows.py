@@ -9,7 +9,7 @@ from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset
 from dsel.passes.cross_validation.column_rows import ColumnRows
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
-from dsel.passes.cross_validation.held_out import held_out_errors
+from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
@@ -76,7 +76,7 @@ def held_out_path(
     if outcome.path and outcome.path[0].action == "remove":
         start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
     problem = rows.problem(validated.request.lam)
-    return held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.transform, context.engine)
+    return held_out_moments(held_out, fits_along(problem, outcome.path, start), rows.transform, context.engine)[0]
 
 
 def path_rows(

@@ -159,8 +159,8 @@ class ColumnPass(Pass):
         ``merge(a, b)`` merges the results of consecutive rows of the same columns.
     join : callable
         ``join([...])`` joins the results of consecutive columns.
-    flops : int
-        Multiplications and additions of the whole pass.
+    work : int
+        Multiplications and additions for each entry of X.
     partial_bytes : int
         Bytes of one partial result.
     targets : bool
@@ -179,7 +179,7 @@ class ColumnPass(Pass):
     per_cell: PerCell
     merge: Merge
     join: Join
-    flops: int = 0
+    work: int = 0
     partial_bytes: int = 0
     targets: bool = False
     additive: bool = False
@@ -193,7 +193,8 @@ class ColumnPass(Pass):
         tasks, leaves = 0, len(blocks.groups)
         if not dataset.in_memory:
             tasks = leaves + 1 + (merge_tasks(leaves) if self._sums else 0)
-        return PassCost(self.name, int(self.whole and not blocks.keeps), read, tasks, self.flops, self.partial_bytes)
+        whole, flops = int(self.whole and not blocks.keeps), self.work * dataset.m * dataset.n
+        return PassCost(self.name, whole, read, tasks, flops, self.partial_bytes)
 
     def run(
         self, engine: Engine = THREADS, *, per_column: Floats | None = None, shared: Any = None,

@@ -56,16 +56,15 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine:
 
 def column_means_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes the means of the values that are not missing."""
-    dataset = blocks.dataset
-    per_cell = partial(_present, where=dataset.name)
-    return ColumnPass("means", blocks, per_cell, merge_present, _join_present, dataset.m * dataset.n)
+    per_cell = partial(_present, where=blocks.dataset.name)
+    return ColumnPass("means", blocks, per_cell, merge_present, _join_present, 1)
 
 
 def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes means, norms and X'Y. per_column: (1, n) values that replace NaN, or None."""
-    dataset = blocks.dataset
-    flops = 2 * dataset.m * dataset.n * (2 + dataset.n_targets)
-    return ColumnPass("columns", blocks, partial(_moments, where=dataset.name), _merge, _join, flops, targets=True)
+    per_cell = partial(_moments, where=blocks.dataset.name)
+    work = 2 * (2 + blocks.dataset.n_targets)
+    return ColumnPass("columns", blocks, per_cell, _merge, _join, work, targets=True)
 
 
 def target_gram(

@@ -33,6 +33,7 @@ from dsel.passes.columns.column_factor import (
     no_rows,
     preprocessed,
     row_gram_pass,
+    side_by_side,
 )
 from dsel.passes.cross_validation.disk_cache import Target
 from dsel.passes.cross_validation.rows import DatasetRows
@@ -88,8 +89,8 @@ def column_errors_pass(blocks: ColumnBlocks, chosen: int, folds: RowPartition | 
     m, n, N = blocks.dataset.m, blocks.dataset.n, max(1, blocks.dataset.n_targets)
     each = 2 * chosen + 8 * N if folds is None else 2 * chosen + (2 * m // folds.parts + 8 * N) * folds.repeats
     name = "leave-one-out" if folds is None else "errors of folds"
-    return ColumnPass(name, blocks, _cell_errors, np.add if folds is None else no_rows, _side_by_side, m * n * each,
-                      8 * n, full_height=folds is not None)  # fmt: skip
+    return ColumnPass(name, blocks, _cell_errors, np.add if folds is None else no_rows, side_by_side, each, 8 * n,
+                      full_height=folds is not None)  # fmt: skip
 
 
 class ColumnRows(DatasetRows):
@@ -301,10 +302,6 @@ def _rows(x: Any, arguments: Arguments, columns: Floats, p: int) -> Iterator[tup
     """Yield pieces of the preprocessed columns of a cell, or of rows of a cache."""
     scaling = columns[:p] if p else np.vstack([np.zeros(x.shape[1]), np.ones(x.shape[1])])
     return preprocessed(x, replace(arguments, columns=scaling))
-
-
-def _side_by_side(parts: list[Floats]) -> Floats:
-    return np.concatenate(parts)
 
 
 def _computed(y: Any, lazy: bool, target_columns: Any) -> Any:
