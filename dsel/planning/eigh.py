@@ -25,11 +25,12 @@ from dsel.passes.columns.eigendecomposition import (
     exact_eigendecomposition,
     signed,
     sketch_passes,
+    sketched_eigendecomposition,
 )
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.reduced import RowGram, Sketch, randomized, usable_squares
+from dsel.planning.representations.reduced import RowGram, Sketch, usable_squares
 from dsel.search.method import Requirements
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _by_columns(
         raise statistics.no_column_varies()
     if isinstance(chosen, Sketch):
         assert rule is not None
-        found = randomized(factor, total, rule, chosen.rank, seed)
+        found = sketched_eigendecomposition(factor, total, rule, chosen.rank, seed)
     else:
         found = exact_eigendecomposition(factor)
     components = found.W / np.sqrt(found.values)[:, None]

@@ -38,6 +38,7 @@ import scipy.special
 
 from dsel._lib.rng import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
+from dsel.config.request import SketchRule
 from dsel.errors import OptionError
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.execution.pass_checkpoints import storable
@@ -212,22 +213,23 @@ def _norm_bound(U: Floats, tested: Floats, scale: float, powers: int) -> float:
     return float(scale * (scipy.linalg.norm(missed, 2) / least) ** (1.0 / (2 * powers + 1)))
 
 
-def eigendecomposition_to_accuracy(
-    factor: ColumnFactor, total: float, accuracy: float, most: int, *, powers: int = 2, seed: int = 0,
-    oversampling: int = OVERSAMPLING, held: Floats | None = None,
+def sketched_eigendecomposition(
+    factor: ColumnFactor, total: float, rule: SketchRule, most: int, seed: int, held: Floats | None = None
 ) -> Eigen:  # fmt: skip
-    """Decompose up to the least rank that captures a share `accuracy` of ||Z||_F^2, or up to the rank `most`.
+    """Decompose as a rule asks for: up to the rank `most`, or to the least rank that captures its accuracy.
 
-    The rank is doubled from FIRST_RANK until the share is reached. Each try takes 2 + 2q passes.
+    The rank is doubled from FIRST_RANK until that share of ||Z||_F^2 is reached. Each try takes 2 + 2q passes. total,
+    held: as for `randomized_eigendecomposition`.
     """
-    rank, passes = min(FIRST_RANK, most), 0
+    rank, passes = most if rule.accuracy is None else min(FIRST_RANK, most), 0
     t = 0 if held is None else held.shape[1]
     while True:
         found = randomized_eigendecomposition(
-            factor, total, rank, accuracy=accuracy, powers=powers, seed=seed, oversampling=oversampling, held=held
+            factor, total, rank, accuracy=rule.accuracy, powers=rule.power_iterations, seed=seed,
+            oversampling=rule.oversampling, held=held,
         )  # fmt: skip
         passes += found.passes
-        if found.captured >= accuracy or rank >= most or found.rank < rank + t:
+        if rule.accuracy is None or found.captured >= rule.accuracy or rank >= most or found.rank < rank + t:
             return replace(found, passes=passes)
         rank = min(2 * rank, most)
 

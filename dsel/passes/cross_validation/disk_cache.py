@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from uuid import uuid4
 
 import numpy as np
@@ -298,19 +298,10 @@ LOSSES = 3
 FoldEvery = int | Literal["auto", "never"]
 
 
-class Sweep(Protocol):
-    """One pass of a round.
-
-    It reads the rows of a cache for the first `start` columns of the round, or X without a cache. Where there is a
-    target, it writes the rows of the cache for the first `stop` columns.
-    """
-
-    def __call__(
-        self, round: LooRound, source: Dataset | None = None, start: int = 0, stop: int = 0,
-        target: Target | None = None,
-    ) -> Floats:  # fmt: skip
-        """Return the errors of the round."""
-        ...
+#: ``sweep(round, source, start, stop, target)`` returns the errors of a round, in one pass. It reads the rows of a
+#: cache (`source`) for the first `start` columns of the round, or X without a cache. Where there is a target, it writes
+#: the rows of the cache for the first `stop` columns.
+Sweep = Callable[..., Floats]
 
 
 class DiskCache:
@@ -404,9 +395,7 @@ class DiskCache:
         rows = disk.rows()
         errors = sweep(round, rows, len(disk.columns), **rewrite)
         self.bytes_read += rows.nbytes
-        flat = np.zeros(n_errors(round))
-        flat[: 1 + round.n] = errors[: 1 + round.n]
-        return flat
+        return _of_insertions(errors, round)
 
     def _rewritten(self, disk: CacheFile, round: LooRound, size: int, sweep: Sweep) -> Floats:
         """Return the errors of a round, from the pass that writes the cache for its first `size` columns."""
@@ -428,14 +417,19 @@ class DiskCache:
             return self._rewritten(disk, round, size, sweep)
         self.rewrites += 1
         self.bytes_written += disk.nbytes
-        flat = np.zeros(n_errors(round))
-        flat[: 1 + round.n] = errors[: 1 + round.n]
-        return flat
+        return _of_insertions(errors, round)
 
     def _lost(self, disk: CacheFile, error: DataError) -> None:
         self._losses += 1
         log.warning("the cache of rows on disk is lost and computed again from the data: %s", error)
         disk.drop()
+
+
+def _of_insertions(errors: Floats, round: LooRound) -> Floats:
+    """Return the errors of a round from those over rows of a cache, which has no errors of removals."""
+    flat = np.zeros(n_errors(round))
+    flat[: 1 + round.n] = errors[: 1 + round.n]
+    return flat
 
 
 def rounds_between_rewrites(

@@ -158,7 +158,7 @@ def _value(structure: dict[str, Any], arrays: Any) -> Any:
         return {_value(key, arrays): _value(one, arrays) for key, one in structure["dict"]}
     found = object.__new__(_CLASSES[structure["object"]])
     found.__dict__.update(_value(structure["parts"], arrays))
-    if not getattr(found, "consistent", True):
+    if hasattr(type(found), "consistent") and not found.consistent:
         raise DamagedFileError("the shapes of its arrays do not fit together")
     return found
 
@@ -316,22 +316,18 @@ def _remove(folder: AnyPath) -> None:
         folder.remove_tree() if isinstance(folder, ObjectPath) else discard_tree(folder)
 
 
-_CURRENT: ContextVar[PassCheckpoints | None] = ContextVar("_CURRENT", default=None)
+#: Where passes are saved now, or None.
+CURRENT: ContextVar[PassCheckpoints | None] = ContextVar("CURRENT", default=None)
 
 
 @contextmanager
 def checkpoint_passes(checkpoints: PassCheckpoints) -> Iterator[PassCheckpoints]:
     """Save the passes that this thread makes in the block."""
-    token = _CURRENT.set(checkpoints)
+    token = CURRENT.set(checkpoints)
     try:
         yield checkpoints
     finally:
-        _CURRENT.reset(token)
-
-
-def current_checkpoints() -> PassCheckpoints | None:
-    """Return where passes are saved now, or None."""
-    return _CURRENT.get()
+        CURRENT.reset(token)
 
 
 def identity_of_pass(*parts: Any) -> bytes:

@@ -37,10 +37,9 @@ from dsel.passes.columns.eigendecomposition import (
     OVERSAMPLING,
     TESTS,
     Eigen,
-    eigendecomposition_to_accuracy,
     exact_eigendecomposition,
-    randomized_eigendecomposition,
     sketch_passes,
+    sketched_eigendecomposition,
 )
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations.base import (
@@ -209,20 +208,6 @@ log = logging.getLogger("dsel")
 LEAST_RANK, RANK_PER_COLUMN = 50, 5
 
 
-def randomized(
-    factor: ColumnFactor, total: float, rule: SketchRule, most: int, seed: int, held: Floats | None = None
-) -> Eigen:  # fmt: skip
-    """Return the eigendecomposition that a rule asks for, of a rank of at most `most`. total: ||Z||_F^2."""
-    powers, oversampling = rule.power_iterations, rule.oversampling
-    if rule.accuracy is None:
-        return randomized_eigendecomposition(
-            factor, total, most, powers=powers, seed=seed, oversampling=oversampling, held=held
-        )  # fmt: skip
-    return eigendecomposition_to_accuracy(
-        factor, total, rule.accuracy, most, powers=powers, seed=seed, oversampling=oversampling, held=held
-    )  # fmt: skip
-
-
 class Sketch(EigenReduced):
     """W of the rank or accuracy that the request asks for, by default of a rank of 5 k, at least 50."""
 
@@ -324,7 +309,7 @@ class Sketch(EigenReduced):
         if dataset.n_targets:
             Y = _targets(dataset, statistics, request.preprocess)
             held = Y @ np.linalg.eigh(Y.T @ Y)[1][:, ::-1][:, : self._held]
-        found = randomized(factor, total, self.rule, self.rank, request.seed, held)
+        found = sketched_eigendecomposition(factor, total, self.rule, self.rank, request.seed, held)
         log.info("the reduced problem of rank %d captures %.4f %% of ||X||^2", found.rank, 100.0 * found.captured)
         return found
 
