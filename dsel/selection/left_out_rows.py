@@ -10,7 +10,7 @@ from dsel.data.dataset import Dataset
 from dsel.passes.cross_validation.column_rows import ColumnRows
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
 from dsel.passes.cross_validation.held_out import held_out_moments
-from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, FoldRows, check_intercept
+from dsel.passes.cross_validation.rows import DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns
@@ -34,7 +34,6 @@ def scored_rows(
     request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
     if cv is None:
         return None
-    assert isinstance(statistics, AnyStatistics)
     options: dict[str, Any] = {
         "fill": statistics.mean_x if request.missing == "mean" else None, "engine": context.engine
     }  # fmt: skip

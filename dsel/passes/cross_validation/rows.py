@@ -46,13 +46,10 @@ from dsel.objective.cross_validation.losses import (
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
 from dsel.objective.cross_validation.ridge_grid import RidgeSpectrum, block_ridge_errors, ridge_spectrum
 from dsel.objective.shared import independent_places
-from dsel.passes.columns.column_statistics import ColumnStatistics
 from dsel.passes.cross_validation.disk_cache import DiskCache, Target
 from dsel.passes.gram import FoldStatistics
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.statistics import Statistics, combined
-
-AnyStatistics = Statistics | ColumnStatistics
+from dsel.passes.statistics import ColumnScales, Statistics, combined
 
 #: Share of the available memory that the cache of rows in memory may take.
 _CACHE_SHARE = 0.5
@@ -127,7 +124,7 @@ class DatasetRows:
     """
 
     def __init__(
-        self, dataset: Dataset, statistics: AnyStatistics, preprocess: Preprocess, *, loss: Loss = "squared",
+        self, dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess, *, loss: Loss = "squared",
         intercept: Intercept | None = None, fill: Floats | None = None, engine: Engine = THREADS,
         disk: DiskCache | None = None,
     ) -> None:  # fmt: skip
@@ -251,7 +248,7 @@ def _room() -> float:
     return _CACHE_SHARE * float(psutil.virtual_memory().available)
 
 
-def _zero_coded(statistics: AnyStatistics) -> NDArray[np.bool_]:
+def _zero_coded(statistics: ColumnScales) -> NDArray[np.bool_]:
     """Return which targets have labels 0 and 1 instead of -1 and +1, by their sums: (N,).
 
     Each block checks its labels.
@@ -265,7 +262,7 @@ def _zero_coded(statistics: AnyStatistics) -> NDArray[np.bool_]:
     return np.asarray(zero_coded & ~statistics.constant_y)
 
 
-def _recoded(statistics: AnyStatistics, zero_coded: NDArray[np.bool_]) -> AnyStatistics:
+def _recoded(statistics: ColumnScales, zero_coded: NDArray[np.bool_]) -> ColumnScales:
     """Return the statistics with 2 y - 1 in place of these targets."""
     factor = np.where(zero_coded, 2.0, 1.0)
     return replace(
