@@ -345,8 +345,7 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
     if limit is not None and included > limit:
         name = "max_k" if request.k == "auto" else "k"
         raise OptionError(
-            f"{included} {items.noun} are included, and {name} is {limit}.",
-            f"Raise {name} or include fewer.",
+            f"{included} {items.noun} are included, and {name} is {limit}.", f"Raise {name} or include fewer."
         )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.", "Exclude fewer.")

@@ -26,14 +26,7 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
-from dsel.objective.cross_validation.leave_one_out import (
-    GramRows,
-    Intercept,
-    LooProblem,
-    LooRound,
-    WholeGram,
-    n_errors,
-)
+from dsel.objective.cross_validation.leave_one_out import GramRows, Intercept, LooProblem, LooRound, WholeGram, n_errors
 from dsel.objective.cross_validation.losses import (
     Loss,
     RowTransform,
@@ -215,8 +208,7 @@ class DatasetRows:
             return self._run(write, base=round.first(stop), round=inner, target=target)
         base = round.after(start).first(stop - start) if target is not None else inner
         read = replace(one, name="cached rows", per_block=_from_cache, whole=False)
-        errors: Floats = read.run(self._engine, round=inner, base=base, target=target)
-        return errors
+        return np.asarray(read.run(self._engine, round=inner, base=base, target=target))
 
     def counts(self) -> dict[str, Any]:
         """Return what the rounds cost besides passes over X."""
@@ -234,18 +226,13 @@ class DatasetRows:
 
     def _run(self, one: RowPass, **arguments: Any) -> Floats:
         self.passes += 1
-        found: Floats = one.run(self._engine, transform=self.transform, where=self._dataset.name, **arguments)
-        return found
+        return np.asarray(one.run(self._engine, transform=self.transform, where=self._dataset.name, **arguments))
 
 
 def would_cache(dataset: Dataset) -> bool:
     """Return whether rounds of insertions need no passes: the rows and their cache fit the memory."""
-    return dataset.in_memory and cache_bytes(dataset.m, dataset.n) <= _room()
-
-
-def _room() -> float:
-    """Return the bytes that the cache may take."""
-    return _CACHE_SHARE * float(psutil.virtual_memory().available)
+    room = _CACHE_SHARE * float(psutil.virtual_memory().available)
+    return dataset.in_memory and cache_bytes(dataset.m, dataset.n) <= room
 
 
 def _zero_coded(statistics: ColumnScales) -> NDArray[np.bool_]:

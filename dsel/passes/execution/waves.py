@@ -125,7 +125,7 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
     """
     checkpoints = CURRENT.get()
     total = sum(one.leaves for one in reductions)
-    size, begun = _first_wave(engine, checkpoints), 0
+    size, begun = math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers), 0
     opened: _Open | None = None
     position = 0
     while position < len(reductions):
@@ -149,10 +149,6 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
                 yield one.finish()
             elif one.saved is not None and one.saved.is_due():
                 one.saved.save()
-
-
-def _first_wave(engine: Engine, checkpoints: PassCheckpoints | None) -> float:
-    return math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers)
 
 
 def _next_wave(size: float, seconds: float, wave: list[tuple[_Open, int, int]], checkpoints: PassCheckpoints) -> float:

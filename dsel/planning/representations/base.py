@@ -322,9 +322,9 @@ class Representation(ABC):
     # What it supports and needs.
 
     @property
-    @abstractmethod
     def unsupported(self) -> str:
         """Return what the method needs that this representation does not have; empty if nothing."""
+        return ""
 
     @property
     @abstractmethod

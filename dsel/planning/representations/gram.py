@@ -53,11 +53,6 @@ class GramMatrix(Representation):
     holds_gram: ClassVar[bool] = True
 
     @property
-    def unsupported(self) -> str:
-        """Return nothing: every method can run on K."""
-        return ""
-
-    @property
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums and two row blocks."""
         sums = (FAN_IN + 2) * self._partial_bytes
