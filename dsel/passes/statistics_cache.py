@@ -6,13 +6,9 @@ whole or not at all. One that is damaged is computed again.
 
 The same in the memory of this process, for calls on the same data one after the other.
 
-Sums over the rows of a store, saved for each of its segments: a later run reads only segments that are new.
-
-The sum of a segment depends on its rows alone. The total is merged from the first segment to the last. So a run that
-finds all, some or none of it saved gives the same bits.
-
-A folder has one file per segment, and one with the total so far. Each holds what it depends on and is replaced by one
-write.
+Sums over the rows of a store are saved for each of its segments: a later run reads only segments that are new. The sum
+of a segment depends on its rows alone. The total is merged from the first segment to the last. So a run that finds all,
+some or none of it saved gives the same bits. There is one file per segment, and one with the total so far.
 """
 
 from __future__ import annotations
