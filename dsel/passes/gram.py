@@ -1,10 +1,14 @@
-"""The Gram pass: counts, means and co-moments of X and Y, on which everything else builds."""
+"""The Gram pass: counts, means and co-moments of X and Y, on which everything else builds.
+
+Moments of every part of the rows, from one pass: of folds, of held-out rows, of blocks to draw subsamples from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -13,20 +17,29 @@ from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
-from dsel.data.labels import Labels
+from dsel.data.row_partition import Part, RowPartition
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
-from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
+from dsel.passes.moments import (
+    Moments,
+    Present,
+    Strip,
+    Tiling,
+    block_moments,
+    block_present,
+    first_column,
+    merge,
+    merge_present,
+)
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
 from dsel.passes.statistics import Statistics
-from dsel.passes.tiles import Strip, Tiling, first_column
+from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache, keeps_sums, load_or_compute
 
 
 def gram_statistics(
     dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None,
-    cache: SumsCache | None = None,
+    cache: StatisticsCache | None = None,
 ) -> Statistics:  # fmt: skip
     """Return the statistics of a dataset, with the Gram matrix, from one pass.
 
@@ -47,19 +60,18 @@ def gram_statistics(
                 yield _tiled(dataset, tiling, fill[0], engine, one)
 
     moments = gram_sums(dataset, missing, cache).total(compute, merge)
-    require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
-    require_in_range("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    require_in_range(dataset, moments)
     return Statistics.from_moments(moments)
 
 
-def gram_sums(dataset: Dataset, missing: Missing, cache: SumsCache | None) -> SegmentSums:
+def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:
     """Return the sums of the Gram matrix, as far as they are saved. The means that replace NaN depend on all rows."""
     return SegmentSums(
         dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean", extends=missing != "mean"
     )
 
 
-def mean_sums(dataset: Dataset, cache: SumsCache | None) -> SegmentSums:
+def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:
     """Return the sums of the values that are not missing, as far as they are saved."""
     return SegmentSums(without_targets(dataset), cache, "means", {})
 
@@ -98,15 +110,15 @@ def means_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> Row
     )  # fmt: skip
 
 
-def fill_values(dataset: Dataset, missing: Missing, engine: Engine, cache: SumsCache | None = None) -> Floats | None:
+def fill_values(
+    dataset: Dataset, missing: Missing, engine: Engine, cache: StatisticsCache | None = None
+) -> Floats | None:
     """Return (n,) the values that replace NaN: the means, from a separate pass, or None."""
     if missing != "mean":
         return None
 
-    def compute(ranges: tuple[Range, ...]) -> Iterator[Present]:
-        return means_pass(dataset, ranges).run_ranges(engine)
-
-    return np.asarray(mean_sums(dataset, cache).total(compute, merge_present).mean)
+    sums = mean_sums(dataset, cache)
+    return np.asarray(sums.total(lambda ranges: means_pass(dataset, ranges).run_ranges(engine), merge_present).mean)
 
 
 def partial_bytes(dataset: Dataset) -> int:
@@ -155,17 +167,97 @@ def _tiled(dataset: Dataset, tiling: Tiling, fill: Floats | None, engine: Engine
     return replace(first, K=K)
 
 
-def require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:
+def require_in_range(dataset: Dataset, moments: Moments) -> None:
     """Raise DataError for columns whose squares are out of float64's range: they would be lost silently."""
-    tiny = np.finfo(np.float64).tiny
-    with np.errstate(over="ignore"):
-        large = ~np.isfinite(squares + mean**2)
-    small = (low < high) & (squares <= tiny)
-    wrong = np.flatnonzero(large | small)
-    if wrong.size:
-        names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
-        raise DataError(
-            f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
-            f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
-            "Store them in other units.",
-        )
+    x = ("X", dataset.features, moments.squares, moments.mean_x, moments.low_x, moments.high_x)
+    y = ("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    for variable, labels, squares, mean, low, high in (x, y):
+        with np.errstate(over="ignore"):
+            large = ~np.isfinite(squares + mean**2)
+        small = (low < high) & (squares <= np.finfo(np.float64).tiny)
+        wrong = np.flatnonzero(large | small)
+        if wrong.size:
+            names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
+            raise DataError(
+                f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
+                f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
+                "Store them in other units.",
+            )
+
+
+#: By (repetition, part): moments during the pass, then statistics of the parts that have weight.
+FoldMoments = dict[Part, Moments]
+FoldStatistics = dict[Part, Statistics]
+
+
+def _block_folds(
+    x: Any, y: Any, block: Block, where: str, partition: RowPartition, fill: Floats | None = None
+) -> FoldMoments:
+    found: FoldMoments = {}
+    place = f"{where}, rows {block.start} to {block.stop}"
+    for repetition in range(partition.repeats):
+        part = partition.of_rows(block.start, block.stop, repetition)
+        for p in np.unique(part).tolist():
+            rows = np.flatnonzero(part == p)
+            w = None if block.w is None else block.w[rows]
+            found[repetition, p] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start, w)
+    return found
+
+
+def _merge_folds(a: FoldMoments, b: FoldMoments) -> FoldMoments:
+    for key, moments in b.items():
+        a[key] = merge(a[key], moments) if key in a else moments
+    return a
+
+
+def fold_pass(dataset: Dataset, partition: RowPartition, ranges: tuple[Range, ...] | None = None) -> RowPass:
+    """Return the pass that sums the moments of every part, by default over all segments. Argument: fill."""
+    m, n, N = dataset.m, dataset.n, dataset.n_targets
+    per_block = partial(_block_folds, where=dataset.name, partition=partition)
+    size = partition.parts * partition.repeats * partial_bytes(dataset)
+    flops = partition.repeats * m * n * (n + 2 * N)
+    return RowPass(
+        "folds", dataset, per_block, _merge_folds, size, flops, share=partition.labels is not None,
+        ranges=dataset.row_ranges if ranges is None else ranges,
+    )  # fmt: skip
+
+
+def fold_sums(
+    dataset: Dataset, partition: RowPartition, missing: Missing, cache: StatisticsCache | None
+) -> SegmentSums:
+    """Return the sums of every part, as far as they are saved. A segment is saved if its rows stay in their parts."""
+    reusable = missing != "mean" and partition.by_row and (dataset.row_part is None or dataset.row_part.by_row)
+    options = {"missing": missing}
+    return SegmentSums(dataset, cache, "folds", options, by_segment=reusable, partition=partition, extends=reusable)
+
+
+def fold_statistics(
+    dataset: Dataset, partition: RowPartition, *, missing: Missing = "refuse", engine: Engine = THREADS,
+    cache: StatisticsCache | None = None,
+) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
+    """Return the statistics of all rows and those of every part, from one pass (two with `missing="mean"`).
+
+    A worker holds parts x repeats partial sums of n (n + N) float64. cache: where the sums of each segment of a store
+    are saved.
+    """
+
+    def compute(ranges: tuple[Range, ...]) -> Iterator[FoldMoments]:
+        fill = fill_values(dataset, missing, engine, cache)
+        yield from fold_pass(dataset, partition, ranges).run_ranges(engine, fill=fill)
+
+    found: FoldMoments = fold_sums(dataset, partition, missing, cache).total(compute, _merge_folds)
+    first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
+    moments = reduce(merge, first)
+    require_in_range(dataset, moments)
+    whole = Statistics.from_moments(moments)
+    return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
+
+
+def cached_fold_statistics(
+    dataset: Dataset, partition: RowPartition, cache: StatisticsCache | None, *, missing: Missing = "refuse",
+    engine: Engine = THREADS,
+) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
+    """Return the same as `fold_statistics`, without a pass if the cache has all of it."""
+    compute = partial(fold_statistics, dataset, partition, missing=missing, engine=engine, cache=cache)
+    whole = None if keeps_sums(dataset, cache) else cache  # where the statistics are saved, not the sums of segments
+    return load_or_compute(whole, dataset, "folds", compute, missing=missing, **partition.key)

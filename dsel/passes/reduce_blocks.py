@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -197,36 +196,19 @@ class RowPass(Pass):
         start, stop = self._ranges[number]
         groups = self._groups(start, stop)
         leaf = delayed(_reduce_group if engine.in_process else _reduce_group_on_worker, pure=False)
-        join = delayed(merge_partials, pure=False)
         name = name if len(self._ranges) == 1 else f"{name}-{start}"
-        numbers = count()
+        options = (function, self.merge, self.columns, self.dataset.target_columns)
 
         def task(i: int) -> Any:
             rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
-            parts = [(b.x, b.y, b.w) for b in groups[i]]
-            return leaf(
-                rows,
-                parts,
-                function,
-                self.merge,
-                self.columns,
-                self.dataset.target_columns,
-                dask_key_name=f"{name}-{i}",
-            )
+            return leaf(rows, [(b.x, b.y, b.w) for b in groups[i]], *options, dask_key_name=f"{name}-{i}")
 
-        return Reduction(
-            len(groups),
-            task,
-            lambda children: join(children, self.merge, dask_key_name=f"{name}-merge-{next(numbers)}"),
-            partial(merge_partials, merge=self.merge),
-            lambda: self._identity(start, stop, len(groups), per_block),
-            self.partial_bytes,
-        )
+        def identity() -> bytes:
+            data = (self.dataset.fingerprint, start, stop, len(groups))
+            return identity_of_pass(self.name, data, self.columns, per_block, self.merge)
 
-    def _identity(self, start: int, stop: int, groups: int, per_block: PerBlock) -> bytes:
-        """Return what the result of a range depends on."""
-        data = (self.dataset.fingerprint, start, stop, groups)
-        return identity_of_pass(self.name, data, self.columns, per_block, self.merge)
+        combine = partial(merge_partials, merge=self.merge)
+        return Reduction(len(groups), task, combine, name, identity, self.partial_bytes)
 
 
 @storable

@@ -29,8 +29,8 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
 from dsel.passes.statistics import Scaling
+from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache
 
 
 @storable
@@ -66,7 +66,7 @@ def grows(dataset: Dataset) -> bool:
     return isinstance(dataset.store, Store) and len(dataset.store.row_ranges or ()) > 0
 
 
-def check_sums(dataset: Dataset, columns: Ints, cache: SumsCache | None) -> SegmentSums:
+def check_sums(dataset: Dataset, columns: Ints, cache: StatisticsCache | None) -> SegmentSums:
     """Return the factors on these ascending columns, as far as they are saved."""
     return SegmentSums(
         dataset, cache, "check", {}, by_segment=False, extends=True, replaced={"columns": columns.tolist()}
@@ -83,7 +83,7 @@ def check_pass(dataset: Dataset, columns: Ints, ranges: tuple[Range, ...] | None
     )  # fmt: skip
 
 
-def likely_check_pass(dataset: Dataset, most: int, cache: SumsCache | None) -> RowPass | None:
+def likely_check_pass(dataset: Dataset, most: int, cache: StatisticsCache | None) -> RowPass | None:
     """Return the pass that is left if the same columns are chosen as before; None if it is not saved.
 
     most: the most columns that can be chosen.
@@ -95,14 +95,13 @@ def likely_check_pass(dataset: Dataset, most: int, cache: SumsCache | None) -> R
     return check_pass(dataset, columns, check_sums(dataset, columns, cache).missing)
 
 
-def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: SumsCache | None) -> CenteredFactors:
+def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: StatisticsCache | None) -> CenteredFactors:
     """Return the factors of all rows on the ascending columns; where Y = X all columns are the targets."""
     chosen = np.arange(columns.size) if dataset.n_targets else columns
 
-    def compute(ranges: tuple[Range, ...]) -> Iterator[CenteredFactors]:
-        return check_pass(dataset, columns, ranges).run_ranges(engine, chosen=chosen)
-
-    found: CenteredFactors = check_sums(dataset, columns, cache).total(compute, merge_centered)
+    found: CenteredFactors = check_sums(dataset, columns, cache).total(
+        lambda ranges: check_pass(dataset, columns, ranges).run_ranges(engine, chosen=chosen), merge_centered
+    )
     return found
 
 
@@ -140,16 +139,23 @@ def _factor(Z: Floats, T: Floats) -> tuple[Floats, Floats, Floats]:
 def _centered_block_factors(x: Any, y: Any, block: Block, chosen: Ints) -> CenteredFactors:
     """Factor one block, in pieces. chosen: places of the columns in x. y None: all columns of x are the targets."""
     width = x.shape[1] + (0 if y is None else y.shape[1])
-    step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
     result: CenteredFactors | None = None
-    for start in range(0, x.shape[0], step):
-        rows = dense_rows(x, start, start + step)
-        Z, T = rows[:, chosen], rows if y is None else dense_rows(y, start, start + step)
-        w = np.ones(rows.shape[0]) if block.w is None else block.w[start : start + step]
-        piece = _piece_factors(Z, T, w)
+    for rows, t, w in _pieces(x, y, block.w, width):
+        piece = _piece_factors(rows[:, chosen], rows if t is None else t, np.ones(len(rows)) if w is None else w)
         result = piece if result is None else merge_centered(result, piece)
     assert result is not None
     return result
+
+
+def _pieces(x: Any, y: Any, w: Floats | None, width: int) -> Iterator[tuple[Floats, Floats | None, Floats | None]]:
+    """Yield some rows of x, y and w, as many as float64 of _PIECE_BYTES hold. width: the columns that are used."""
+    step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
+    for start in range(0, x.shape[0], step):
+        rows = slice(start, start + step)
+        yield (
+            dense_rows(x, rows.start, rows.stop), None if y is None else dense_rows(y, rows.start, rows.stop),
+            None if w is None else w[rows],
+        )  # fmt: skip
 
 
 def _piece_factors(Z: Floats, T: Floats, w: Floats) -> CenteredFactors:
@@ -215,19 +221,15 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
     chosen: places of the columns S in x. y None: all columns of x are the targets. fill: values that replace NaN.
     """
     width = x.shape[1] if y is None else chosen.size + y.shape[1]
-    step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
     result: QRFactors | None = None
-    for start in range(0, x.shape[0], step):
-        rows = dense_rows(x, start, start + step)
+    for rows, t, w in _pieces(x, y, block.w, width):
         if fill is not None:
             where, which = np.nonzero(np.isnan(rows))
             rows[where, which] = fill[which]
         rows = (rows - scaling.center_x) / scaling.scale_x
-        Z = rows[:, chosen]
-        T = rows if y is None else (dense_rows(y, start, start + step) - scaling.center_y) / scaling.scale_y
-        if block.w is not None:
-            root = np.sqrt(block.w[start : start + step, None])
-            Z, T = Z * root, T * root
+        Z, T = rows[:, chosen], rows if t is None else (t - scaling.center_y) / scaling.scale_y
+        if w is not None:
+            Z, T = Z * np.sqrt(w[:, None]), T * np.sqrt(w[:, None])
         piece = factor(Z, T)
         result = piece if result is None else merge_factors(result, piece)
     assert result is not None
@@ -236,7 +238,7 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
 
 def refit(
     dataset: Dataset, S: Ints, scaling: Scaling, lam: float = 0.0, *, usable: NDArray[np.bool_],
-    fill: Floats | None = None, engine: Engine = THREADS, cache: SumsCache | None = None,
+    fill: Floats | None = None, engine: Engine = THREADS, cache: StatisticsCache | None = None,
 ) -> Fit:  # fmt: skip
     """Return f(S), recomputed from the data in one pass over the columns S (all columns where Y = X).
 

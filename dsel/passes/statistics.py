@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dsel._lib.types import Floats
 from dsel.config.request import Preprocess
 from dsel.errors import DataError, OptionError
 from dsel.objective.centering import CenteringError
+from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.moments import Moments
 
 if TYPE_CHECKING:
@@ -37,13 +38,22 @@ class Scaling:
     scale_y: Floats
 
 
+@dataclass(frozen=True, kw_only=True)
 class ColumnScales:
-    """Means and squared norms of the columns: how they are preprocessed, and which cannot be used."""
+    """Means and squared norms of the columns: how they are preprocessed, and which cannot be used.
+
+    Of m rows: means of X (n columns) and Y (N columns), and moments about them.
+
+    weight: the sum of the rows' weights, m without any, by which all sums and means are weighted.
+    B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.
+    constant: (n,) columns with one value only. The same statistics serve every preprocessing.
+    """
 
     m: int
     weight: float
     mean_x: Floats
     mean_y: Floats
+    B: Floats
     yy: Floats
     constant: NDArray[np.bool_]
     constant_y: NDArray[np.bool_]
@@ -52,6 +62,14 @@ class ColumnScales:
     def squares(self) -> Floats:
         """Return (n,) the squared norms of the columns of X about their means."""
         raise NotImplementedError
+
+    @property
+    def consistent(self) -> bool:
+        """Return whether the shapes of the arrays fit together."""
+        n, N = self.mean_x.size, self.mean_y.size
+        x, y = (self.mean_x, self.constant, self.squares), (self.mean_y, self.yy, self.constant_y)
+        vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
+        return self.m > 0 and self.weight > 0 and vectors and self.B.shape == (n, N)
 
     @property
     def unsupervised(self) -> bool:
@@ -135,36 +153,30 @@ class ColumnScales:
         return DataError("All columns of X are constant: there is nothing to select.")
 
 
-@dataclass(frozen=True)
+def without_rounding(moments: Moments) -> dict[str, Any]:
+    """Return the fields of statistics from the sums of a pass: the mean of a constant column is its value."""
+    constant = constant_columns(moments.low_x, moments.high_x, moments.squares, moments.weight)
+    constant_y = constant_columns(moments.low_y, moments.high_y, moments.yy, moments.weight)
+    return {
+        "m": moments.count, "weight": moments.weight, "mean_x": np.where(constant, moments.low_x, moments.mean_x),
+        "mean_y": np.where(constant_y, moments.low_y, moments.mean_y), "B": moments.B, "yy": moments.yy,
+        "constant": constant, "constant_y": constant_y,
+    }  # fmt: skip
+
+
+@storable
+@dataclass(frozen=True, kw_only=True)
 class Statistics(ColumnScales):
-    """Sufficient statistics of m rows: means of X (n columns) and Y (N columns), and moments about them.
+    """Sufficient statistics of some rows. K: (n, n) X'X about the means."""
 
-    weight: the sum of the rows' weights, m without any, by which all sums and means are weighted.
-    K: (n, n) X'X and B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.
-    constant: (n,) columns with one value only. The same statistics serve every preprocessing.
-    """
-
-    m: int
-    weight: float
-    mean_x: Floats
-    mean_y: Floats
     K: Floats
-    B: Floats
-    yy: Floats
-    constant: NDArray[np.bool_]
-    constant_y: NDArray[np.bool_]
 
     @classmethod
     def from_moments(cls, moments: Moments) -> Statistics:
         """Return the statistics from the sums of a pass."""
         upper = np.triu(moments.K)
         K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
-        constant = constant_columns(moments.low_x, moments.high_x, np.diag(moments.K), moments.weight)
-        constant_y = constant_columns(moments.low_y, moments.high_y, moments.yy, moments.weight)
-        return cls(
-            moments.count, moments.weight, np.where(constant, moments.low_x, moments.mean_x),
-            np.where(constant_y, moments.low_y, moments.mean_y), K, moments.B, moments.yy, constant, constant_y,
-        )  # fmt: skip
+        return cls(K=K, **without_rounding(moments))
 
     @property
     def squares(self) -> Floats:
@@ -174,10 +186,7 @@ class Statistics(ColumnScales):
     @property
     def consistent(self) -> bool:
         """Return whether the shapes of the arrays fit together."""
-        n, N = self.mean_x.size, self.mean_y.size
-        x, y = (self.mean_x, self.constant), (self.mean_y, self.yy, self.constant_y)
-        vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
-        return self.m > 0 and self.weight > 0 and vectors and self.K.shape == (n, n) and self.B.shape == (n, N)
+        return super().consistent and self.K.shape == 2 * self.mean_x.shape
 
     def objective(self, preprocess: Preprocess, lam: float = 0.0) -> DenseObjective:
         """Return the objective over all n columns, unusable ones included.
@@ -224,8 +233,9 @@ def combined(parts: Sequence[Statistics], counts: Sequence[float] | None = None)
     constant_y = _constant_in_all([(part.constant_y, part.mean_y) for part, _ in used])
     first = used[0][0]
     return Statistics(
-        round(sum(t * part.m for part, t in used)), weight, np.where(constant, first.mean_x, mean_x),
-        np.where(constant_y, first.mean_y, mean_y), K, B, yy, constant, constant_y,
+        m=round(sum(t * part.m for part, t in used)), weight=weight, K=K, B=B, yy=yy, constant=constant,
+        mean_x=np.where(constant, first.mean_x, mean_x), mean_y=np.where(constant_y, first.mean_y, mean_y),
+        constant_y=constant_y,
     )  # fmt: skip
 
 

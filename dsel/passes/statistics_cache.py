@@ -1,10 +1,14 @@
-"""Statistics on disk, reused by later runs on the same data with the same options.
+"""What passes have computed, reused by later runs on the same data with the same options.
 
-Each entry is a folder, written whole or not at all, and named by a digest of everything that it depends on. In object
-storage, which has no rename, an entry is complete when its manifest is there: that is written last. Files of an
-unfinished entry may be written again at any time, since the same key gives the same bits.
+A folder of files. An entry (statistics or an eigendecomposition) is named by a digest of everything that it depends on.
+The sums of the segments of a store are in the same folder. A file holds what it depends on in its header, and appears
+whole or not at all. One that is damaged is computed again.
 
-Statistics kept in the memory of this process, for calls on the same data one after the other.
+The same in the memory of this process, for calls on the same data one after the other.
+
+Sums over the rows of a store are saved for each of its segments: a later run reads only segments that are new. The sum
+of a segment depends on its rows alone. The total is merged from the first segment to the last. So a run that finds all,
+some or none of it saved gives the same bits. There is one file per segment, and one with the total so far.
 """
 
 from __future__ import annotations
@@ -12,55 +16,37 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-import numpy as np
 import psutil
 
-from dsel._lib.damage import DamagedFileError, warn_of_damage
-from dsel._lib.npz import read_npz
 from dsel._lib.versions import versions
 from dsel.data.dataset import Dataset
-from dsel.data.ingest import ingest_arrays
-from dsel.data.schema import choose_chunks
-from dsel.data.store.reader import open_store
-from dsel.errors import AccessError, DselError, StorageError
-from dsel.passes.columns.column_statistics import ColumnStatistics
-from dsel.passes.columns.eigendecomposition import Eigen
-from dsel.passes.execution.pass_checkpoints import warning_if_unwritable
-from dsel.passes.statistics import Statistics
-from dsel.storage.json_files import checked_json, parse_checked_json
+from dsel.data.row_partition import RowPartition
+from dsel.data.store.reader import Store
+from dsel.errors import AccessError, CapacityError, OutputError, StorageError
+from dsel.passes.execution.pass_checkpoints import read_header, read_value, stored_bytes, write_value
 from dsel.storage.leftovers import remove_leftovers
-from dsel.storage.paths import (
-    AnyPath,
-    ObjectPath,
-    discard_tree,
-    make_folder,
-    open_for_writing,
-    publish_tree,
-    staging_tree,
-)
+from dsel.storage.paths import AnyPath, list_names, make_folder
 
 log = logging.getLogger("dsel")
 
-FORMAT = 2
-_MANIFEST = "manifest.json"
-#: Kinds whose arrays are in one file.
-_KINDS: dict[str, type[Any]] = {"gram": Statistics, "columns": ColumnStatistics}
-_EIGEN = "eigen"
-_EIGEN_SCALARS = ("total", "passes", "powers", "error_bound", "error_chance")
-_CHUNK_MEMORY = 1 << 30
+#: Entries of format 2 were folders. They are not read: what they hold is computed again.
+FORMAT = 3
 
 T = TypeVar("T")
 
 
 class StatisticsCache:
-    """A folder of statistics and eigendecompositions.
+    """A folder of statistics, eigendecompositions and sums.
 
     An entry is named by the digest of its key: format, kind, fingerprint of the data, options. `on_disk`: whether
     entries take space on a disk.
@@ -73,84 +59,66 @@ class StatisticsCache:
 
     @staticmethod
     def key(fingerprint: str, kind: str = "gram", **options: Any) -> dict[str, Any]:
-        """Return the key of an entry. kind: gram (Statistics), columns (ColumnStatistics) or eigen (Eigen)."""
+        """Return the key of an entry. kind: gram, folds (Statistics), columns (ColumnStatistics) or eigen (Eigen)."""
         return {"format": FORMAT, "kind": kind, "input": fingerprint, "options": options}
 
     def path(self, key: dict[str, Any]) -> AnyPath:
-        """Return the folder of an entry."""
-        digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
-        return self.folder / f"{key['kind']}-{digest}"
+        """Return the file of an entry."""
+        return self.folder / _file_name(key)
 
     def has(self, key: dict[str, Any]) -> bool:
         """Return whether there seems to be an entry for this key. Its arrays are not read."""
-        path = self.path(key)
-        try:
-            complete = bool(parse_checked_json((path / _MANIFEST).read_text())[0]["key"] == key)
-        except (OSError, AccessError, ValueError, LookupError, TypeError):
-            return False
-        return complete and (path / "arrays.npz").is_file()
+        return self.header(_file_name(key)).get("key") == key
 
     def load(self, key: dict[str, Any]) -> Any:
         """Return the entry, or None where there is none for this key, or it cannot be read.
 
         A damaged one is a warning: the caller computes it again.
         """
-        path = self.path(key)
-        try:
-            written_last = (path / _MANIFEST).read_bytes()
-        except (OSError, AccessError):
-            return None
-        try:
-            manifest = parse_checked_json(written_last.decode())[0]
-            if manifest["key"] != key:
-                return None
-            return _load_eigen(path, manifest) if key["kind"] == _EIGEN else _load_statistics(path, key)
-        except StorageError:
-            raise
-        except (OSError, ValueError, LookupError, TypeError, DselError) as error:
-            warn_of_damage(path, "the data are read again", error)
-        return None
+        return self.read(_file_name(key), {"key": key})
 
     def save(self, key: dict[str, Any], value: Any) -> AnyPath | None:
-        """Write an entry and return its folder. An entry that another process has saved meanwhile stays.
+        """Write an entry and return its file. The same key gives the same bits, so it may be written several times.
 
         Where it cannot be written, log a warning and return None: the next run computes it again.
         """
-        path, saved = self.path(key), None
-        with warning_if_unwritable(self.folder):
-            if not isinstance(path, ObjectPath) or self.load(key) is None:
-                self._write(key, value, path)
-            saved = path
-        return saved
-
-    def _write(self, key: dict[str, Any], value: Any, path: AnyPath) -> None:
-        staging = path if isinstance(path, ObjectPath) else staging_tree(self.folder, path.name)
         if isinstance(self.folder, Path):
             remove_leftovers(self.folder)
-        try:
-            make_folder(staging)
-            manifest: dict[str, Any] = {"key": key, "versions": versions()}
-            if isinstance(value, Eigen):
-                manifest["eigen"] = {name: getattr(value, name) for name in _EIGEN_SCALARS}
-                arrays = _save_factors(staging, value)
-            else:
-                arrays = {field.name: np.asarray(getattr(value, field.name)) for field in fields(value)}
-            with open_for_writing(staging / "arrays.npz") as file:
-                np.savez(file, **arrays)
-            with open_for_writing(staging / _MANIFEST) as file:
-                file.write(checked_json(manifest, indent=2).encode())
-            self._publish(key, staging, path)
-        finally:
-            discard_tree(staging)
+        saved = self.write(_file_name(key), {"key": key, "versions": versions()}, value)
+        return self.path(key) if saved else None
 
-    def _publish(self, key: dict[str, Any], staging: AnyPath, path: AnyPath) -> None:
-        if staging == path or self.load(key) is not None:
-            return
+    # The files, by name.
+
+    def names(self) -> set[str]:
+        """Return the names of all files."""
+        return list_names(self.folder)
+
+    def header(self, name: str) -> dict[str, Any]:
+        """Return what a file depends on; nothing if it is missing or damaged."""
+        return read_header(self.folder / name) or {}
+
+    def read(self, name: str, wanted: dict[str, Any]) -> Any:
+        """Return the value of a file; None if it is missing or damaged, or its header has not all that is wanted."""
+        header, value = read_value(self.folder / name) or ({}, None)
+        return value if {**header, **wanted} == header else None
+
+    def write(self, name: str, header: dict[str, Any], value: Any) -> bool:
+        """Write or replace a file in one step; log a warning and return False where it cannot be written."""
         try:
-            publish_tree(staging, path.name)
-        except OSError:
-            if self.load(key) is None:
-                raise
+            make_folder(self.folder)
+            write_value(self.folder / name, header, value)
+        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
+            log.warning(
+                "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
+                "name another folder with artefacts", self.folder, error,
+            )  # fmt: skip
+            return False
+        return True
+
+
+def _file_name(key: dict[str, Any]) -> str:
+    digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
+    return f"{key['kind']}-{digest}.npz"
 
 
 def load_or_compute(
@@ -172,35 +140,6 @@ def load_or_compute(
     return found
 
 
-def _load_statistics(path: AnyPath, key: dict[str, Any]) -> Statistics | ColumnStatistics:
-    kind = _KINDS[key["kind"]]
-    with (path / "arrays.npz").open("rb") as file:
-        values = read_npz(file, [field.name for field in fields(kind)])
-    found: Statistics | ColumnStatistics = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
-    if not found.consistent:
-        raise DamagedFileError("the shapes of its arrays do not fit together")
-    return found
-
-
-def _load_eigen(path: AnyPath, manifest: dict[str, Any]) -> Eigen:
-    with (path / "arrays.npz").open("rb") as file:
-        values, U = read_npz(file, ("D_y", "U")).values()
-    store = open_store(path / "W.zarr")
-    W = store.x.read(0, store.shape[0])
-    scalars = {name: manifest["eigen"][name] for name in _EIGEN_SCALARS}
-    if W.shape[0] != values.size:
-        raise DamagedFileError("the shapes of its arrays do not fit together")
-    return Eigen(W, values, U, **scalars)
-
-
-def _save_factors(folder: AnyPath, eigen: Eigen) -> dict[str, Any]:
-    """Write W as a store in column chunks; return the small arrays of eq. (8): D_y, P (diagonal, as Y = X) and U."""
-    r, n = eigen.W.shape
-    columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]
-    ingest_arrays(eigen.W, folder / "W.zarr", chunks=(r, columns), overwrite=True)
-    return {"D_y": eigen.values, "P": np.sqrt(eigen.values), "U": eigen.U}
-
-
 #: Entries take at most this share of the memory that is available when one is added.
 _SHARE = 0.25
 
@@ -215,6 +154,7 @@ class MemoryStatisticsCache(StatisticsCache):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dsel.api import select_from
     >>> from dsel.config.request import SelectionRequest
     >>> from dsel.data.dataset import as_dataset
@@ -231,7 +171,7 @@ class MemoryStatisticsCache(StatisticsCache):
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(Path("the memory of this process"))
         self._limit = limit
-        self._entries: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[dict[str, Any], Any, int]] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -242,35 +182,231 @@ class MemoryStatisticsCache(StatisticsCache):
         with self._lock:
             self._entries.clear()
 
-    def has(self, key: dict[str, Any]) -> bool:
-        """Return whether there is an entry for this key."""
-        return _text(key) in self._entries
+    def header(self, name: str) -> dict[str, Any]:
+        """Return what an entry depends on; nothing if it is missing."""
+        entry = self._entries.get(name)
+        return {} if entry is None else entry[0]
 
-    def load(self, key: dict[str, Any]) -> Any:
-        """Return the entry, or None where there is none."""
+    def read(self, name: str, wanted: dict[str, Any]) -> Any:
+        """Return the value of an entry, or None where there is none."""
         with self._lock:
-            found = self._entries.get(_text(key))
-            if found is None:
+            if name not in self._entries:
                 return None
-            self._entries.move_to_end(_text(key))
-            return found[0]
+            self._entries.move_to_end(name)
+            return self._entries[name][1]
 
-    def save(self, key: dict[str, Any], value: Any) -> AnyPath | None:
+    def write(self, name: str, header: dict[str, Any], value: Any) -> bool:
         """Keep an entry, and remove those that were not used for longest. One that is too large is not kept."""
-        arrays = [getattr(value, field.name) for field in fields(value)]
-        size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+        size = stored_bytes(value)
         with self._lock:
-            held = sum(size for _, size in self._entries.values())
+            held = sum(size for _, _, size in self._entries.values())
             limit = self._limit
             if limit is None:
                 limit = int(_SHARE * (psutil.virtual_memory().available + held))
             if size > limit:
-                return None
+                return False
             while held + size > limit:
-                held -= self._entries.popitem(last=False)[1][1]
-            self._entries[_text(key)] = value, size
-        return self.path(key)
+                held -= self._entries.popitem(last=False)[1][2]
+            self._entries[name] = header, value, size
+        return True
 
 
-def _text(key: dict[str, Any]) -> str:
-    return json.dumps(key, sort_keys=True)
+SUMS_FORMAT = 1
+#: Files of segments that do not exist any more are removed after this time.
+_STALE_SECONDS = 7 * 86400.0
+
+#: Rows [start, stop).
+Range = tuple[int, int]
+
+#: Makes the pass over some ranges of rows, and yields the sum of each.
+Compute = Callable[[tuple[Range, ...]], Iterator[Any]]
+
+
+def keeps_sums(dataset: Dataset, cache: StatisticsCache | None) -> bool:
+    """Return whether the sums of the segments of these data are saved: those of a dense store, on a disk."""
+    return cache is not None and cache.on_disk and isinstance(dataset.store, Store)
+
+
+@dataclass(frozen=True)
+class SegmentSums:
+    """One kind of sums over the rows of a dataset.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data.
+    cache : StatisticsCache or None
+        Where sums are saved. None, or data that are not in a dense store: nowhere.
+    kind : str
+        What is summed.
+    options : dict
+        What the sums depend on besides the data.
+    by_segment : bool
+        Whether the sum of a segment is of use if other rows change. If not, only the total is saved.
+    partition : RowPartition, optional
+        The division of the rows that the sums depend on.
+    extends : bool
+        Whether the total of the first segments is of use if rows follow. Sums of a segment always are, if so.
+    replaced : dict, optional
+        What the sums depend on besides, of which only the last total is saved.
+    """
+
+    dataset: Dataset
+    cache: StatisticsCache | None
+    kind: str
+    options: dict[str, Any]
+    by_segment: bool = True
+    partition: RowPartition | None = None
+    extends: bool = True
+    replaced: dict[str, Any] | None = None
+
+    @property
+    def missing(self) -> tuple[Range, ...]:
+        """Return the ranges of rows that must be read."""
+        return tuple(self.dataset.row_ranges[i] for i in self._unsaved(self._covered()))
+
+    @property
+    def saved_for(self) -> dict[str, Any] | None:
+        """Return what the saved total depends on besides the rows and the options (`replaced`); None without any."""
+        replaced: dict[str, Any] | None = self._header().get("depends", {}).get("replaced")
+        return replaced
+
+    def total(self, compute: Compute, merge: Callable[[Any, Any], Any]) -> Any:
+        """Return the sum over all rows: what is saved, and what `compute` returns for the rest.
+
+        Parameters
+        ----------
+        compute : callable
+            ``compute(ranges)`` yields the sums of some ranges of rows.
+        merge : callable
+            ``merge(a, b)`` returns the sum of consecutive rows. It may overwrite `a`.
+        """
+        ranges, store, first = self.dataset.row_ranges, self._store, self._covered()
+        total = store.read(self._total_name, {}) if store is not None and first else None
+        first = 0 if total is None else first
+        unsaved = self._unsaved(first)
+        self._report(len(ranges), unsaved)
+        computed = compute(tuple(ranges[i] for i in unsaved)) if unsaved else iter(())
+        for i in range(first, len(ranges)):
+            value = None
+            if store is not None and i not in unsaved:
+                value = store.read(self._name(i), {"depends": self._depends})
+            if value is None:
+                value = next(computed) if i in unsaved else next(compute((ranges[i],)))
+                if store is not None and self.by_segment:
+                    header = {"depends": self._depends, "segments": [self._segments[i]]}
+                    store.write(self._name(i), header, value)
+            total = value if total is None else merge(total, value)
+        next(computed, None)  # it ends the pass
+        if store is not None and first < len(ranges):
+            if len(self._segments) > 1 or not self.by_segment:
+                store.write(self._total_name, {"depends": self._depends, "segments": self._segments}, total)
+            self._remove_stale(store)
+        return total
+
+    # What is saved.
+
+    @property
+    def _store(self) -> StatisticsCache | None:
+        """Return where the sums are saved, if they are."""
+        return self.cache if keeps_sums(self.dataset, self.cache) else None
+
+    @cached_property
+    def _options(self) -> dict[str, Any]:
+        """Return what the sums depend on besides the rows of the store."""
+        data, divisions = self.dataset, [self.dataset.row_part, self.partition]
+        return {
+            "format": SUMS_FORMAT, "kind": self.kind, "options": self.options,
+            "targets": data.n_targets if data.target_columns is None or not data.n_targets
+            else data.target_columns.tolist(),
+            "weight": None if data.weights is None else data.weights.name,
+            "held_out": data.held_out,
+            "parts": [None if one is None else [one.key, None if one.by_row else data.m] for one in divisions],
+        }  # fmt: skip
+
+    @property
+    def _depends(self) -> dict[str, Any]:
+        return self._options if self.replaced is None else {**self._options, "replaced": self.replaced}
+
+    @cached_property
+    def _segments(self) -> list[str]:
+        """Return what the rows of each segment are known by."""
+        placed = self.dataset.row_part is not None or self.partition is not None  # parts depend on the row's number
+        return [
+            f"{segment.fingerprint(*self._variables)}{f'-{segment.start}' if placed else ''}"
+            for segment in self.dataset.segments
+        ]
+
+    @cached_property
+    def _variables(self) -> list[str]:
+        weights = self.dataset.weights
+        return ["X", *(["Y"] if self.dataset.n_targets else []), *([weights.name] if weights is not None else [])]
+
+    @cached_property
+    def _prefix(self) -> str:
+        return f"sums-{_digest(json.dumps(self._options, sort_keys=True), 8)}"
+
+    @cached_property
+    def _present(self) -> set[str]:
+        return self._store.names() if self._store is not None and self.by_segment else set()
+
+    def _name(self, i: int) -> str:
+        return f"{self._prefix}-{self._segments[i]}.npz"
+
+    @property
+    def _total_name(self) -> str:
+        window = f"-{_digest(self.dataset.window, 4)}" if self.dataset.window else ""
+        return f"{self._prefix}{window}.npz"
+
+    def _unsaved(self, first: int) -> list[int]:
+        """Return which segments from `first` on must be read."""
+        return [
+            i for i in range(first, len(self.dataset.row_ranges))
+            if not self._present or self._name(i) not in self._present
+        ]  # fmt: skip
+
+    def _header(self) -> dict[str, Any]:
+        """Return the header of the saved total."""
+        return {} if self._store is None else self._store.header(self._total_name)
+
+    def _covered(self) -> int:
+        """Return how many of the segments the saved total covers, from the first one on."""
+        if self.by_segment and (not self._present or self._total_name not in self._present):
+            return 0  # the listing saves a request
+        header = self._header()
+        covers = list(header.get("segments", []))
+        if not covers or header.get("depends") != self._depends:
+            return 0
+        partly = self.extends and covers == self._segments[: len(covers)]
+        return len(covers) if partly or covers == self._segments else 0
+
+    def _remove_stale(self, store: StatisticsCache) -> None:
+        """Remove the files of segments that were merged or rewritten, once they are old."""
+        if not isinstance(store.folder, Path) or not self.by_segment:
+            return
+        assert isinstance(self.dataset.store, Store)
+        whole = {segment.fingerprint(*self._variables) for segment in self.dataset.store.segments}
+        for name in store.names():
+            known = name.removeprefix(f"{self._prefix}-").removesuffix(".npz")
+            if not name.startswith(f"{self._prefix}-") or known.partition("-")[0] in whole or known in self._segments:
+                continue
+            with suppress(OSError):
+                if time.time() - (store.folder / name).stat().st_mtime > _STALE_SECONDS:
+                    (store.folder / name).unlink(missing_ok=True)
+
+    def _report(self, count: int, missing: list[int]) -> None:
+        if self._store is None or len(missing) == count:
+            return
+        name, folder = self.dataset.name, self._store.folder
+        if not missing:
+            log.info("statistics of %s (%s) are saved in %s: the data are not read", name, self.kind, folder)
+            return
+        rows = sum(stop - start for start, stop in (self.dataset.row_ranges[i] for i in missing))
+        log.info(
+            "statistics of %s (%s) are saved in %s for %d of %d segments: %d of %d rows are read", name, self.kind,
+            folder, count - len(missing), count, rows, self.dataset.m,
+        )  # fmt: skip
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()

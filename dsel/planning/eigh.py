@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,15 +22,16 @@ from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.columns.eigendecomposition import (
     ROUNDING,
+    Eigen,
     exact_eigendecomposition,
     signed,
     sketch_passes,
+    sketched_eigendecomposition,
 )
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.row_gram import RowGram, usable_squares
-from dsel.planning.representations.sketch import Sketch, randomized
+from dsel.planning.representations.reduced import RowGram, Sketch, usable_squares
 from dsel.search.method import Requirements
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ class Eigendecomposition:
 
 def plan_lines(dataset: Dataset, rule: SketchRule | None, method: EighMethod, available: Resources) -> list[str]:
     """Return how a dataset will be decomposed, as text: method, passes, bytes and memory. No data are read."""
-    _check(dataset, rule, method)
-    chosen = _choose(ProblemShape.of(dataset, 1, Requirements(), rule), available, rule, method)
+    chosen = _choose(dataset, available, rule, method)
     passes = {GramMatrix.name: 1, RowGram.name: 3}.get(chosen.name)
     again = ""
     if passes is None:
@@ -143,17 +143,18 @@ def decompose(
     preprocess: Preprocess, missing: Missing, seed: int,
 ) -> Eigendecomposition:  # fmt: skip
     """Return the eigendecomposition of a dataset, without its targets."""
-    _check(dataset, rule, method)
-    shape = ProblemShape.of(dataset, 1, Requirements(), rule)
-    chosen = _choose(shape, available, rule, method)
+    chosen = _choose(dataset, available, rule, method)
     with log_passes() as made:
         if isinstance(chosen, GramMatrix):
-            values, components, total = _by_gram(dataset, engine, preprocess, missing)
-            bound, chance = 0.0, 0.0
+            K = gram_statistics(dataset, missing=missing, engine=engine).objective(preprocess).K
+            values, V = scipy.linalg.eigh(K)
+            order = values[::-1] > ROUNDING * max(float(values[-1]), 0.0)
+            values, components = values[::-1][order], signed(np.ascontiguousarray(V.T[::-1][order]))[0]
+            total, bound, chance = float(np.trace(K)), 0.0, 0.0
         else:
-            values, components, total, bound, chance = _by_columns(
-                dataset, chosen, engine, preprocess, missing, rule, seed
-            )
+            found = _by_columns(dataset, chosen, engine, preprocess, missing, rule, seed)
+            values, components = found.values, found.W / np.sqrt(found.values)[:, None]
+            total, bound, chance = found.total, found.error_bound, found.error_chance
     kept = _kept(values, total, rule)
     if kept < values.size:
         bound = math.hypot(bound, math.sqrt(values[kept]))  # of parts in orthogonal directions
@@ -163,7 +164,8 @@ def decompose(
     )  # fmt: skip
 
 
-def _check(dataset: Dataset, rule: SketchRule | None, method: EighMethod) -> None:
+def _choose(dataset: Dataset, available: Resources, rule: SketchRule | None, method: EighMethod) -> Representation:
+    """Return the cheapest way that fits in memory, or the one that is named."""
     least = min(dataset.m, dataset.n)
     if rule is not None and rule.rank is not None and rule.rank > least:
         raise OptionError(f"rank is {rule.rank}, and X is {dataset.m} x {dataset.n}.", f"It is at most {least}.")
@@ -171,10 +173,7 @@ def _check(dataset: Dataset, rule: SketchRule | None, method: EighMethod) -> Non
         raise OptionError("A randomized eigendecomposition has a limit.", "Give rank or accuracy.")
     if method not in ("auto", "gram", "row-gram", "randomized"):
         raise OptionError(f"There is no method {method!r}.", "auto, gram, row-gram or randomized.")
-
-
-def _choose(shape: ProblemShape, available: Resources, rule: SketchRule | None, method: EighMethod) -> Representation:
-    """Return the cheapest way that fits in memory, or the one that is named."""
+    shape = ProblemShape.of(dataset, 1, Requirements(), rule)
     exact: list[Representation] = [GramMatrix(shape, available), RowGram(shape, available)]
     exact.sort(key=lambda one: _operations(one, shape))
     every = [*exact, Sketch(shape, available)] if rule is not None else exact
@@ -200,38 +199,21 @@ def _operations(one: Representation, shape: ProblemShape) -> float:
     return float(shape.m * shape.n * (width + 50.0 * one.passes) + 9.0 * side**3)
 
 
-def _by_gram(
-    dataset: Dataset, engine: Engine, preprocess: Preprocess, missing: Missing
-) -> tuple[Floats, Floats, float]:
-    """Return eigenvalues, components and ||X||^2 from X'X, in one pass."""
-    statistics = gram_statistics(dataset, missing=missing, engine=engine)
-    K = statistics.objective(preprocess).K
-    values, V = scipy.linalg.eigh(K)
-    order = values[::-1] > ROUNDING * max(float(values[-1]), 0.0)
-    values, components = values[::-1][order], np.ascontiguousarray(V.T[::-1][order])
-    return values, signed(components)[0], float(np.trace(K))
-
-
 def _by_columns(
     dataset: Dataset, chosen: Representation, engine: Engine, preprocess: Preprocess, missing: Missing,
     rule: SketchRule | None, seed: int,
-) -> tuple[Floats, Floats, float, float, float]:  # fmt: skip
-    """Return eigenvalues, components, ||X||^2 and the error bound with its chance, by passes over column blocks."""
-    blocks = ColumnBlocks(dataset, keep=False)
+) -> Eigen:  # fmt: skip
+    """Return the eigendecomposition by passes over column blocks."""
+    blocks = ColumnBlocks(dataset)
     statistics = column_statistics(blocks, missing, engine)
-    factor, total = (
-        ColumnFactor(blocks, statistics, preprocess, missing, engine),
-        usable_squares(statistics, preprocess),
-    )
+    factor = ColumnFactor(blocks, statistics, preprocess, missing, engine)
+    total = usable_squares(statistics, preprocess)
     if not total:
         raise statistics.no_column_varies()
     if isinstance(chosen, Sketch):
         assert rule is not None
-        found = randomized(factor, total, rule, chosen.rank, seed)
-    else:
-        found = exact_eigendecomposition(factor)
-    components = found.W / np.sqrt(found.values)[:, None]
-    return found.values, components, total, found.error_bound, found.error_chance
+        return sketched_eigendecomposition(factor, total, rule, chosen.rank, seed)
+    return replace(exact_eigendecomposition(factor), total=total)
 
 
 def _kept(values: Floats, total: float, rule: SketchRule | None) -> int:

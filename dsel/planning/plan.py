@@ -24,14 +24,7 @@ from dsel.planning.planned_rounds import (
     round_worker_bytes,
     rounds_are_known,
 )
-from dsel.planning.representations.base import (
-    TASK_SHARE,
-    ProblemShape,
-    Representation,
-    Resources,
-    Saved,
-    gib,
-)
+from dsel.planning.representations.base import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest

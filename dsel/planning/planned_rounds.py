@@ -61,8 +61,9 @@ def round_costs(
     costs = []
     for step in range(0 if state is None else len(state["path"]), rounds):
         cost = loo_pass(dataset, first - step if backward else first + step).cost()
-        if rewrite_every is not None and step > rewrite_every:
-            cost = _cached(cost, dataset, step % rewrite_every)
+        if rewrite_every is not None and step > rewrite_every:  # it reads the cache on disk
+            m, n, N, since = dataset.m, dataset.n, dataset.n_targets, step % rewrite_every
+            cost = replace(cost, passes=0, bytes_read=8 * m * (n + N + 1), flops=m * n * (2 * since + 8 * N))
         costs.append(cost)
     yield PassCost.total("rounds of leave-one-out", costs)
 
@@ -92,12 +93,6 @@ def _column_round_costs(
         blocks, [included + step for step in steps], included + done, validated.partition, memory, cached
     )
     yield PassCost.total("rounds on blocks of columns", costs)
-
-
-def _cached(cost: PassCost, dataset: Dataset, since: int) -> PassCost:
-    """Return the cost of a round that reads the cache on disk, `since` rounds after it was rewritten."""
-    m, n, N = dataset.m, dataset.n, dataset.n_targets
-    return replace(cost, passes=0, bytes_read=8 * m * (n + N + 1), flops=m * n * (2 * since + 8 * N))
 
 
 def held_out_cost(held_out: Dataset, validated: ValidatedRequest) -> PassCost:

@@ -70,15 +70,9 @@ def plan_size(
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
-    if not method.uses_rows and rule.by == "folds":
-        partition = partition_rows(
-            dataset, folds=rule.folds, split=rule.split, row_groups=rule.row_groups, repeats=rule.repeats,
-            seed=request.seed,
-        )  # fmt: skip
-    elif not method.uses_rows and isinstance(rule.held_out, float):
-        partition = partition_rows(
-            dataset, split=rule.split, row_groups=rule.row_groups, held_out=rule.held_out, seed=request.seed
-        )
+    if not method.uses_rows and (rule.by == "folds" or isinstance(rule.held_out, float)):
+        share = None if rule.by == "folds" else rule.held_out
+        partition = _partition(dataset, rule, rule.folds, request.seed, share)
     elif not method.uses_rows and rule.by == "held-out":
         if not dataset.n_targets:
             raise OptionError(
@@ -256,7 +250,8 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     if scored is not None:
         _check_scoring(dataset, request, scored)
         training, held_out = _held_out(dataset, request, scored)
-        partition = _folds_of_method(training or dataset, request, scored)
+        if scored.folds:
+            partition = _partition(training or dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
     if partition is not None:
@@ -350,8 +345,7 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
     if limit is not None and included > limit:
         name = "max_k" if request.k == "auto" else "k"
         raise OptionError(
-            f"{included} {items.noun} are included, and {name} is {limit}.",
-            f"Raise {name} or include fewer.",
+            f"{included} {items.noun} are included, and {name} is {limit}.", f"Raise {name} or include fewer."
         )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.", "Exclude fewer.")
@@ -377,17 +371,14 @@ def _held_out(
         return None, None
     if not isinstance(scored.held_out, float):
         return None, held_out_dataset(dataset, scored.held_out)
-    partition = partition_rows(
-        dataset, split=scored.split, row_groups=scored.row_groups, held_out=scored.held_out, seed=request.seed
-    )
-    return split_held_out(dataset, partition)
+    return split_held_out(dataset, _partition(dataset, scored, 0, request.seed, scored.held_out))
 
 
-def _folds_of_method(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> RowPartition | None:
-    """Return the folds that a method scores subsets on."""
-    if not scored.folds:
-        return None
+def _partition(
+    dataset: Dataset, rule: SizeRule | CrossValidation, folds: int, seed: int, held_out: float | None = None
+) -> RowPartition:
+    """Return the folds that a rule asks for, or with a share `held_out` the rows to train on and the others."""
     return partition_rows(
-        dataset, folds=scored.folds, split=scored.split, row_groups=scored.row_groups, repeats=scored.repeats,
-        seed=request.seed,
+        dataset, folds=folds, split=rule.split, row_groups=rule.row_groups, held_out=held_out, seed=seed,
+        repeats=rule.repeats if held_out is None else 1,
     )  # fmt: skip

@@ -19,9 +19,8 @@ from dsel.data.criterion_data import ColumnData
 from dsel.objective.base import ItemObjective, Objective
 from dsel.passes.cross_validation.column_rows import ColumnRows
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
-from dsel.passes.cross_validation.fold_rows import FoldRows
-from dsel.passes.cross_validation.held_out import held_out_errors
-from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_intercept
+from dsel.passes.cross_validation.held_out import held_out_moments
+from dsel.passes.cross_validation.rows import DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns
@@ -179,7 +178,6 @@ def scored_rows(run: SelectionRun, plan: Plan) -> DatasetRows | None:
     request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
     if cv is None:
         return None
-    assert isinstance(statistics, AnyStatistics)
     options: dict[str, Any] = {
         "fill": statistics.mean_x if request.missing == "mean" else None, "engine": run.context.engine
     }  # fmt: skip
@@ -222,7 +220,7 @@ def path_rows(run: SelectionRun, outcome: SearchOutcome) -> tuple[PathRow, ...]:
         if outcome.path and outcome.path[0].action == "remove":
             start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
         fits = fits_along(rows.problem(run.validated.request.lam), outcome.path, start)
-        tests = held_out_errors(held_out, fits, rows.transform, run.context.engine).tolist()
+        tests = held_out_moments(held_out, fits, rows.transform, run.context.engine)[0].tolist()
     labelled = rows.transform.loss == "zero-one"
     N = dataset.n_targets
 

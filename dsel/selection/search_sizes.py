@@ -30,8 +30,8 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.passes.columns.column_statistics import target_gram
-from dsel.passes.cross_validation.fold_rows import SubsetErrors
 from dsel.passes.cross_validation.held_out import held_out_moments
+from dsel.passes.cross_validation.rows import SubsetErrors
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch

@@ -16,10 +16,9 @@ from dsel.passes.base import Pass, PassCost, log_passes
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor, leading_rows_pass, product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import column_means_pass, column_moments_pass, column_statistics
-from dsel.passes.folds import fold_pass
-from dsel.passes.gram import gram_pass, means_pass, tile_passes
+from dsel.passes.gram import fold_pass, gram_pass, means_pass, tile_passes
+from dsel.passes.moments import plan_tiles
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.tiles import plan_tiles
 from tests.stores import make_store, regression
 
 CHUNKS = [(37, 60), (200, 60), (1, 60), (100, 5), (40, 7)]

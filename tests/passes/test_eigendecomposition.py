@@ -108,10 +108,8 @@ def test_a_saved_one_is_found_again_and_no_other(tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert (again.total, again.passes, again.rank) == (found.total, found.passes, found.rank)
     assert cache.load(cache.key("abc", kind="eigen", rank=3)) is None
-    manifest = json.loads((path / "manifest.json").read_text())
-    manifest["eigen"]["way"] = "rows"  # as version 0.1 wrote it, without a digest
-    del manifest["digest"]
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "eigen-0123").mkdir()  # as version 0.1 wrote it, without a digest
+    (tmp_path / "eigen-0123" / "manifest.json").write_text(json.dumps({"key": key, "eigen": {"way": "rows"}}))
     assert cache.load(key) is not None
-    (path / "arrays.npz").write_bytes(b"cut off")
+    path.write_bytes(b"cut off")
     assert cache.load(key) is None

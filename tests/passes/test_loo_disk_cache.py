@@ -19,7 +19,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.cross_validation.leave_one_out import prepare
-from dsel.passes.cross_validation import cache_file as cache_on_disk
+from dsel.passes.cross_validation import disk_cache as cache_on_disk
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics

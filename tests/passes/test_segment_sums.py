@@ -20,11 +20,10 @@ from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.store.segments import compact
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.passes.base import log_passes
-from dsel.passes.folds import cached_fold_statistics
-from dsel.passes.gram import gram_statistics
+from dsel.passes.gram import cached_fold_statistics, gram_statistics
+from dsel.passes.moments import plan_tiles
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.passes.tiles import plan_tiles
 from tests.stores import append_rows, count_reads, make_store, regression
 
 X, Y = regression(m=500)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +41,40 @@ def test_other_data_or_options_are_another_entry(tmp_path: Path, statistics) -> 
     assert store.load(store.key("abc", missing="mean")) is None
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "arrays.npz"])
-def test_a_damaged_entry_is_none_and_is_replaced(tmp_path: Path, statistics, file: str) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("rest", [20, 2000])
+def test_a_damaged_entry_is_none_and_is_replaced(tmp_path: Path, statistics, rest: int) -> None:  # type: ignore[no-untyped-def]
     store = StatisticsCache(tmp_path)
     key = store.key("abc")
-    path = store.save(key, statistics) / file
-    path.write_bytes(path.read_bytes()[:20])
+    path = store.save(key, statistics)
+    path.write_bytes(path.read_bytes()[:rest])
     assert store.load(key) is None
     store.save(key, statistics)
     assert store.load(key) is not None
 
 
-@pytest.mark.parametrize("manifest", ["[]", "3", "{}"])
-def test_a_manifest_of_another_shape_is_none(tmp_path: Path, statistics, manifest: str) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("header", ["[]", "3", "{}", "[[], {}]", "[{}, 3]"])
+def test_a_header_of_another_shape_is_none(tmp_path: Path, statistics, header: str) -> None:  # type: ignore[no-untyped-def]
     store = StatisticsCache(tmp_path)
     key = store.key("abc")
-    (store.save(key, statistics) / "manifest.json").write_text(manifest)
+    path = store.save(key, statistics)
+    with np.load(path) as arrays:
+        np.savez(path, **{**arrays, "header": np.frombuffer(header.encode(), np.uint8)})
     assert store.load(key) is None
+    assert not store.has(key)
+
+
+def test_an_entry_of_an_earlier_version_is_none_and_stays(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
+    """Entries were folders with a manifest."""
+    store = StatisticsCache(tmp_path)
+    earlier = {**store.key("abc"), "format": 2}
+    folder = tmp_path / store.path(earlier).name.removesuffix(".npz")
+    folder.mkdir()
+    np.savez(folder / "arrays.npz", **{f.name: getattr(statistics, f.name) for f in fields(Statistics)})
+    (folder / "manifest.json").write_text(json.dumps({"key": earlier}))
+    assert store.load(store.key("abc")) is None
+    assert not store.has(store.key("abc"))
+    assert store.save(store.key("abc"), statistics)
+    assert store.load(store.key("abc")) is not None
 
 
 @pytest.mark.parametrize(
@@ -67,15 +85,14 @@ def test_a_manifest_of_another_shape_is_none(tmp_path: Path, statistics, manifes
 def test_arrays_that_do_not_fit_together_are_none(tmp_path: Path, statistics, wrong: dict[str, Any]) -> None:  # type: ignore[no-untyped-def]
     store = StatisticsCache(tmp_path)
     key = store.key("abc")
-    path = store.save(key, statistics) / "arrays.npz"
-    np.savez(path, **{**{f.name: getattr(statistics, f.name) for f in fields(Statistics)}, **wrong})
+    store.save(key, replace(statistics, **wrong))
     assert store.load(key) is None
 
 
 def test_bytes_that_flipped_never_raise(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
     store = StatisticsCache(tmp_path)
     key = store.key("abc")
-    path = store.save(key, statistics) / "arrays.npz"
+    path = store.save(key, statistics)
     whole = path.read_bytes()
     for byte in range(0, len(whole), 7):
         path.write_bytes(whole[:byte] + bytes([whole[byte] ^ 0xFF]) + whole[byte + 1 :])
@@ -95,7 +112,7 @@ def test_what_another_process_saved_meanwhile_stays(tmp_path: Path, statistics, 
     rename = os.rename
 
     def too_late(source: Path, target: Path) -> None:
-        shutil.copytree(source, target)
+        shutil.copy(source, target)
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", too_late)

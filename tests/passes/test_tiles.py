@@ -15,7 +15,7 @@ from dsel.data.ingest import ingest_arrays
 from dsel.errors import CapacityError
 from dsel.passes.base import log_passes
 from dsel.passes.gram import gram_statistics
-from dsel.passes.tiles import NARROWEST, plan_tiles
+from dsel.passes.moments import NARROWEST, plan_tiles
 from tests.stores import count_reads, reads_so_far, regression
 
 

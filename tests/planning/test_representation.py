@@ -10,7 +10,7 @@ from dsel.errors import CapacityError
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates, choose, methods_without_gram
 from dsel.planning.representations.column_blocks import InColumnBlocks
-from dsel.planning.representations.row_gram import EigenReduced
+from dsel.planning.representations.reduced import EigenReduced
 
 GIB = 1 << 30
 

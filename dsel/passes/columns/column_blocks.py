@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from itertools import compress, count, pairwise
+from itertools import compress, pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -159,8 +159,8 @@ class ColumnPass(Pass):
         ``merge(a, b)`` merges the results of consecutive rows of the same columns.
     join : callable
         ``join([...])`` joins the results of consecutive columns.
-    flops : int
-        Multiplications and additions of the whole pass.
+    work : int
+        Multiplications and additions for each entry of X.
     partial_bytes : int
         Bytes of one partial result.
     targets : bool
@@ -179,7 +179,7 @@ class ColumnPass(Pass):
     per_cell: PerCell
     merge: Merge
     join: Join
-    flops: int = 0
+    work: int = 0
     partial_bytes: int = 0
     targets: bool = False
     additive: bool = False
@@ -193,7 +193,8 @@ class ColumnPass(Pass):
         tasks, leaves = 0, len(blocks.groups)
         if not dataset.in_memory:
             tasks = leaves + 1 + (merge_tasks(leaves) if self._sums else 0)
-        return PassCost(self.name, int(self.whole and not blocks.keeps), read, tasks, self.flops, self.partial_bytes)
+        whole, flops = int(self.whole and not blocks.keeps), self.work * dataset.m * dataset.n
+        return PassCost(self.name, whole, read, tasks, flops, self.partial_bytes)
 
     def run(
         self, engine: Engine = THREADS, *, per_column: Floats | None = None, shared: Any = None,
@@ -238,7 +239,6 @@ class ColumnPass(Pass):
         work = delayed(_process_group if engine.in_process else _process_group_on_worker, pure=False)
         kept: list[Any] = []  # until this method returns
         sent = engine.share(common, f"{key}-shared-{token}", kept)
-        again, numbers = delayed(_join_groups, pure=False), count()
 
         def leaf(i: int) -> Any:
             cells, parts, ys, columns = arguments[i]
@@ -246,22 +246,18 @@ class ColumnPass(Pass):
                 columns = engine.share(columns, f"{key}-columns-{token}-{i}", kept, len(arguments))
             return work(cells, parts, ys, columns, sent, self._options(), dask_key_name=f"{key}-{token}-{i}")
 
-        def join(children: list[Any]) -> Any:
-            return again(children, self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{next(numbers)}")
-
         combine = partial(_join_groups, merge=self.merge, join=self.join, again=True)
+        places = [(cells, columns) for cells, _, _, columns in arguments]
+
+        def identity() -> bytes:
+            return identity_of_pass(self.name, self.blocks.dataset.fingerprint, places, common, *self._options())
+
         whole = Reduction(
-            len(arguments), leaf, join if self._sums else None, combine if self._sums else None,
-            partial(self._identity, arguments, common), self.partial_bytes,
-        )  # fmt: skip
+            len(arguments), leaf, combine if self._sums else None, f"{key}-{token}", identity, self.partial_bytes
+        )
         executed = Executed()
         (found,) = run_reductions([whole], engine, executed)
         return found, executed.tasks + (1 if executed.tasks else 0)
-
-    def _identity(self, arguments: list[tuple[Any, ...]], common: Any) -> bytes:
-        """Return what the result depends on."""
-        places = [(cells, columns) for cells, _, _, columns in arguments]
-        return identity_of_pass(self.name, self.blocks.dataset.fingerprint, places, common, *self._options())
 
     def _options(self) -> tuple[Any, ...]:
         total = self.join if self._sums else None

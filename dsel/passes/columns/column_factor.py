@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -18,15 +20,18 @@ from numpy.typing import NDArray
 from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing, Preprocess
-from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
-from dsel.passes.columns.column_statistics import ColumnStatistics, pieces
+from dsel.passes.columns.column_statistics import ColumnStatistics, dense_pieces
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.refit import Fit
+
+#: Joins results of consecutive columns: side by side, or by their sum.
+side_by_side = partial(np.concatenate, axis=-1)
+_SUM = partial(reduce, add)
 
 #: Singular values of at most this share of the largest are rounding.
 _DEPENDENT = 1e-10
@@ -39,33 +44,14 @@ class ColumnFactor:
         self, blocks: ColumnBlocks, statistics: ColumnStatistics, preprocess: Preprocess, missing: Missing,
         engine: Engine = THREADS,
     ) -> None:  # fmt: skip
-        self._blocks, self._engine = blocks, engine
+        self.blocks, self.dataset, self._engine = blocks, blocks.dataset, engine
         scaling = statistics.scaling(preprocess)
         by = np.where(statistics.unusable(preprocess), 0.0, 1.0 / scaling.scale_x)
         rows = [scaling.center_x, by] + ([statistics.mean_x] if missing == "mean" else [])
-        self._scaling = np.ascontiguousarray(np.vstack(rows))
+        #: (2 or 3, n) what `preprocessed` takes: centers, inverse scales, and values that replace NaN.
+        self.scaling = np.ascontiguousarray(np.vstack(rows))
         self.shape = (blocks.dataset.m, blocks.dataset.n)
         self._held: dict[int, Floats] = {}  # the columns whose Gram rows were asked for
-
-    @property
-    def dataset(self) -> Dataset:
-        """Return the data."""
-        return self._blocks.dataset
-
-    @property
-    def blocks(self) -> ColumnBlocks:
-        """Return the data in blocks of columns."""
-        return self._blocks
-
-    @property
-    def scaling(self) -> Floats:
-        """Return (2 or 3, n) what `preprocessed` takes: centers, inverse scales, and values that replace NaN."""
-        return self._scaling
-
-    @property
-    def blocks_of_rows(self) -> int:
-        """Return the largest number of blocks of rows that a column is cut into."""
-        return self._blocks.of_rows
 
     def columns(self, S: Ints) -> Floats:
         """Return (m, s) the columns S. Only the chunks of these columns are read.
@@ -77,7 +63,8 @@ class ColumnFactor:
         if not self._held:
             return self._read(S)
         missing = [j for j in dict.fromkeys(S.tolist()) if j not in self._held]
-        self._hold(missing, self._read(np.asarray(missing, np.int64)) if missing else np.empty((0, 0)))
+        if missing:
+            self._hold(missing, self._read(np.asarray(missing, np.int64)))
         return np.array([self._held[j] for j in S.tolist()]).reshape(-1, self.shape[0]).T
 
     def _hold(self, S: list[int], columns: Floats) -> None:
@@ -86,15 +73,14 @@ class ColumnFactor:
     def _read(self, S: Ints) -> Floats:
         order = np.argsort(S, kind="stable")
         ascending, back = np.unique(S[order], return_inverse=True)
-        found = self._run(chosen_columns_pass(self._blocks), ascending, only=ascending)
+        found = self._run(chosen_columns_pass(self.blocks), ascending, only=ascending)
         out = np.empty((found.shape[0], S.size))
         out[:, order] = found[:, back]
         return out
 
     def products(self, V: Floats) -> Floats:
         """Return (c, n) V'Z for V (m, c), in one pass."""
-        found: Floats = self._run(product_pass(self._blocks, V.shape[1]), V)
-        return found
+        return np.asarray(self._run(product_pass(self.blocks, V.shape[1]), V))
 
     def gram_rows(self, S: Ints) -> Floats:
         """Return (s, n) the rows S of K, in one pass, and keep the columns S for later.
@@ -102,8 +88,8 @@ class ColumnFactor:
         The bits of a row do not depend on the other ones. Where chunks are full rows the pass reads the columns as
         well; else their chunks are read before.
         """
-        by_rows = self._blocks.by_rows
-        rows: _GramRows = self._run(gram_rows_pass(self._blocks, S.size), S if by_rows else self._read(S))
+        by_rows = self.blocks.by_rows
+        rows: _GramRows = self._run(gram_rows_pass(self.blocks, S.size), S if by_rows else self._read(S))
         self._hold(S.tolist(), rows.columns)
         return rows.K
 
@@ -111,22 +97,19 @@ class ColumnFactor:
         """Return the factor in which all other columns are zero."""
         other = copy(self)
         others = np.setdiff1d(np.arange(self.shape[1]), members)
-        other._scaling = self._scaling.copy()
-        other._scaling[1, others] = 0.0
+        other.scaling = self.scaling.copy()
+        other.scaling[1, others] = 0.0
         return other
 
     def right_products(self, Rt: Floats) -> Floats:
         """Return (m, l) Z R for R' (l, n), in one pass. A task gets only its columns of R'."""
-        found: Floats = right_product_pass(self._blocks, Rt.shape[0]).run(
-            self._engine, per_column=np.vstack([self._scaling, Rt]), shared=self._scaling.shape[0]
-        )
-        return found
+        one = right_product_pass(self.blocks, Rt.shape[0])
+        return np.asarray(one.run(self._engine, per_column=np.vstack([self.scaling, Rt]), shared=len(self.scaling)))
 
     def leading(self, p: int) -> NDArray[np.float32]:
         """Return (n, p) rows of Z, evenly spaced, in one pass."""
         rows = np.unique(np.linspace(0, self.shape[0] - 1, p).astype(np.int64))
-        found: NDArray[np.float32] = self._run(leading_rows_pass(self._blocks), rows)
-        return found
+        return np.asarray(self._run(leading_rows_pass(self.blocks), rows))
 
     def refit(self, S: Ints, lam: float, usable: NDArray[np.bool_]) -> Fit:
         """Return the fit of all columns on the columns S (Y = X), by QR of S and one pass over columns of full height.
@@ -134,7 +117,7 @@ class ColumnFactor:
         Coefficients are (s, usable columns).
         """
         Q, R = np.linalg.qr(np.vstack([self.columns(S), np.sqrt(lam) * np.eye(S.size)]))
-        found: _Residuals = self._run(residual_pass(self._blocks, S.size), Q)
+        found: _Residuals = self._run(residual_pass(self.blocks, S.size), Q)
         w = scipy.linalg.solve_triangular(R, found.C[:, usable]) if S.size else found.C[:, usable]
         rss = max(found.left - lam * float(np.vdot(w, w)), 0.0)
         gains, gram = np.square(found.C[:, usable]).sum(axis=1), R.T @ R - lam * np.eye(S.size)
@@ -157,16 +140,14 @@ class ColumnFactor:
 
     def row_gram(self) -> Floats:
         """Return (m, m) Z Z', in one pass over columns of full height. O(m^2 n)."""
-        found: Floats = self._run(row_gram_pass(self._blocks))
-        return found
+        return np.asarray(self._run(row_gram_pass(self.blocks)))
 
     def quadratic_diagonal(self, T: Floats) -> Floats:
         """Return (n,) the diagonal of Z'TZ for T (m, m), in one pass over columns of full height."""
-        found: Floats = self._run(quadratic_diagonal_pass(self._blocks), T)
-        return found
+        return np.asarray(self._run(quadratic_diagonal_pass(self.blocks), T))
 
     def _run(self, one: ColumnPass, shared: Any = None, only: Ints | None = None) -> Any:
-        return one.run(self._engine, per_column=self._scaling, shared=shared, only=only)
+        return one.run(self._engine, per_column=self.scaling, shared=shared, only=only)
 
 
 def _subset_error(R: Floats, C: Floats, lam: float, total: float) -> tuple[float, float]:
@@ -186,7 +167,7 @@ def _subset_error(R: Floats, C: Floats, lam: float, total: float) -> tuple[float
 
 def chosen_columns_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that reads some columns of Z. shared: the ascending columns."""
-    return ColumnPass("chosen columns", blocks, _chosen, stack_rows, _side_by_side)
+    return ColumnPass("chosen columns", blocks, _chosen, stack_rows, side_by_side)
 
 
 def chosen_columns_cost(blocks: ColumnBlocks, columns: int) -> PassCost:
@@ -202,48 +183,42 @@ def chosen_columns_cost(blocks: ColumnBlocks, columns: int) -> PassCost:
 
 def product_pass(blocks: ColumnBlocks, columns: int) -> ColumnPass:
     """Return the pass that computes V'Z. shared: V (m, columns)."""
-    m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("products", blocks, _products, _add, _side_by_side, 2 * m * n * columns)
+    return ColumnPass("products", blocks, _products, add, side_by_side, 2 * columns)
 
 
 def gram_rows_pass(blocks: ColumnBlocks, rows: int) -> ColumnPass:
     """Return the pass that computes rows of K. shared: their columns of Z (m, rows), or with full rows their places."""
-    m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("Gram rows", blocks, _gram_rows, _merge_gram_rows, _join_gram_rows, 2 * m * n * rows,
-                      8 * rows * n)  # fmt: skip
+    size = 8 * rows * blocks.dataset.n
+    return ColumnPass("Gram rows", blocks, _gram_rows, _merge_gram_rows, _join_gram_rows, 2 * rows, size)
 
 
 def right_product_pass(blocks: ColumnBlocks, columns: int) -> ColumnPass:
     """Return the pass that computes Z R, R (n, columns). per_column: scaling, then R'; shared: rows of the scaling."""
-    m, n = blocks.dataset.m, blocks.dataset.n
-    size = 8 * m * columns
-    return ColumnPass("right products", blocks, _right_products, stack_rows, _sum, 2 * m * n * columns, size,
-                      additive=True)  # fmt: skip
+    size = 8 * blocks.dataset.m * columns
+    return ColumnPass("right products", blocks, _right_products, stack_rows, _SUM, 2 * columns, size, additive=True)
 
 
 def leading_rows_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that reads some rows of Z. shared: the ascending rows."""
-    return ColumnPass("leading rows", blocks, _leading, stack_columns, _stacked)
+    return ColumnPass("leading rows", blocks, _leading, stack_columns, partial(np.concatenate, axis=0))
 
 
 def residual_pass(blocks: ColumnBlocks, size: int) -> ColumnPass:
     """Return the pass that fits all columns to `size` of them. shared: Q."""
-    m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("check", blocks, _residuals, no_rows, _join_residuals, 2 * m * n * size, full_height=True)
+    return ColumnPass("check", blocks, _residuals, no_rows, _join_residuals, 2 * size, full_height=True)
 
 
 def row_gram_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that sums Z Z'."""
-    m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("row Gram matrix", blocks, _row_gram, no_rows, _sum, m * m * n, 8 * m * m, additive=True,
+    m = blocks.dataset.m
+    return ColumnPass("row Gram matrix", blocks, _row_gram, no_rows, _SUM, m, 8 * m * m, additive=True,
                       full_height=True)  # fmt: skip
 
 
 def quadratic_diagonal_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes the diagonal of Z'TZ. shared: T (m, m)."""
-    m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("quadratic diagonal", blocks, _quadratic_diagonal, no_rows, _side_by_side, 2 * m * m * n,
-                      full_height=True)  # fmt: skip
+    work = 2 * blocks.dataset.m
+    return ColumnPass("quadratic diagonal", blocks, _quadratic_diagonal, no_rows, side_by_side, work, full_height=True)
 
 
 def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Floats]]:
@@ -251,15 +226,8 @@ def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Float
 
     arguments.columns (2 or 3, w): center, 1 / scale (0: the column counts as zero), and the value that replaces NaN.
     """
-    r, w = x.shape
-    edges, argument = pieces(r, w), arguments.columns
-    buffer = np.empty((r, edges[0][1])) if edges else np.empty((r, 0))
-    for a, b in edges:
-        z, part = buffer[:, : b - a], x[:, a:b]
-        z[...] = part.toarray() if hasattr(part, "toarray") else part
-        if argument.shape[0] > 2:
-            rows, columns = np.nonzero(np.isnan(z))
-            z[rows, columns] = argument[2, a:b][columns]
+    argument = arguments.columns
+    for a, b, z in dense_pieces(x, argument[2] if argument.shape[0] > 2 else None):
         z -= argument[0, a:b]
         z *= argument[1, a:b]
         if arguments.root is not None:
@@ -383,25 +351,6 @@ def _chosen(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     for a, b, z in preprocessed(x[:, mine], of_columns):
         out[:, a:b] = z
     return out
-
-
-def _add(a: Any, b: Any) -> Any:
-    return a + b
-
-
-def _side_by_side(parts: list[Any]) -> Any:
-    return np.concatenate(parts, axis=-1)
-
-
-def _stacked(parts: list[Any]) -> Any:
-    return np.concatenate(parts, axis=0)
-
-
-def _sum(parts: list[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 def no_rows(a: Any, b: Any) -> Any:

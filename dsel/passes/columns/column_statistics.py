@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,42 +19,24 @@ from dsel.engine.thread_engine import THREADS
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.gram import require_in_range
-from dsel.passes.moments import Present, block_present, merge_present, require_finite
-from dsel.passes.statistics import ColumnScales, constant_columns
+from dsel.passes.moments import Moments, Present, block_present, merge_present, require_finite
+from dsel.passes.statistics import ColumnScales, without_rounding
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
 PIECE_BYTES = 2 << 20
 
 
-@dataclass(frozen=True)
+@storable
+@dataclass(frozen=True, kw_only=True)
 class ColumnStatistics(ColumnScales):
-    """Sufficient statistics of m rows without the n x n Gram matrix.
+    """Sufficient statistics of m rows without the n x n Gram matrix. squared: (n,) squared norms about the means."""
 
-    squared: (n,) squared norms about the means; B: (n, N) X'Y about the means (no columns where Y = X); the other
-    fields as in `Statistics`.
-    """
-
-    m: int
-    weight: float
-    mean_x: Floats
-    mean_y: Floats
     squared: Floats
-    B: Floats
-    yy: Floats
-    constant: NDArray[np.bool_]
-    constant_y: NDArray[np.bool_]
 
     @property
     def squares(self) -> Floats:
         """Return (n,) the squared norms of the columns of X about their means."""
         return self.squared
-
-    @property
-    def consistent(self) -> bool:
-        """Return whether the shapes of the arrays fit together."""
-        n, N = self.mean_x.size, self.mean_y.size
-        x, y = (self.squared, self.constant), (self.yy, self.constant_y)
-        return self.m > 0 and self.weight > 0 and all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
 
 
 def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine: Engine = THREADS) -> ColumnStatistics:
@@ -67,29 +49,22 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine:
     fill = None
     if missing == "mean":
         fill = column_means_pass(blocks).run(engine).mean[None, :]
-    found: _ColumnMoments = column_moments_pass(blocks).run(engine, per_column=fill)
-    require_in_range("X", dataset.features, found.squared, found.mean_x, found.low, found.high)
-    require_in_range("Y", dataset.targets, found.yy, found.mean_y, found.low_y, found.high_y)
-    constant = constant_columns(found.low, found.high, found.squared, found.weight)
-    constant_y = constant_columns(found.low_y, found.high_y, found.yy, found.weight)
-    return ColumnStatistics(
-        found.count, found.weight, np.where(constant, found.low, found.mean_x),
-        np.where(constant_y, found.low_y, found.mean_y), found.squared, found.B, found.yy, constant, constant_y,
-    )  # fmt: skip
+    moments: Moments = column_moments_pass(blocks).run(engine, per_column=fill)
+    require_in_range(dataset, moments)
+    return ColumnStatistics(squared=moments.K, **without_rounding(moments))
 
 
 def column_means_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes the means of the values that are not missing."""
-    dataset = blocks.dataset
-    per_cell = partial(_present, where=dataset.name)
-    return ColumnPass("means", blocks, per_cell, merge_present, _join_present, dataset.m * dataset.n)
+    per_cell = partial(_present, where=blocks.dataset.name)
+    return ColumnPass("means", blocks, per_cell, merge_present, _join_present, 1)
 
 
 def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes means, norms and X'Y. per_column: (1, n) values that replace NaN, or None."""
-    dataset = blocks.dataset
-    flops = 2 * dataset.m * dataset.n * (2 + dataset.n_targets)
-    return ColumnPass("columns", blocks, partial(_moments, where=dataset.name), _merge, _join, flops, targets=True)
+    per_cell = partial(_moments, where=blocks.dataset.name)
+    work = 2 * (2 + blocks.dataset.n_targets)
+    return ColumnPass("columns", blocks, per_cell, _merge, _join, work, targets=True)
 
 
 def target_gram(
@@ -119,27 +94,12 @@ def target_blocks(
         yield block.start, (y - scaling.center_y) / scaling.scale_y * (1.0 if w is None else np.sqrt(w)[:, None])
 
 
-@storable
-@dataclass
-class _ColumnMoments:
-    """Moments of some cells, as `Moments`, but with the diagonal of K alone."""
-
-    count: int
-    weight: float
-    mean_x: Floats
-    squared: Floats
-    B: Floats
-    low: Floats
-    high: Floats
-    mean_y: Floats
-    yy: Floats
-    low_y: Floats
-    high_y: Floats
-
-
 @np.errstate(over="ignore", invalid="ignore")
-def _moments(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> _ColumnMoments:
-    """Compute the moments of one cell; arguments.columns (1, w), if any: values that replace NaN."""
+def _moments(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Moments:
+    """Compute the moments of one cell, with the diagonal of K alone.
+
+    arguments.columns (1, w), if any: values that replace NaN.
+    """
     fill = None if arguments.columns is None else arguments.columns[0]
     r, w = x.shape
     root = np.ones(r) if arguments.root is None else arguments.root
@@ -152,57 +112,47 @@ def _moments(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> _C
     high_y = t.max(axis=0, initial=-np.inf, where=counted[:, None])
     mean_y = np.square(root) @ t / over
     t = (t - mean_y) * root[:, None]
-    found = _ColumnMoments(
-        r, weight, np.empty(w), np.empty(w), np.empty((w, t.shape[1])), np.empty(w), np.empty(w),
-        mean_y, np.einsum("rt,rt->t", t, t), low_y, high_y,
+    found = Moments(
+        r, weight, np.empty(w), mean_y, np.empty(w), np.empty((w, t.shape[1])), np.einsum("rt,rt->t", t, t),
+        np.empty(w), np.empty(w), low_y, high_y,
     )  # fmt: skip
-    edges = pieces(r, w)
-    buffer = np.empty((r, edges[0][1]))
-    for a, b in edges:
-        z, part = buffer[:, : b - a], x[:, a:b]
-        z[...] = part.toarray() if hasattr(part, "toarray") else part
-        if fill is not None:
-            rows, columns = np.nonzero(np.isnan(z))
-            z[rows, columns] = fill[a:b][columns]
+    for a, b, z in dense_pieces(x, fill):
         low, high = z.min(axis=0), z.max(axis=0)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             require_finite(z, place, "X", cell.start, cell.left + a)
         if not counted.all():
             low = z.min(axis=0, initial=np.inf, where=counted[:, None])
             high = z.max(axis=0, initial=-np.inf, where=counted[:, None])
-        found.low[a:b], found.high[a:b] = low, high
+        found.low_x[a:b], found.high_x[a:b] = low, high
         mean = z.mean(axis=0) if arguments.root is None else np.square(root) @ z / over
         z -= mean
         if arguments.root is not None:
             z *= root[:, None]
         rest = root @ z  # what rounding left of the sums about the computed means
         found.mean_x[a:b] = mean + rest / over
-        found.squared[a:b] = np.einsum("rw,rw->w", z, z) - rest * rest / over
+        found.K[a:b] = np.einsum("rw,rw->w", z, z) - rest * rest / over
         found.B[a:b] = z.T @ t
     return found
 
 
-def _merge(a: _ColumnMoments, b: _ColumnMoments) -> _ColumnMoments:
+def _merge(a: Moments, b: Moments) -> Moments:
     """Merge the moments of other rows of the same columns."""
     total = a.weight + b.weight
     share = b.weight / total if total else 0.0
     d_x, d_y, weight = b.mean_x - a.mean_x, b.mean_y - a.mean_y, a.weight * share
-    return _ColumnMoments(
-        a.count + b.count, total, a.mean_x + share * d_x, a.squared + b.squared + weight * d_x * d_x,
-        a.B + b.B + weight * np.outer(d_x, d_y), np.minimum(a.low, b.low), np.maximum(a.high, b.high),
-        a.mean_y + share * d_y, a.yy + b.yy + weight * d_y * d_y,
+    return Moments(
+        a.count + b.count, total, a.mean_x + share * d_x, a.mean_y + share * d_y, a.K + b.K + weight * d_x * d_x,
+        a.B + b.B + weight * np.outer(d_x, d_y), a.yy + b.yy + weight * d_y * d_y,
+        np.minimum(a.low_x, b.low_x), np.maximum(a.high_x, b.high_x),
         np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y),
     )  # fmt: skip
 
 
-def _join(parts: list[_ColumnMoments]) -> _ColumnMoments:
+def _join(parts: list[Moments]) -> Moments:
     """Join the moments of consecutive columns."""
-    first = parts[0]
-    x = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("mean_x", "squared", "B", "low", "high")}
-    return _ColumnMoments(
-        first.count, first.weight, x["mean_x"], x["squared"], x["B"], x["low"], x["high"], first.mean_y,
-        first.yy, first.low_y, first.high_y,
-    )  # fmt: skip
+    names = ("mean_x", "K", "B", "low_x", "high_x")
+    of_columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+    return replace(parts[0], **of_columns)
 
 
 def _present(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Present:
@@ -214,7 +164,19 @@ def _join_present(parts: list[Present]) -> Present:
     return Present(np.concatenate([p.weight for p in parts]), np.concatenate([p.mean for p in parts]))
 
 
-def pieces(r: int, w: int) -> list[tuple[int, int]]:
-    """Return the column ranges in which a cell of r rows and w columns is processed."""
+def dense_pieces(x: Any, fill: Floats | None) -> Iterator[tuple[int, int, Floats]]:
+    """Yield the columns [a, b) of a cell as float64, piece by piece. Each overwrites the buffer of the one before.
+
+    fill: (w,) values that replace NaN.
+    """
+    r, w = x.shape
     step = max(16, PIECE_BYTES // (8 * max(r, 1)))
-    return [(a, min(a + step, w)) for a in range(0, w, step)]
+    buffer = np.empty((r, min(step, w)))
+    for a in range(0, w, step):
+        b = min(a + step, w)
+        z, part = buffer[:, : b - a], x[:, a:b]
+        z[...] = part.toarray() if hasattr(part, "toarray") else part
+        if fill is not None:
+            rows, columns = np.nonzero(np.isnan(z))
+            z[rows, columns] = fill[a:b][columns]
+        yield a, b, z

@@ -12,7 +12,7 @@ What U leaves, E = Z - U W, is orthogonal to U. Therefore, for all columns S and
 
     ||Z - Z_S A||^2 = ||W - W_S A||^2 + ||E - E_S A||^2 >= ||W - W_S A||^2 + ||E||^2 - the k largest eigenvalues of E'E
 
-so that a lower bound on W is one on the data (`dsel.planning.representations.sketch`). Test vectors g (m numbers, from
+so that a lower bound on W is one on the data (`dsel.planning.representations.reduced`). Test vectors g (m numbers, from
 independent normal ones) that take part in all passes bound E: its norm to the power 2q + 1 is at most that of
 (I - UU')(ZZ')^q Z (Halko, Martinsson and Tropp, proposition 8.6), which is at most the norm of its product with t test
 vectors over the root of a chi-square number of t degrees of freedom.
@@ -38,8 +38,10 @@ import scipy.special
 
 from dsel._lib.rng import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
+from dsel.config.request import SketchRule
 from dsel.errors import OptionError
 from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.execution.pass_checkpoints import storable
 
 #: Rows of a block per column.
 _ROWS_PER_COLUMN = 16
@@ -79,6 +81,7 @@ FIRST_RANK = 50
 _TEST_NUMBERS = 1 << 20
 
 
+@storable
 @dataclass(frozen=True)
 class Eigen:
     """The reduced data W = U'Z with its eigenvalues.
@@ -97,6 +100,11 @@ class Eigen:
     powers: int = 0
     error_bound: float = 0.0
     error_chance: float = 0.0
+
+    @property
+    def consistent(self) -> bool:
+        """Return whether the shapes of the arrays fit together."""
+        return bool(self.W.shape[0] == self.values.size)
 
     @property
     def rank(self) -> int:
@@ -205,22 +213,23 @@ def _norm_bound(U: Floats, tested: Floats, scale: float, powers: int) -> float:
     return float(scale * (scipy.linalg.norm(missed, 2) / least) ** (1.0 / (2 * powers + 1)))
 
 
-def eigendecomposition_to_accuracy(
-    factor: ColumnFactor, total: float, accuracy: float, most: int, *, powers: int = 2, seed: int = 0,
-    oversampling: int = OVERSAMPLING, held: Floats | None = None,
+def sketched_eigendecomposition(
+    factor: ColumnFactor, total: float, rule: SketchRule, most: int, seed: int, held: Floats | None = None
 ) -> Eigen:  # fmt: skip
-    """Decompose up to the least rank that captures a share `accuracy` of ||Z||_F^2, or up to the rank `most`.
+    """Decompose as a rule asks for: up to the rank `most`, or to the least rank that captures its accuracy.
 
-    The rank is doubled from FIRST_RANK until the share is reached. Each try takes 2 + 2q passes.
+    The rank is doubled from FIRST_RANK until that share of ||Z||_F^2 is reached. Each try takes 2 + 2q passes. total,
+    held: as for `randomized_eigendecomposition`.
     """
-    rank, passes = min(FIRST_RANK, most), 0
+    rank, passes = most if rule.accuracy is None else min(FIRST_RANK, most), 0
     t = 0 if held is None else held.shape[1]
     while True:
         found = randomized_eigendecomposition(
-            factor, total, rank, accuracy=accuracy, powers=powers, seed=seed, oversampling=oversampling, held=held
+            factor, total, rank, accuracy=rule.accuracy, powers=rule.power_iterations, seed=seed,
+            oversampling=rule.oversampling, held=held,
         )  # fmt: skip
         passes += found.passes
-        if found.captured >= accuracy or rank >= most or found.rank < rank + t:
+        if rule.accuracy is None or found.captured >= rule.accuracy or rank >= most or found.rank < rank + t:
             return replace(found, passes=passes)
         rank = min(2 * rank, most)
 

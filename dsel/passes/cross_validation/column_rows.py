@@ -33,8 +33,9 @@ from dsel.passes.columns.column_factor import (
     no_rows,
     preprocessed,
     row_gram_pass,
+    side_by_side,
 )
-from dsel.passes.cross_validation.cache_file import Target
+from dsel.passes.cross_validation.disk_cache import Target
 from dsel.passes.cross_validation.rows import DatasetRows
 
 
@@ -88,8 +89,8 @@ def column_errors_pass(blocks: ColumnBlocks, chosen: int, folds: RowPartition | 
     m, n, N = blocks.dataset.m, blocks.dataset.n, max(1, blocks.dataset.n_targets)
     each = 2 * chosen + 8 * N if folds is None else 2 * chosen + (2 * m // folds.parts + 8 * N) * folds.repeats
     name = "leave-one-out" if folds is None else "errors of folds"
-    return ColumnPass(name, blocks, _cell_errors, np.add if folds is None else no_rows, _side_by_side, m * n * each,
-                      8 * n, full_height=folds is not None)  # fmt: skip
+    return ColumnPass(name, blocks, _cell_errors, np.add if folds is None else no_rows, side_by_side, each, 8 * n,
+                      full_height=folds is not None)  # fmt: skip
 
 
 class ColumnRows(DatasetRows):
@@ -168,7 +169,10 @@ class ColumnRows(DatasetRows):
         if self._known is None:
             began, dataset = time.perf_counter(), self._dataset
             parts = [
-                self.transform.targets(_computed(b.y, b.lazy, dataset.target_columns), f"{dataset.name}, row {b.start}")
+                self.transform.targets(
+                    load_block(b.y.compute() if b.lazy else b.y, dataset.target_columns),
+                    f"{dataset.name}, row {b.start}",
+                )
                 for b in dataset.blocks
             ]
             targets = np.vstack([targets for targets, _ in parts])
@@ -280,7 +284,9 @@ def _cell_errors(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     new = max(shared.stop - shared.start, 0) if shared.target is not None else 0
     R = np.empty(x.shape if new else (0, 0))
     errors = np.zeros(x.shape[1])
-    for a, b, z in _rows(x, arguments, columns, p):
+    # rows of a cache are preprocessed already
+    scaling = columns[:p] if p else np.vstack([np.zeros(x.shape[1]), np.ones(x.shape[1])])
+    for a, b, z in preprocessed(x, replace(arguments, columns=scaling)):
         if new:
             z -= h[:, :new] @ Q[:new, a:b]
             R[:, a:b] = z
@@ -295,17 +301,3 @@ def _cell_errors(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
         for start, stop in shared.target.pieces(cell.start, cell.stop):
             shared.target.write(start, R[start - cell.start : stop - cell.start], left=cell.left)
     return errors
-
-
-def _rows(x: Any, arguments: Arguments, columns: Floats, p: int) -> Iterator[tuple[int, int, Floats]]:
-    """Yield pieces of the preprocessed columns of a cell, or of rows of a cache."""
-    scaling = columns[:p] if p else np.vstack([np.zeros(x.shape[1]), np.ones(x.shape[1])])
-    return preprocessed(x, replace(arguments, columns=scaling))
-
-
-def _side_by_side(parts: list[Floats]) -> Floats:
-    return np.concatenate(parts)
-
-
-def _computed(y: Any, lazy: bool, target_columns: Any) -> Any:
-    return load_block(y.compute() if lazy else y, target_columns)

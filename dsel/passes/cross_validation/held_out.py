@@ -30,14 +30,6 @@ def held_out_pass(dataset: Dataset, subsets: int, size: int, columns: Ints | Non
     return RowPass("held-out rows", dataset, _block_held_out, np.add, 16 * subsets, flops, columns, share=True)
 
 
-def held_out_errors(
-    dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], transform: RowTransform,
-    engine: Engine = THREADS,
-) -> Floats:  # fmt: skip
-    """Return (len(subsets),) the errors per row (of weight 1). See `held_out_moments`."""
-    return held_out_moments(dataset, subsets, transform, engine)[0]
-
-
 def held_out_moments(
     dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], transform: RowTransform,
     engine: Engine = THREADS,

@@ -1,29 +1,32 @@
-"""Errors on left-out rows for rounds of greedy RLS: one stateless pass per round, or a cache for rows in memory."""
+"""Errors on left-out rows for rounds of greedy RLS: one stateless pass per round, or a cache for rows in memory.
+
+Cross-validation by folds on their moments, without a pass over the data.
+
+Errors of subsets on rows that were left out, from the moments of these rows alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import psutil
+import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
 from dsel.data.blocks import Block, load_block, load_weights
 from dsel.data.dataset import Dataset
+from dsel.data.row_partition import RowPartition
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
-from dsel.errors import OptionError
-from dsel.objective.cross_validation.leave_one_out import (
-    GramRows,
-    Intercept,
-    LooProblem,
-    LooRound,
-    WholeGram,
-    n_errors,
-)
+from dsel.errors import DataError, OptionError
+from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
+from dsel.objective.cross_validation.leave_one_out import GramRows, Intercept, LooProblem, LooRound, WholeGram, n_errors
 from dsel.objective.cross_validation.losses import (
     Loss,
     RowTransform,
@@ -35,13 +38,11 @@ from dsel.objective.cross_validation.losses import (
 )
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
 from dsel.objective.cross_validation.ridge_grid import RidgeSpectrum, block_ridge_errors, ridge_spectrum
-from dsel.passes.columns.column_statistics import ColumnStatistics
-from dsel.passes.cross_validation.cache_file import Target
-from dsel.passes.cross_validation.disk_cache import DiskCache
+from dsel.objective.shared import independent_places
+from dsel.passes.cross_validation.disk_cache import DiskCache, Target
+from dsel.passes.gram import FoldStatistics
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.statistics import Statistics
-
-AnyStatistics = Statistics | ColumnStatistics
+from dsel.passes.statistics import ColumnScales, Statistics, combined
 
 #: Share of the available memory that the cache of rows in memory may take.
 _CACHE_SHARE = 0.5
@@ -116,7 +117,7 @@ class DatasetRows:
     """
 
     def __init__(
-        self, dataset: Dataset, statistics: AnyStatistics, preprocess: Preprocess, *, loss: Loss = "squared",
+        self, dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess, *, loss: Loss = "squared",
         intercept: Intercept | None = None, fill: Floats | None = None, engine: Engine = THREADS,
         disk: DiskCache | None = None,
     ) -> None:  # fmt: skip
@@ -207,8 +208,7 @@ class DatasetRows:
             return self._run(write, base=round.first(stop), round=inner, target=target)
         base = round.after(start).first(stop - start) if target is not None else inner
         read = replace(one, name="cached rows", per_block=_from_cache, whole=False)
-        errors: Floats = read.run(self._engine, round=inner, base=base, target=target)
-        return errors
+        return np.asarray(read.run(self._engine, round=inner, base=base, target=target))
 
     def counts(self) -> dict[str, Any]:
         """Return what the rounds cost besides passes over X."""
@@ -226,21 +226,16 @@ class DatasetRows:
 
     def _run(self, one: RowPass, **arguments: Any) -> Floats:
         self.passes += 1
-        found: Floats = one.run(self._engine, transform=self.transform, where=self._dataset.name, **arguments)
-        return found
+        return np.asarray(one.run(self._engine, transform=self.transform, where=self._dataset.name, **arguments))
 
 
 def would_cache(dataset: Dataset) -> bool:
     """Return whether rounds of insertions need no passes: the rows and their cache fit the memory."""
-    return dataset.in_memory and cache_bytes(dataset.m, dataset.n) <= _room()
+    room = _CACHE_SHARE * float(psutil.virtual_memory().available)
+    return dataset.in_memory and cache_bytes(dataset.m, dataset.n) <= room
 
 
-def _room() -> float:
-    """Return the bytes that the cache may take."""
-    return _CACHE_SHARE * float(psutil.virtual_memory().available)
-
-
-def _zero_coded(statistics: AnyStatistics) -> NDArray[np.bool_]:
+def _zero_coded(statistics: ColumnScales) -> NDArray[np.bool_]:
     """Return which targets have labels 0 and 1 instead of -1 and +1, by their sums: (N,).
 
     Each block checks its labels.
@@ -254,7 +249,7 @@ def _zero_coded(statistics: AnyStatistics) -> NDArray[np.bool_]:
     return np.asarray(zero_coded & ~statistics.constant_y)
 
 
-def _recoded(statistics: AnyStatistics, zero_coded: NDArray[np.bool_]) -> AnyStatistics:
+def _recoded(statistics: ColumnScales, zero_coded: NDArray[np.bool_]) -> ColumnScales:
     """Return the statistics with 2 y - 1 in place of these targets."""
     factor = np.where(zero_coded, 2.0, 1.0)
     return replace(
@@ -263,3 +258,125 @@ def _recoded(statistics: AnyStatistics, zero_coded: NDArray[np.bool_]) -> AnySta
         B=statistics.B * factor,
         yy=statistics.yy * factor**2,
     )
+
+
+class FoldRows(DatasetRows):
+    """Cross-validation in place of leave-one-out: errors from the moments of the folds, averaged over repetitions.
+
+    No round takes a pass over the data.
+    """
+
+    def __init__(
+        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics,
+        partition: RowPartition, *, fill: Floats | None = None, engine: Engine = THREADS,
+    ) -> None:  # fmt: skip
+        super().__init__(dataset, statistics, preprocess, fill=fill, engine=engine)
+        self._repeats = partition.repeats
+        self._tested = 0.0
+        unusable = statistics.unusable(preprocess)
+        self._folds: list[Fold] = []
+        for model in partition.tests():
+            (tested,) = model.test
+            if tested not in folds:
+                continue
+            train = [folds[part] for part in model.train if part in folds]
+            known = statistics  # the rows of the fold and those that it is predicted from
+            if partition.split == "forward":
+                known = combined([*train, folds[tested]])
+            self._folds.append(self._fold(known, folds[tested], preprocess in ("standardize", "center"), unusable))
+            self._tested += folds[tested].weight / self._repeats
+
+    @property
+    def weight(self) -> float:
+        """Return the sum of the weights of the rows that errors are summed over."""
+        return self._tested
+
+    def errors(self, round: LooRound) -> Floats:
+        """Return the cross-validated errors of a round."""
+        return np.asarray(sum(fold_errors(fold, round, self._lam) for fold in self._folds)) / self._repeats
+
+    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
+        """Return the cross-validated error of each penalty with these columns."""
+        return np.asarray(sum(fold_ridge_errors(fold, lams, members) for fold in self._folds)) / self._repeats
+
+    def _fold(self, whole: Statistics, part: Statistics, centered: bool, unusable: NDArray[np.bool_]) -> Fold:
+        """Return one fold: the preprocessed problem of the other rows, and the moments of its own rows."""
+        m, inside, K = whole.weight, part.weight, part.K
+        outside = m - inside
+        if not outside > 0.0:
+            raise DataError("One fold has all of the weight.", "Choose other folds (folds, seed), or leave-one-out.")
+        mean_x = (m * whole.mean_x - inside * part.mean_x) / outside
+        mean_y = (m * whole.mean_y - inside * part.mean_y) / outside
+        weight = inside * outside / m
+        d_x, d_y = part.mean_x - mean_x, part.mean_y - mean_y
+        K_out = whole.K - K - weight * np.outer(d_x, d_x)
+        B_out = whole.B - part.B - weight * np.outer(d_x, d_y)
+        at_x, at_y = (mean_x, mean_y) if centered else (np.zeros_like(mean_x), np.zeros_like(mean_y))
+        K, B, yy = _about(K, part.B, part.yy, inside, part.mean_x - at_x, part.mean_y - at_y)
+        K_out, B_out, _ = _about(K_out, B_out, part.yy, outside, mean_x - at_x, mean_y - at_y)
+        scale_x, scale_y = self.transform.scale_x, self.transform.scale_y
+        K_out, K = K_out / np.outer(scale_x, scale_x), K / np.outer(scale_x, scale_x)
+        B_out, B = B_out / np.outer(scale_x, scale_y), B / np.outer(scale_x, scale_y)
+        for array in (K_out, K, B_out, B):
+            array[unusable] = 0.0
+        K_out[:, unusable] = 0.0
+        K[:, unusable] = 0.0
+        none = np.zeros(0)
+        rows = whole.m - part.m
+        problem = LooProblem(WholeGram(K_out), B_out, none, none, rows, outside, 0.0, "center" if centered else "none")
+        return Fold(problem, K, B, float((yy / scale_y**2).sum()))
+
+
+def _about(K: Floats, B: Floats, yy: Floats, weight: float, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return moments about the points that are d_x, d_y below the means."""
+    return K + weight * np.outer(d_x, d_x), B + weight * np.outer(d_x, d_y), yy + weight * d_y**2
+
+
+class SubsetErrors:
+    """Squared errors on left-out rows of ridge regression on other rows.
+
+    Means and scales are those of the rows that it is trained on. Errors are summed over the targets, each in units of
+    its scale in all rows.
+
+    Parameters
+    ----------
+    trained : Statistics
+        The rows to train on.
+    whole : Statistics
+        All rows.
+    preprocess : str
+        The preprocessing.
+    lam : float
+        The ridge penalty on the preprocessed data.
+    """
+
+    def __init__(self, trained: Statistics, whole: Statistics, preprocess: Preprocess, lam: float) -> None:
+        self._trained, self._scaling = trained, trained.scaling(preprocess)
+        self._unit = whole.scaling(preprocess).scale_y
+        objective = trained.objective(preprocess, lam)
+        self._K, self._lam, self._scale = objective.K, lam, objective.scale
+        self._B = objective.K if objective.cross is None else objective.cross
+
+    def errors(self, tested: Statistics, subsets: Sequence[Sequence[int]]) -> Floats:
+        """Return (len(subsets),) the errors summed over the rows of `tested`. O(s^3 + s^2 N) for each subset."""
+        return np.array([self._error(tested, self._independent(S)) for S in subsets])
+
+    def _independent(self, members: Sequence[int]) -> Ints:
+        """Return the members in ascending order without those that depend on the ones before them."""
+        S = np.unique(np.asarray(members, np.int64))
+        K = self._K[np.ix_(S, S)] + self._lam * np.eye(S.size)
+        return S[independent_places(K, DEPENDENCE_TOLERANCE * self._scale[S])]
+
+    def _error(self, tested: Statistics, S: Ints) -> float:
+        scaling, K_S = self._scaling, self._K[S]
+        w = scipy.linalg.solve(K_S[:, S] + self._lam * np.eye(S.size), self._B[S], assume_a="pos") if S.size else None
+        d_y = (tested.mean_x if tested.unsupervised else tested.mean_y) - scaling.center_y
+        yy = (tested.squares if tested.unsupervised else tested.yy) + tested.weight * d_y**2
+        if w is None:
+            return float((yy / self._unit**2).sum())
+        A = w * scaling.scale_y / scaling.scale_x[S][:, None]  # in units of the data
+        d_x = tested.mean_x[S] - scaling.center_x[S]
+        K = tested.K[np.ix_(S, S)] + tested.weight * np.outer(d_x, d_x)
+        B = (tested.K[S] if tested.unsupervised else tested.B[S]) + tested.weight * np.outer(d_x, d_y)
+        each = yy - 2.0 * np.einsum("st,st->t", A, B) + np.einsum("st,st->t", A, K @ A)
+        return float((np.maximum(each, 0.0) / self._unit**2).sum())

@@ -24,13 +24,22 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.linalg.lapack import dtpttr, dtrttp
 
-from dsel._lib.damage import warn_of_damage
-from dsel._lib.npz import pack_npz, read_npz
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.npz import read_npz
 from dsel._lib.versions import versions
-from dsel.errors import AccessError, CapacityError, OutputError, StorageError
+from dsel.errors import AccessError, OutputError
 from dsel.passes.execution.merge_tree import Combine, MergeTree, Node, OnDisk
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.paths import AnyPath, ObjectPath, discard_tree, list_names, make_folder, write_bytes
+from dsel.storage.paths import (
+    AnyPath,
+    ObjectPath,
+    discard_tree,
+    list_names,
+    make_folder,
+    open_for_writing,
+    publish_tree,
+    staging_tree,
+)
 
 C = TypeVar("C", bound=type[Any])
 
@@ -56,8 +65,8 @@ class UpperTriangle:
         self.matrix = matrix
 
 
-def write_value(file: AnyPath, header: dict[str, Any], value: Any) -> int:
-    """Write a value with a header in one step, and return the bytes written.
+def write_value(file: AnyPath, header: dict[str, Any], value: Any) -> None:
+    """Write a value with a header in one step. The arrays are not copied.
 
     Raises
     ------
@@ -69,21 +78,23 @@ def write_value(file: AnyPath, header: dict[str, Any], value: Any) -> int:
     arrays: list[Any] = []
     text = json.dumps([header, _structure(value, arrays)])
     named = {str(i): array for i, array in enumerate(arrays)}
-    data = pack_npz({_HEADER: np.frombuffer(text.encode(), np.uint8), **named})
-    write_bytes(file, data)
-    return len(data)
-
-
-@contextmanager
-def warning_if_unwritable(folder: AnyPath) -> Iterator[None]:
-    """Log a warning if the body cannot write statistics to a folder, since the next run can compute them again."""
+    staging = file if isinstance(file, ObjectPath) else staging_tree(file.parent, file.name)
     try:
-        yield
-    except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
-        log.warning(
-            "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
-            "name another folder with artefacts", folder, error,
-        )  # fmt: skip
+        with open_for_writing(staging) as out:
+            np.savez(out, **{_HEADER: np.frombuffer(text.encode(), np.uint8), **named})
+        if staging != file:
+            publish_tree(staging, file.name)
+    except BaseException:
+        if staging != file:
+            staging.unlink(missing_ok=True)
+        raise
+
+
+def stored_bytes(value: Any) -> int:
+    """Return the bytes of the arrays of a value."""
+    arrays: list[Any] = []
+    _structure(value, arrays)
+    return sum(array.nbytes for array in arrays)
 
 
 def read_header(file: AnyPath) -> dict[str, Any] | None:
@@ -103,9 +114,9 @@ def _read(file: AnyPath, with_value: bool) -> tuple[dict[str, Any], Any] | None:
             found = read_npz(source, None if with_value else (_HEADER,))
         header, structure = json.loads(found[_HEADER].tobytes())
         return dict(header), _value(structure, found) if with_value else None
-    except OSError:
+    except (OSError, AccessError):
         return None
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         warn_of_damage(file, "what it held is computed again", error)
         return None
 
@@ -147,6 +158,8 @@ def _value(structure: dict[str, Any], arrays: Any) -> Any:
         return {_value(key, arrays): _value(one, arrays) for key, one in structure["dict"]}
     found = object.__new__(_CLASSES[structure["object"]])
     found.__dict__.update(_value(structure["parts"], arrays))
+    if hasattr(type(found), "consistent") and not found.consistent:
+        raise DamagedFileError("the shapes of its arrays do not fit together")
     return found
 
 
@@ -303,22 +316,18 @@ def _remove(folder: AnyPath) -> None:
         folder.remove_tree() if isinstance(folder, ObjectPath) else discard_tree(folder)
 
 
-_CURRENT: ContextVar[PassCheckpoints | None] = ContextVar("_CURRENT", default=None)
+#: Where passes are saved now, or None.
+CURRENT: ContextVar[PassCheckpoints | None] = ContextVar("CURRENT", default=None)
 
 
 @contextmanager
 def checkpoint_passes(checkpoints: PassCheckpoints) -> Iterator[PassCheckpoints]:
     """Save the passes that this thread makes in the block."""
-    token = _CURRENT.set(checkpoints)
+    token = CURRENT.set(checkpoints)
     try:
         yield checkpoints
     finally:
-        _CURRENT.reset(token)
-
-
-def current_checkpoints() -> PassCheckpoints | None:
-    """Return where passes are saved now, or None."""
-    return _CURRENT.get()
+        CURRENT.reset(token)
 
 
 def identity_of_pass(*parts: Any) -> bytes:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from dsel.engine.base import Engine
 from dsel.passes.base import FAN_IN, merge_tasks
 from dsel.passes.execution.merge_tree import Combine, MergeTree, complete_subtrees
-from dsel.passes.execution.pass_checkpoints import PassCheckpoints, SavedTree, current_checkpoints
+from dsel.passes.execution.pass_checkpoints import CURRENT, PassCheckpoints, SavedTree
 
 #: Leaves per worker before the speed of a pass is known, and the largest growth from one wave to the next.
 _FIRST_LEAVES, _GROWTH = 2, 8
@@ -35,11 +36,11 @@ class Reduction:
         How many leaves there are.
     leaf : callable
         ``leaf(i)`` returns the delayed result of leaf i.
-    join : callable, optional
-        ``join(children)`` returns the delayed result of a node from its delayed children. Without it the results of all
-        leaves are kept.
     combine : callable, optional
-        The same on results.
+        ``combine(parts)`` returns the result of a node from those of its children. It must be picklable. Without it the
+        results of all leaves are kept.
+    name : str
+        The names of the tasks that merge begin with it.
     identity : callable
         ``identity()`` returns bytes that identify the result, for checkpoints.
     result_bytes : int
@@ -48,24 +49,32 @@ class Reduction:
 
     leaves: int
     leaf: Callable[[int], Any]
-    join: Combine | None
     combine: Combine | None
+    name: str
     identity: Callable[[], bytes]
     result_bytes: int
+    _numbers: Iterator[int] = field(default_factory=count)
 
     def nodes(self, first: int, last: int, whole: bool) -> list[tuple[int, Any]]:
         """Return level and delayed result of the nodes that cover the leaves [first, last).
 
         whole: whether the leaves are all, and their merged result is wanted.
         """
-        if self.join is None:
+        if self.combine is None:
             return [(0, self.leaf(i)) for i in range(first, last)]
         if whole:
             return [(0, self._node(first, last))]
         return [(level, self._node(a, a + FAN_IN**level)) for level, a in complete_subtrees(first, last)]
 
     def _node(self, first: int, last: int) -> Any:
-        return MergeTree(self.join, ((0, i, self.leaf(i)) for i in range(first, last))).finish()[0]
+        from dask.delayed import delayed
+
+        merge = delayed(self.combine, pure=False)
+
+        def join(children: list[Any]) -> Any:
+            return merge(children, dask_key_name=f"{self.name}-merge-{next(self._numbers)}")
+
+        return MergeTree(join, ((0, i, self.leaf(i)) for i in range(first, last))).finish()[0]
 
 
 @dataclass
@@ -114,9 +123,9 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
     executed : Executed
         It is told what was done.
     """
-    checkpoints = current_checkpoints()
+    checkpoints = CURRENT.get()
     total = sum(one.leaves for one in reductions)
-    size, begun = _first_wave(engine, checkpoints), 0
+    size, begun = math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers), 0
     opened: _Open | None = None
     position = 0
     while position < len(reductions):
@@ -140,10 +149,6 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
                 yield one.finish()
             elif one.saved is not None and one.saved.is_due():
                 one.saved.save()
-
-
-def _first_wave(engine: Engine, checkpoints: PassCheckpoints | None) -> float:
-    return math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers)
 
 
 def _next_wave(size: float, seconds: float, wave: list[tuple[_Open, int, int]], checkpoints: PassCheckpoints) -> float:
@@ -175,11 +180,11 @@ def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Exec
             wanted.append((one, level, whole))
             graphs.append(graph)
         executed.leaves += last - first
-        if one.reduction.join is not None and last == one.reduction.leaves:
+        if one.reduction.combine is not None and last == one.reduction.leaves:
             executed.merges += merge_tasks(one.reduction.leaves)
     if not graphs:
         return
     here = sum(last - first for _, first, last in wave)
     values = engine.run(graphs, before=executed.leaves - here, after=left - here)
     for (one, level, whole), value in zip(wanted, values, strict=True):
-        one.tree.add_whole(value) if whole and one.reduction.join is not None else one.tree.add(level, value)
+        one.tree.add_whole(value) if whole and one.reduction.combine is not None else one.tree.add(level, value)

@@ -21,7 +21,7 @@ from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.passes.base import PassCost
 from dsel.passes.columns.column_factor import ColumnFactor
-from dsel.passes.folds import FoldStatistics
+from dsel.passes.gram import FoldStatistics
 from dsel.passes.refit import Fit, check_pass, grows, likely_check_pass, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.statistics_cache import StatisticsCache
@@ -322,9 +322,9 @@ class Representation(ABC):
     # What it supports and needs.
 
     @property
-    @abstractmethod
     def unsupported(self) -> str:
         """Return what the method needs that this representation does not have; empty if nothing."""
+        return ""
 
     @property
     @abstractmethod

@@ -271,7 +271,7 @@ class InColumnBlocks(ColumnRepresentation):
             "leading_rows": self.leading_rows, "batch": self.shape.rows_per_pass,
             "row_cache_bytes": self.row_cache_bytes,
             "centering": statistics.centering_error(
-                preprocess, factor.blocks_of_rows, validated.request.missing == "mean", merged=False
+                preprocess, factor.blocks.of_rows, validated.request.missing == "mean", merged=False
             ),
         }  # fmt: skip
         if not statistics.unsupervised:

@@ -1,6 +1,6 @@
 """The Gram matrix K = X'X (n x n) and B = X'Y, from one pass. Every method can run on it.
 
-The same Gram matrix, summed part by part in as many passes as its parts need (dsel.passes.tiles).
+The same Gram matrix, summed part by part in as many passes as its parts need (dsel.passes.moments).
 """
 
 from __future__ import annotations
@@ -13,17 +13,25 @@ from typing import Any, ClassVar
 
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
+from dsel.data.row_partition import RowPartition
 from dsel.engine.base import Engine
 from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_statistics import target_gram
-from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass, fold_sums
-from dsel.passes.gram import gram_pass, gram_statistics, gram_sums, mean_sums, means_pass, tile_passes
-from dsel.passes.segment_sums import keeps_sums
-from dsel.passes.statistics import Statistics
-from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
-from dsel.passes.tiles import Tiling, plan_tiles
+from dsel.passes.gram import (
+    cached_fold_statistics,
+    fold_pass,
+    fold_sums,
+    gram_pass,
+    gram_statistics,
+    gram_sums,
+    mean_sums,
+    means_pass,
+    tile_passes,
+)
+from dsel.passes.moments import Tiling, plan_tiles
+from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
 from dsel.planning.representations.base import (
     HEADER_BYTES,
     INTERPRETER,
@@ -43,11 +51,6 @@ class GramMatrix(Representation):
 
     name: ClassVar[str] = "gram"
     holds_gram: ClassVar[bool] = True
-
-    @property
-    def unsupported(self) -> str:
-        """Return nothing: every method can run on K."""
-        return ""
 
     @property
     def worker_bytes(self) -> int:
@@ -88,12 +91,12 @@ class GramMatrix(Representation):
         if fingerprint is None:
             return Saved()
         size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
-        keys = [StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)]
+        key = StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)
         if partition is not None:
-            whole, parts = fold_keys(fingerprint, request.missing, partition)
-            keys = [whole, *parts.values()]
-        complete = all(map(cache.has, keys))
-        return Saved(complete, disk_bytes=0 if complete else len(keys) * size)
+            key = StatisticsCache.key(fingerprint, kind="folds", missing=request.missing, **partition.key)
+            size *= 1 + partition.parts * partition.repeats
+        complete = cache.has(key)
+        return Saved(complete, disk_bytes=0 if complete else size)
 
     def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
@@ -106,21 +109,28 @@ class GramMatrix(Representation):
         self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Compute the Gram matrix, or load it from the cache; for cross-validation also those of the folds."""
-        request, folds = validated.request, None
-        if validated.partition is not None:
-            statistics, folds = cached_fold_statistics(
-                dataset, validated.partition, cache, missing=request.missing, engine=engine
-            )
-        else:
-            return self.prepare_whole(dataset, request, engine, cache)
-        return prepare_gram(dataset, request, statistics, engine, folds, cache)
+        return self.prepare_whole(dataset, validated.request, engine, cache, validated.partition)
 
     def prepare_whole(
-        self, dataset: Dataset, request: SelectionRequest, engine: Engine, cache: StatisticsCache | None = None
-    ) -> Prepared:
-        """Compute the Gram matrix of all rows alone, or load it from the cache."""
-        statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
-        return prepare_gram(dataset, request, statistics, engine, cache=cache)
+        self, dataset: Dataset, request: SelectionRequest, engine: Engine, cache: StatisticsCache | None = None,
+        partition: RowPartition | None = None,
+    ) -> Prepared:  # fmt: skip
+        """Compute the Gram matrix of all rows, or load it from the cache. partition: also those of its parts."""
+        options: dict[str, Any] = {"missing": request.missing, "engine": engine, "cache": cache}
+        folds = None
+        if partition is not None:
+            statistics, folds = cached_fold_statistics(dataset, partition, **options)
+        else:
+            compute = partial(gram_statistics, dataset, tiling=self._tiling, **options)
+            whole = None if keeps_sums(dataset, cache) else cache  # what is saved is not the sums of segments
+            statistics = load_or_compute(whole, dataset, "gram", compute, missing=request.missing)
+        load = None if statistics.unsupervised else partial(target_gram, dataset, statistics, request.preprocess)
+        centering = statistics.centering_error(request.preprocess, len(dataset.blocks), request.missing == "mean")
+
+        def objective(lam: float) -> Objective:
+            return replace(statistics.objective(request.preprocess, lam), load_target_gram=load, centering=centering)
+
+        return Prepared(statistics, objective, row_fit(dataset, request, statistics, engine, cache), folds=folds)
 
     def _saved_sums(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the sums of each segment."""
@@ -155,41 +165,6 @@ class GramMatrix(Representation):
         if validated.partition is not None:
             return fold_pass(dataset, validated.partition, ranges).cost()
         return gram_pass(dataset, ranges).cost()
-
-
-def prepare_gram(
-    dataset: Dataset,
-    request: SelectionRequest,
-    statistics: Statistics,
-    engine: Engine,
-    folds: FoldStatistics | None = None,
-    cache: StatisticsCache | None = None,
-) -> Prepared:
-    """Return the problem with a Gram matrix that is already computed."""
-    fit = row_fit(dataset, request, statistics, engine, cache)
-    load = None if statistics.unsupervised else partial(target_gram, dataset, statistics, request.preprocess)
-
-    centering = statistics.centering_error(request.preprocess, len(dataset.blocks), request.missing == "mean")
-
-    def objective(lam: float) -> Objective:
-        return replace(statistics.objective(request.preprocess, lam), load_target_gram=load, centering=centering)
-
-    return Prepared(statistics, objective, fit, folds=folds)
-
-
-def cached_gram_statistics(
-    dataset: Dataset,
-    request: SelectionRequest,
-    cache: StatisticsCache | None,
-    engine: Engine,
-    tiling: Tiling | None = None,
-) -> Statistics:
-    """Return the statistics with the Gram matrix, from the cache as far as they are saved there."""
-    compute = partial(
-        gram_statistics, dataset, missing=request.missing, engine=engine, tiling=tiling, cache=cache
-    )  # fmt: skip
-    whole = None if keeps_sums(dataset, cache) else cache  # where the statistics are saved, not the sums of segments
-    return load_or_compute(whole, dataset, "gram", compute, missing=request.missing)
 
 
 class TiledGram(GramMatrix):

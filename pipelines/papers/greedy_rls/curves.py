@@ -18,7 +18,7 @@ import dsel
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import as_dataset
 from dsel.errors import MissingExtraError
-from dsel.passes.cross_validation.held_out import held_out_errors
+from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
 from dsel.search.cross_validation.rounds import nested_fits
@@ -194,7 +194,7 @@ def fold_curves(X: Floats, Y: Floats, X_test: Floats, Y_test: Floats, most: int 
     statistics = gram_statistics(dataset)
     rows = DatasetRows(dataset, statistics, "standardize", loss="zero-one")
     nested = nested_fits(rows.problem(found.lam), order.tolist(), range(1, k + 1))
-    wrong = held_out_errors(as_dataset(X_test, Y_test), nested, rows.transform)
+    wrong = held_out_moments(as_dataset(X_test, Y_test), nested, rows.transform)[0]
     majority = 1.0 if (Y > 0).mean() >= 0.5 else -1.0
     return Curves(
         np.array([p.test_accuracy for p in found.path], np.float64),
