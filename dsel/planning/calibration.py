@@ -1,6 +1,7 @@
 """How long a plan will take, from a short trial.
 
-The trial reads some blocks of the store, calls BLAS, sums a block, and makes some iterations of the search.
+The trial reads some blocks of the store, calls BLAS, and sums a block. A Pareto search is not tried, because its first
+iterations take many times as long as the others. Its time follows from its iterations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from dsel.passes.columns.column_blocks import load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
 from dsel.planning.representations.column_blocks import GRAM_ROWS
-from dsel.search.pareto.trial import seconds_per_iteration
 
 #: Seconds for reading, about.
 _SECONDS = 0.5
@@ -75,21 +75,24 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
 
 
 def search_seconds(plan: Plan, speed: Speed) -> float | None:
-    """Return the seconds of a Pareto search, from a trial of it; None if they are not estimated.
+    """Return the seconds of a Pareto search, from its iterations; None where each of them calls a user's function.
 
-    Where the Gram matrix does not fit, they follow from the number of iterations and the passes for rows of it.
+    To these it adds what the search needs first: M, where the Gram matrix fits, and elsewhere passes for rows of it.
     """
-    if not plan.iterations:
+    if plan.placement.seconds is None or not plan.iterations:
         return None
-    if not plan.chosen.holds_gram and plan.placement.seconds is not None:
-        seconds = plan.placement.seconds + speed.seconds_of_more_rows(plan)
-        return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+    seconds = plan.placement.seconds + speed.seconds_of_more_rows(plan)
+    seconds = seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+    return seconds + _moment_flops(plan) / speed.flops
+
+
+def _moment_flops(plan: Plan) -> int:
+    """Return the flops of M = B B' (K^2 where Y = X) from the whole Gram matrix; 0 where the search needs no M."""
     shape = plan.chosen.shape
-    each = seconds_per_iteration(shape.n, shape.k, shape.N, plan.iterations)
-    if each is None:
-        return None
-    seconds = each * plan.iterations
-    return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+    if not plan.chosen.holds_gram or not shape.keeps_moments:
+        return 0
+    low_rank = shape.m < shape.n / 16  # then M is computed from as many directions as there are rows
+    return shape.n**2 * min(shape.N or shape.n, shape.m if low_rank else shape.n)
 
 
 def measure(plan: Plan, dataset: Dataset) -> Speed:

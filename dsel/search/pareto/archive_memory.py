@@ -9,6 +9,11 @@ from dsel.objective.kernels.layout import subset_table_bytes
 _MOST_BYTES = 1 << 29
 
 
+def size_limit(k: int, n: int, any_size: bool) -> int:
+    """Return what an archive has in place of k: it holds subsets of fewer than twice as many of the n columns."""
+    return max(k, n // 2 + 1) if any_size else k
+
+
 def most_members(n: int, k: int) -> int:
     """Return the number of columns of the largest archived subset: |S| < 2k."""
     return min(2 * k - 1, n)
@@ -37,5 +42,5 @@ def check_tables(n: int, few_targets: int, k: int, slots: int, memory_limit: int
         raise CapacityError(
             f"The archive's tables need {need:,} bytes for {slots} subsets of up to {most_members(n, k)} of "
             f"{n} columns; {memory_limit:,} bytes are allowed.",
-            "Use a smaller k, isolation 'none', or raise the option memory.",
+            "Use a smaller k, isolation 'none', leave out any_size, or raise the option memory.",
         )

@@ -9,6 +9,7 @@ from uuid import uuid4
 from dsel.objective.base import Objective
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, ParetoArchive, Subset
+from dsel.search.pareto.archive_memory import size_limit
 from dsel.search.runtime.ask_tell import AskTell
 
 #: (subset, f) of an archive, oldest first, without the empty set.
@@ -26,6 +27,8 @@ class ClientArchive(AskTell):
         The size limit.
     isolation : {"none", "min-index"}
         Compare all subsets, or only those with the same least index.
+    any_size : bool
+        Archive subsets of any size, not only of fewer than 2k columns.
 
     Attributes
     ----------
@@ -35,9 +38,9 @@ class ClientArchive(AskTell):
         The iteration or step at which `best_value` last decreased.
     """
 
-    def __init__(self, objective: Objective, k: int, isolation: Isolation = "none") -> None:
+    def __init__(self, objective: Objective, k: int, isolation: Isolation = "none", any_size: bool = False) -> None:
         self.objective, self.k = objective, k
-        self.archive = ParetoArchive(k, ISOLATIONS[isolation])
+        self.archive = ParetoArchive(size_limit(k, objective.n, any_size), ISOLATIONS[isolation])
         self.iteration = 0
         self.last_gain = 0
         self._trace: list[Improvement] = []

@@ -56,7 +56,7 @@ def _run_slices(task: SearchTask) -> SearchOutcome:
     stop = options.stop(task.k, objective)
     every = options.exchange_interval(objective.n, task.k, objective.has_gram)
     schedule = options.schedule(objective.n, task.k, objective.few_targets, objective.has_gram)
-    rules = SliceRules(task.k, task.seed, options.isolation, every, schedule.processors)
+    rules = SliceRules(task.k, task.seed, options.isolation, every, schedule.processors, options.any_size)
     with ExitStack() as stack:
         publisher = stack.enter_context(_published(task))
         shared = publisher.shared if publisher is not None else stack.enter_context(objective_for_workers(task))

@@ -87,6 +87,8 @@ class SliceRules:
         Iterations between two exchange searches, 0 for none.
     processors : int
         Offspring per round of PPOSS; 0 for POSS.
+    any_size : bool
+        Archive subsets of any size, not only of fewer than 2k columns.
     """
 
     k: int
@@ -94,12 +96,13 @@ class SliceRules:
     isolation: Isolation = "none"
     exchange_every: int = 0
     processors: int = 0
+    any_size: bool = False
 
     def search(self, objective: Objective, memory: int) -> Poss:
         """Return a search with an empty archive. memory: bytes for its tables."""
         return Poss(
             objective, self.k, seed=self.seed, isolation=self.isolation, exchange_every=self.exchange_every,
-            memory_limit=memory, processors=self.processors,
+            memory_limit=memory, processors=self.processors, any_size=self.any_size,
         )  # fmt: skip
 
 

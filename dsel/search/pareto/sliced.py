@@ -57,7 +57,7 @@ class SlicedSearch(ClientArchive):
     ) -> None:  # fmt: skip
         assert stop.iterations is not None
         whole = max(rules.processors, 1)  # rounds of PPOSS are not divided
-        super().__init__(objective, rules.k, rules.isolation)
+        super().__init__(objective, rules.k, rules.isolation, rules.any_size)
         self.rules, self.stop = rules, stop
         self.schedule = replace(
             schedule, length=math.ceil(schedule.length / whole) * whole, processors=rules.processors
@@ -141,7 +141,7 @@ class SlicedSearch(ClientArchive):
         inputs = None
         if self._publisher is not None:
             inputs = replace(self._inputs.get(q, PublishedInputs(())), rows=self._publisher.rows)
-        parents = self.schedule.parents(q, self.k)
+        parents = self.schedule.parents(q, self.archive.k)
         return Slice(start, stop, solutions, target=self.stop.target, parents=parents, inputs=inputs)
 
     def tell(self, task: Task, result: TaskResult) -> None:
