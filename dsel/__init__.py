@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dsel.api import certify, eigh, plan, select, stability
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
-    from dsel.data.growth.append import append
+    from dsel.data.append.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
     from dsel.jobs.submodularity import submodularity_ratio
@@ -46,7 +46,7 @@ _HOMES = {
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
-    "append": "dsel.data.growth.append",
+    "append": "dsel.data.append.append",
     "certify": "dsel.api",
     "eigh": "dsel.api",
     "ingest": "dsel.data.ingest",

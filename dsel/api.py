@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest
+from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule, sketch_rule
 from dsel.config.size_rule import SizeCriterion, SizeRule
-from dsel.config.sketch import SketchRule, sketch_rule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of

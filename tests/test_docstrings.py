@@ -30,7 +30,7 @@ PUBLIC = [
     "dsel.CrossValidated",
     "dsel.Eigendecomposition",
     "dsel.Eigendecomposition.to_xarray",
-    "dsel.config.sketch.SketchRule",
+    "dsel.config.request.SketchRule",
     "dsel.eigh",
     "dsel.SizeRule",
     "dsel.Stability",

@@ -1,20 +1,28 @@
-"""The application that commands register with, and the form in which it prints errors."""
+"""The application that commands register with: its errors, its output, and the options that several commands share."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import Field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from dsel._lib.termination import Stopped
 from dsel._lib.text import printable
+from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.errors import DselError, Interrupted
+
+if TYPE_CHECKING:
+    from dsel.selection.result import Selection
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -178,3 +186,120 @@ def _report_usage(error: Any) -> None:
         typer.echo(message, err=True)
     else:
         report(message, f"See {context.command_path} --help.", exit_code=USAGE, kind="usage")
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that reads the answer; None for a file or a pipe, which has no width."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON. Numbers that JSON does not have become null."""
+    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False, default=str))
+
+
+def print_selection(selection: Selection, as_json: bool, *, details: bool = False, footer: str = "") -> None:
+    """Print a selection.
+
+    Parameters
+    ----------
+    selection : Selection
+        The answer.
+    as_json : bool
+        Print everything that is saved, with coefficients and intercept, as JSON.
+    details : bool
+        Print the cost and the plan, too.
+    footer : str
+        A last line of the text.
+    """
+    if as_json:
+        print_json(_as_json(selection))
+        return
+    from dsel.selection.render import render
+
+    typer.echo(render(selection, terminal_width(), details=details).rstrip("\n"))
+    if footer:
+        typer.echo(footer)
+
+
+def _as_json(selection: Selection) -> dict[str, Any]:
+    """Return all that is saved, with the coefficients, and with the labels of every subset of the front."""
+    values = selection.as_dict()
+    for name in ("front", "forward"):
+        for row in values.get(name, ()):
+            row["labels"] = [selection.label(j) for j in row["indices"]]
+    return {**values, "coefficients": selection.coefficients, "intercept": selection.intercept}
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with null in place of infinities and NaN."""
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    return None if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value
+
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
+Out = Annotated[str | None, typer.Option(help="Folder for the result: a path, or an s3://, gs:// or az:// URL.")]
+Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section, used instead of the job file's.")]
+K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
+MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
+ChooseK = Annotated[str | None, typer.Option(help="How --k auto chooses: folds, bic, ebic or path.")]
+Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
+Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
+Log = Annotated[
+    LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=remember_log_format)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for programs.")]
+
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
+]
+
+
+def as_size(k: str | None) -> int | str | None:
+    """Return a number of columns, or the word that was given."""
+    return int(k) if k is not None and k.lstrip("-").isdigit() else k
+
+
+def changes(k: str | None, max_k: int | None, choose_k: str | None) -> dict[str, Any]:
+    """Return the keys of a job file that the options for k replace."""
+    return {"k": as_size(k), "max_k": max_k, "choose_k": choose_k}
+
+
+#: Types of options on the command line by that of the field; text for all others.
+_TYPES: dict[Any, Any] = {
+    "bool": bool, "bool | None": bool | None, "int | None": int | None, "Missing": Missing | None,
+    "tuple[str | int, ...]": list[str] | None, "tuple[str, ...]": list[str] | None,
+}  # fmt: skip
+
+
+def with_flags(model: type[SourceOptions], *, given: bool = False) -> Callable[[Command], Command]:
+    """Give a command the options that a model declares, after its arguments and in place of its ``**options``.
+
+    With `given`, an option that is not given is None.
+    """
+
+    def flag(field: Field[Any]) -> inspect.Parameter:
+        info = typer.Option(*field.metadata["names"], help=field.metadata["help"], **field.metadata["limits"])
+        default = None if field.default == () or (given and field.default is not False) else field.default
+        return inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=default,
+            annotation=Annotated[_TYPES.get(field.type, str | None), info],
+        )  # fmt: skip
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        arguments = [p for p in own if p.default is p.empty]
+        flags = [flag(field) for field in fields(model) if "help" in field.metadata]
+        parameters = [*arguments, *flags, *(p for p in own if p.default is not p.empty)]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate

@@ -1,15 +1,41 @@
-"""Commands that run a job: init, run, plan, resume, certify, status and demo."""
+"""Commands that run a job, show its runs, or select on subsamples."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsel.cli.application import LogFormat, app, examples
-from dsel.cli.options import ChooseK, Cluster, Folder, Job, Json, K, Log, MaxK, Out, Store, Trust, as_size, changes
-from dsel.cli.output import print_json, print_selection, terminal_width
+from dsel.cli.application import (
+    ChooseK,
+    Cluster,
+    Folder,
+    Job,
+    Json,
+    K,
+    Log,
+    LogFormat,
+    MaxK,
+    Out,
+    Store,
+    Trust,
+    app,
+    as_size,
+    changes,
+    examples,
+    print_json,
+    print_selection,
+    terminal_width,
+)
+
+if TYPE_CHECKING:
+    from dsel.config.job import JobFile
+
+
+from enum import StrEnum
 
 
 @app.command(epilog=examples("dsel init data.zarr", "dsel init data.zarr --out night.yaml --k 20"))
@@ -54,7 +80,6 @@ def run(
 
     With out: {folder: runs} in the job file, each run on changed data gets its own folder.
     """
-    from dsel.cli.history import require_no_change
     from dsel.config.job import RunSeries, read_job
     from dsel.errors import Interrupted, NoProgressError
     from dsel.jobs.finished import finished_job
@@ -179,3 +204,110 @@ def demo(
         print_json({name: selection.as_dict() for name, selection in found.items()})
     else:
         typer.echo(render_demo(found, out, terminal_width()))
+
+
+@app.command(epilog=examples("dsel history runs", "dsel history s3://bucket/runs --json"))
+def history(
+    folder: Annotated[str, typer.Argument(help="Folder of runs: a path, or an s3://, gs:// or az:// URL.")],
+    json: Json = False,
+) -> None:
+    """Print a table of runs: rows, k, error, bound, duration, bytes read, and what changed from run to run."""
+    from dsel.selection.changes.runs import read_history, render_history
+    from dsel.storage.paths import as_path
+
+    found = read_history(as_path(folder))
+    if json:
+        print_json([one.as_dict() for one in found])
+    else:
+        typer.echo(render_history(found, terminal_width()), nl=False)
+
+
+@contextmanager
+def require_no_change(job: JobFile, asked: bool) -> Iterator[None]:
+    """Raise SelectionChanged after the block if a run in it has changed the selection, and that was asked for."""
+    from dsel.config.job import RunSeries
+    from dsel.errors import OptionError, SelectionChanged
+    from dsel.selection.changes.runs import RunSummary
+    from dsel.storage.latest import latest_name
+
+    if not asked:
+        yield
+        return
+    if not isinstance(job.out, RunSeries):
+        raise OptionError(
+            "--fail-on-change needs a folder of runs.", "Write out: {folder: runs, keep: 30} in the job file."
+        )
+    before = latest_name(job.out.folder)
+    yield
+    now = latest_name(job.out.folder)
+    summary = None if now is None or now == before else RunSummary.open(job.out.folder / now)
+    if summary is not None and summary.changed:
+        entered, left = ", ".join(summary.entered) or "none", ", ".join(summary.left) or "none"
+        raise SelectionChanged(
+            f"The selection changed since run {summary.previous}: entered {entered}; left {left}.",
+            f"It is saved in {job.out.folder / summary.run}.",
+        )
+
+
+class Resample(StrEnum):
+    """How subsamples are drawn."""
+
+    pairs = "pairs"
+    halves = "halves"
+    bootstrap = "bootstrap"
+
+
+class Split(StrEnum):
+    """How the rows are divided into parts."""
+
+    random = "random"
+    blocks = "blocks"
+
+
+@app.command(
+    epilog=examples("dsel stability data.zarr --k 10", "dsel stability data.zarr --k 10 --max-errors 1 --out stable")
+)
+def stability(
+    store: Store,
+    k: Annotated[int, typer.Option("--k", min=1, help="Number of columns to choose at most on each subsample.")],
+    method: Annotated[str, typer.Option(help="Method: forward, poss, omp, ...")] = "forward",
+    resample: Annotated[Resample, typer.Option(help="Halves in pairs, halves, or bootstrap samples.")] = Resample.pairs,
+    samples: Annotated[int, typer.Option(min=2, help="Number of subsamples.")] = 100,
+    parts: Annotated[int, typer.Option(min=4, help="Parts of the rows that subsamples are made of.")] = 20,
+    split: Annotated[Split, typer.Option(help="Parts at random, or blocks of consecutive rows.")] = Split.random,
+    row_groups: Annotated[str | None, typer.Option(help="Variable with the group of each row.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Coordinate with the groups of columns, such as source.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="A target of the store; repeatable. By default all.")] = None,
+    lam: Annotated[float, typer.Option(min=0.0, help="Ridge penalty.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
+    threshold: Annotated[float | None, typer.Option(help="Print the columns chosen on this share or more.")] = None,
+    max_errors: Annotated[
+        float | None, typer.Option(help="Print the columns of which this many are expected by mistake at most.")
+    ] = None,
+    out: Out = None,
+    cluster: Cluster = None,
+    log_format: Log = LogFormat.text,
+    json: Json = False,
+) -> None:
+    """Print how often each column is chosen on subsamples of the rows. All subsamples take one pass."""
+    from dsel.config.job import read_cluster
+    from dsel.config.request import SelectionRequest
+    from dsel.jobs.reporting import Reporter
+    from dsel.jobs.stability import stability_run
+    from dsel.storage.paths import as_path
+
+    request = SelectionRequest.of(k=k, method=method, lam=lam, seed=seed, groups=groups, targets=target or None)
+    found = stability_run(
+        as_path(store), request, out=None if out is None else as_path(out),
+        cluster=None if cluster is None else read_cluster(cluster), reporter=Reporter.for_terminal(log_format.value),
+        resample=resample.value, samples=samples, parts=parts, split=split.value, row_groups=row_groups,
+    )  # fmt: skip
+    asked = threshold is not None or max_errors is not None
+    stable = found.stable(threshold, max_errors=max_errors) if asked else None
+    if json:
+        print_json(found.as_dict() | ({} if stable is None else {"stable": stable}))
+        return
+    typer.echo(str(found))
+    if stable is not None:
+        least = found.threshold(max_errors) if max_errors is not None else threshold
+        typer.echo(f"Stable, on {least:.1%} or more: {', '.join(stable) or 'none'}")

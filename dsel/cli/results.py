@@ -1,14 +1,28 @@
-"""Commands that read saved results: show and compare."""
+"""Commands that read, compare, use and check saved results."""
 
 from __future__ import annotations
 
+import sys
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dsel.cli.application import app, examples
-from dsel.cli.options import Folder, Json
-from dsel.cli.output import print_json, print_selection, terminal_width
+from dsel._lib.text import printable
+from dsel.cli.application import (
+    Cluster,
+    Folder,
+    Json,
+    Log,
+    LogFormat,
+    Store,
+    app,
+    examples,
+    print_json,
+    print_selection,
+    terminal_width,
+)
 
 
 @app.command(epilog=examples("dsel show result", "dsel show result --details", "dsel show result --json"))
@@ -34,3 +48,122 @@ def compare(a: Folder, b: Folder, json: Json = False) -> None:
         print_json(found.as_dict())
     else:
         typer.echo(found.render(terminal_width()))
+
+
+class ExportForm(StrEnum):
+    """The form of an export."""
+
+    labels = "labels"
+    csv = "csv"
+    json = "json"
+
+
+@app.command(epilog=examples("dsel export result", "dsel export result --format csv --out coefficients.csv"))
+def export(
+    folder: Folder,
+    form: Annotated[
+        ExportForm, typer.Option("--format", help="labels: one a line; csv or json: with coefficients and intercept.")
+    ] = ExportForm.labels,
+    out: Annotated[str | None, typer.Option(help="File to write: a path or a URL. By default standard output.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Print the chosen columns, and the coefficients for the data in their own units."""
+    from dsel.selection.saved import open_selection
+    from dsel.selection.use.export import export_text, write_export
+    from dsel.storage.paths import as_path
+
+    text = export_text(open_selection(folder), "json" if json else form.value)
+    if out is None:
+        # A program gets the labels as they are. To a terminal they could be commands.
+        typer.echo(printable(text, keep_lines=True) if sys.stdout.isatty() else text, nl=False)
+    else:
+        write_export(text, as_path(out), overwrite=overwrite)
+
+
+@app.command(epilog=examples("dsel predict result new.zarr predictions.zarr"))
+def predict(
+    folder: Folder,
+    store: Store,
+    out: Annotated[str, typer.Argument(help="The Zarr group to write: a path, or an s3://, gs:// or az:// URL.")],
+    cluster: Cluster = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Zarr group.")] = False,
+    log_format: Log = LogFormat.text,
+    json: Json = False,
+) -> None:
+    """Predict the targets for every row of a store, block by block, and write them to a Zarr group."""
+    from dataclasses import asdict
+
+    from dask.utils import format_bytes
+
+    from dsel.config.job import read_cluster
+    from dsel.jobs.predict import predict_run
+    from dsel.jobs.reporting import Reporter
+    from dsel.storage.paths import as_path
+
+    section = None if cluster is None else read_cluster(cluster)
+    reporter = Reporter.for_terminal(log_format.value)
+    found = predict_run(
+        as_path(folder), as_path(store), as_path(out), cluster=section, overwrite=overwrite, reporter=reporter
+    )
+    if json:
+        print_json({"out": out, **asdict(found)})
+        return
+    m, N = found.shape
+    typer.echo(
+        f"{out}: {m:,} rows x {N:,} targets from {found.columns} columns, {format_bytes(found.bytes_read)} read in "
+        f"{found.seconds:.1f} s"
+    )
+
+
+@app.command(epilog=examples("dsel report result", "dsel report result --out report.html"))
+def report(
+    folder: Folder,
+    out: Annotated[
+        str | None, typer.Option(help="File for the page: a path or a URL. By default report.html in the folder.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a result as one HTML page with pictures. It works offline, prints, and runs no script."""
+    from dsel.selection.report.page import report as write
+
+    page = write(folder, out)
+    if json:
+        print_json({"report": str(page)})
+    else:
+        typer.echo(page)
+
+
+@app.command(epilog=examples("dsel verify result", "dsel verify result --sample 1000 --workers 4"))
+def verify(
+    folder: Folder,
+    store: Annotated[str | None, typer.Option(help="The data, if they are not where the job says.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Recompute a random sample of this many leaves.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the sample, to repeat a check; by default nobody can predict it.")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="Allowed rounding, as a share of ||Y||^2.")] = 1e-9,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that work on the check.")] = 1,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="A folder of yours for what is checked so far, by default in ~/.local/state."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
+    from json import dumps
+
+    from dsel.jobs.verify import verify as verify_result
+
+    found = verify_result(
+        folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, state=state,
+        progress=_show,
+    )  # fmt: skip
+    typer.echo(dumps(found.as_dict(), indent=1) if json else str(found))
+    if not found.accepted:
+        raise typer.Exit(1)
+
+
+def _show(done: int, files: int) -> None:
+    if done < files:
+        typer.echo(f"{done} of {files} files of the log are checked", err=True)

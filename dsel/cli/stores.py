@@ -1,14 +1,26 @@
-"""Commands that make, describe or tidy a store: generate, info and compact."""
+"""Commands that make, extend, describe, tidy or decompose a store."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsel.cli.application import app, examples
-from dsel.cli.options import Json, Store
-from dsel.cli.output import print_json, terminal_width
+from dsel.cli.application import Json, Store, app, examples, print_json, terminal_width, with_flags
+from dsel.config.ingest_request import IngestRequest
+
+if TYPE_CHECKING:
+    from dsel.data.append.append import AppendReport
+    from dsel.data.ingest_report import IngestReport
+
+
+from enum import Enum, StrEnum
+from pathlib import Path
+
+from dsel.config.ingest_request import SourceOptions
 
 
 @app.command(epilog=examples("dsel info data.zarr", "dsel info s3://bucket/data.zarr --json"))
@@ -30,7 +42,7 @@ def compact(
     json: Json = False,
 ) -> None:
     """Merge the small segments of a store that was appended to often. No rows are moved."""
-    from dsel.data.growth.compact import compact_store
+    from dsel.data.append.append import compact_store
 
     left = compact_store(store, segments)
     if json:
@@ -58,3 +70,169 @@ def generate(
         overwrite=overwrite,
     )  # fmt: skip
     info(store, json)
+
+
+Progress = Callable[[int, int], None]
+
+
+@app.command(
+    epilog=examples(
+        "dsel ingest measurements.csv data.zarr --target yield --index name",
+        "dsel ingest survey.csv.gz data.zarr --separator ';' --categorical auto --drop comment --missing rows",
+        "dsel ingest s3://bucket/table/ data.zarr --target price",
+        "dsel ingest cells.h5ad data.zarr --target cell_type",
+    )
+)
+@with_flags(IngestRequest)
+def ingest(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="CSV, TSV, Parquet (also a folder), Arrow, NPY, NPZ, HDF5, NetCDF, Zarr, .h5ad or SVMlight: a path, "
+            "or a URL as for STORE."
+        ),
+    ],
+    store: Store,
+    memory: Annotated[str, typer.Option(help="Memory of a worker that will read it; sets the chunk size.")] = "1GiB",
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Write a file into a store, block by block, and report what its columns hold.
+
+    Repeat the command to continue after an interruption. All problems of a table are listed together, before anything
+    is written.
+    """
+    from dsel.data.ingest import ingest as write
+    from dsel.engine.clusters.local import worker_memory
+
+    options |= {"worker_memory": worker_memory(memory=memory)}
+    with show_progress() as (scanned, progress):
+        report = write(source, store, **options, progress=progress, scanned=scanned)
+    print_report(store, report, json)
+
+
+def print_report(store: str, report: IngestReport | AppendReport, json: bool) -> None:
+    """Print what an ingest or an append did, as text or as JSON."""
+    from dsel._lib.text import printable
+
+    if json:
+        print_json({"store": store, **report.to_dict()})
+        return
+    first, *rest = report.lines()
+    typer.echo("\n".join(printable(line) for line in (f"{store}: {first}", *(f"  {line}" for line in rest))))
+
+
+@contextmanager
+def show_progress() -> Iterator[tuple[Progress | None, Progress | None]]:
+    """Yield functions that show how much has been examined and written; None unless standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield None, None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(stderr=True), transient=True) as bars:
+
+        def show(title: str) -> Progress:
+            task: list[Any] = []
+
+            def update(done: int, total: int) -> None:
+                if not task:
+                    task.append(bars.add_task(title))
+                bars.update(task[0], completed=done, total=total or None)
+
+            return update
+
+        yield show("examined"), show("written")
+
+
+@app.command(
+    epilog=examples(
+        "dsel append tonight.csv data.zarr",
+        "dsel append s3://bucket/2026-08-01.parquet s3://bucket/data.zarr --time 2026-08-01",
+    )
+)
+@with_flags(SourceOptions, given=True)
+def append(
+    source: Annotated[str, typer.Argument(help="A file that dsel ingest reads: a path, or a URL as for STORE.")],
+    store: Store,
+    time: Annotated[
+        str | None, typer.Option(help="The time that the rows are from, such as 2026-08-01; by default now.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Append the file even if it was appended before and has not changed.")
+    ] = False,
+    memory: Annotated[str, typer.Option(help="Memory that may be used.")] = "1GiB",
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Append the rows of a file to a store. Readers see the old rows until all new ones are there.
+
+    The options are by default those with which the store was ingested. Repeat the command to continue after an
+    interruption. A file that was appended before is not appended again.
+    """
+    from dsel.data.append.append import append as add
+    from dsel.engine.clusters.local import worker_memory
+
+    options |= {"worker_memory": worker_memory(memory=memory), "time": time, "again": again}
+    with show_progress() as (scanned, progress):
+        report = add(source, store, **options, progress=progress, scanned=scanned)
+    print_report(store, report, json)
+
+
+class How(StrEnum):
+    """How the eigendecomposition is computed."""
+
+    auto = "auto"
+    gram = "gram"
+    row_gram = "row-gram"
+    randomized = "randomized"
+
+
+class Scaling(Enum):
+    """How columns are centered and scaled."""
+
+    standardize = "standardize"
+    center = "center"
+    unit = "unit"
+    none = "none"
+
+
+@app.command(epilog=examples("dsel eigh data.zarr --rank 30", "dsel eigh data.zarr --accuracy 0.95 --out eigen.zarr"))
+def eigh(
+    store: Store,
+    rank: Annotated[int | None, typer.Option(help="Eigenvalues at most. By default all of them.")] = None,
+    accuracy: Annotated[float | None, typer.Option(help="Share of ||X||^2 to capture, between 0 and 1.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Zarr group for values and components.")] = None,
+    method: Annotated[How, typer.Option(help="By default what costs least and fits in memory.")] = How.auto,
+    oversampling: Annotated[int, typer.Option(help="Random vectors beyond the rank.")] = 10,
+    power_iterations: Annotated[int, typer.Option(help="Power iterations, of two passes each.")] = 2,
+    preprocess: Annotated[Scaling, typer.Option(help="How columns are centered and scaled.")] = Scaling.standardize,
+    missing: Annotated[bool, typer.Option("--fill-missing", help="Replace missing values by means.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random vectors.")] = 0,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Time between checkpoints of a pass.")] = 60.0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the Zarr group.")] = False,
+    json: Json = False,
+) -> None:
+    """Decompose X'X out of core: the leading eigenvalues, what they capture, and what they miss at most.
+
+    With --out, the same command continues after an interruption.
+    """
+    from dsel.config.request import sketch_rule
+    from dsel.jobs.eigh import eigh_run
+
+    rule = None
+    if rank is not None or accuracy is not None:
+        rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+    found = eigh_run(
+        store, rule, out, method=method.value, preprocess=preprocess.value, missing="mean" if missing else "refuse",
+        seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
+        on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
+    )  # fmt: skip
+    if json:
+        names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
+        figures = {name: getattr(found, name) for name in names}
+        print_json({**figures, "values": found.values.tolist(), "out": None if out is None else str(out)})
+        return
+    typer.echo(str(found))
+    typer.echo(f"spectral norm of what is missed: at most {found.error_bound:.6g}")

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from dask.utils import parse_bytes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from dsel.config.secrets import refuse_passwords, refuse_secrets
 from dsel.config.types import Duration, Int, parse_duration
+from dsel.config.yaml_files import refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
 
 

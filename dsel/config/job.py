@@ -20,10 +20,9 @@ from pydantic import (
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
-from dsel.config.secrets import refuse_passwords, refuse_secrets
 from dsel.config.size_rule import SizeRule
 from dsel.config.types import Bool, Duration, Float, Int, first_error, parse_duration
-from dsel.config.yaml_files import read_yaml
+from dsel.config.yaml_files import read_yaml, refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 

@@ -1,10 +1,16 @@
-"""What may be asked of a selection: one model for `dsel.select`, job files and saved results."""
+"""What may be asked of a selection: one model for `dsel.select`, job files and saved results.
+
+Which rows of a store a selection uses: the last or the first ones, or those between two values of a coordinate.
+
+How a randomized eigendecomposition is made: its rank or accuracy, and its cost.
+"""
 
 from __future__ import annotations
 
 import math
 import numbers
 from collections.abc import Callable
+from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -18,11 +24,107 @@ from pydantic import (
     model_validator,
 )
 
-from dsel.config.row_window import RowWindow
 from dsel.config.size_rule import SizeRule, size_rule
-from dsel.config.sketch import SketchRule
 from dsel.config.types import Bool, Float, Int, first_error
 from dsel.errors import OptionError
+
+#: The largest rank for an accuracy, if none is given.
+MOST_RANK = 1000
+
+
+class SketchRule(BaseModel):
+    """How X is replaced by a randomized sketch of lower rank.
+
+    Parameters
+    ----------
+    rank : int, optional
+        The rank. With `accuracy` the largest rank, by default 1000.
+    accuracy : float, optional
+        The share of ||X||^2 to capture, between 0 and 1. The rank is doubled until it is reached.
+    oversampling : int
+        Further random vectors beyond the rank.
+    power_iterations : int
+        Power iterations. Each one takes two passes over the data and makes the sketch sharper.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rank: Int | None = Field(None, ge=1)
+    accuracy: Float | None = Field(None, gt=0, lt=1)
+    oversampling: Int = Field(10, ge=0)
+    power_iterations: Int = Field(2, ge=1)
+
+    @model_validator(mode="after")
+    def _limit(self) -> Self:
+        if self.rank is None and self.accuracy is None:
+            raise ValueError("give the rank or the accuracy of the sketch")
+        return self
+
+    @property
+    def most(self) -> int:
+        """The largest rank."""
+        return MOST_RANK if self.rank is None else self.rank
+
+
+def sketch_rule(**values: Any) -> SketchRule:
+    """Return the rule with these values. Errors: OptionError."""
+    try:
+        return SketchRule(**values)
+    except ValidationError as error:
+        raise OptionError(first_error(error, SketchRule)) from error
+
+
+_FORMS = "write last: 90 (segments), last: 0.2 (a share of the rows), first: the same, or time: [from, to]"
+
+
+def _window(value: Any) -> Any:
+    """Validate a window at once, so that an error is one sentence."""
+    if value is None:
+        return None
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ValueError(f"it must be one key: {_FORMS}")
+    ((name, wanted),) = value.items()
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ValueError(f"{name!r} is not a key: {_FORMS}")
+    if name in ("last", "first"):
+        return {name: _count(name, wanted)}
+    if not isinstance(wanted, list | tuple) or len(wanted) != 2:
+        raise ValueError(f"{name}: write [from, to], with null for an open end")
+    low, high = (_bound(name, one) for one in wanted)
+    if low is None and high is None:
+        raise ValueError(f"{name}: give one of the two ends at least")
+    if low is not None and high is not None and isinstance(low, str) != isinstance(high, str):
+        raise ValueError(f"{name}: both ends must be numbers, or both text")
+    return {name: [low, high]}
+
+
+def _count(name: str, wanted: Any) -> int | float:
+    if isinstance(wanted, bool) or not isinstance(wanted, numbers.Real):
+        raise ValueError(f"{name}: it must be a number of segments, or a share of the rows below 1")
+    if isinstance(wanted, numbers.Integral):
+        if int(wanted) < 1:
+            raise ValueError(f"{name}: it must be at least 1 segment")
+        return int(wanted)
+    share = float(wanted)
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"{name}: {share:g} is not a share of the rows: it must be above 0 and below 1")
+    return share
+
+
+def _bound(name: str, value: Any) -> float | int | str | None:
+    if isinstance(value, date):  # YAML reads 2026-08-01 as a date
+        return value.isoformat()
+    if value is None or (isinstance(value, str) and value):
+        return value
+    if not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    raise ValueError(f"{name}: {value!r} is neither a number, nor a time as text, nor null")
+
+
+#: ``{"last": 90}`` (segments), ``{"last": 0.2}`` (a share of the rows), ``{"first": ...}`` the same, or
+#: ``{"time": [from, to]}`` with the name of a variable over the samples: values >= from and < to, None for an open end.
+RowWindow = Annotated[dict[str, Any] | None, BeforeValidator(_window)]
+
 
 #: A column by its label, or by its index from 0.
 Column = str | int

@@ -85,7 +85,7 @@ class ColumnData:
     def row_groups(self, groups: Any) -> NDArray[np.int64]:
         """Return the number of the group of each row, shape (m,), from a label for each row or the name of a variable.
 
-        Raises OptionError and DataError as `dsel.data.divide_rows.group_codes` does.
+        Raises OptionError and DataError as `dsel.data.row_partition.group_codes` does.
         """
         key = f"groups {groups}" if isinstance(groups, str) else f"groups {id(groups)}"
         if key not in self._groups:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
-from dsel.data.in_memory.alignment import align
-from dsel.data.in_memory.inputs import (
+from dsel.data.in_memory import (
+    align,
     as_matrix,
     column_labels,
     feature_coordinates,

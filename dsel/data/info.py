@@ -9,7 +9,7 @@ from typing import Any
 
 from dsel._lib.text import printable, shorten
 from dsel.data import schema
-from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
+from dsel.data.schema import FEWEST_FULL_ROWS, TARGET_BYTES
 from dsel.data.store.array import is_complete, open_array
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.sparse import SparseStore, is_sparse, open_sparse

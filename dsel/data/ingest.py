@@ -1,28 +1,34 @@
-"""From a file, or from arrays in memory, to a store."""
+"""From a file, or from arrays in memory, to a store.
+
+What an ingest did, and what the data are like.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOptions, with_options
 from dsel.data import schema
-from dsel.data.chunking import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Array, Format, Source
+from dsel.data.formats.base import Array, Format, Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
-from dsel.data.formats.sparse import SparseSource
 from dsel.data.formats.tables import frames, parquet
-from dsel.data.in_memory.inputs import is_data_array, is_xarray_dataset
+from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
+from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.store.sparse_writer import SparsePlan, write_sparse_store
 from dsel.data.store.staging import check_place
 from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
+
+if TYPE_CHECKING:
+    pass
+
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 

@@ -2,6 +2,8 @@
 
 The part of a row depends on its number, the seed and the group of the row alone. So it is the same on every worker, and
 for all chunks.
+
+Divide the rows of a dataset: into folds, by groups of rows, or into rows to train on and held-out rows.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.splitmix import GOLDEN, mix
+from dsel._lib.rng import GOLDEN, mix
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 

@@ -20,14 +20,18 @@ the meaning that Zarr defines: fill values.
 
 A store that rows were appended to has `dsel_segments` in the attributes of its group (`dsel.data.store.segments`). Rows
 beyond the last segment belong to an append that is not complete, and do not count.
+
+The chunks of a new array: of the size that reads fastest, and full rows if they fit.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final
 
 import numpy as np
 
+from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath
 
 X: Final = "X"
@@ -75,3 +79,42 @@ def stored_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic] | None:
     if dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize <= 8):
         return dtype.newbyteorder("=")
     return None
+
+
+TARGET_BYTES: Final = 40_000_000  # measured: chunks of 40 MB are read twice as fast as chunks of 200 MB
+DEFAULT_WORKER_MEMORY: Final = 1 << 30
+CHUNKS_PER_WORKER: Final = 16  # a worker holds several blocks and their products at once
+FEWEST_FULL_ROWS: Final = 512  # with fewer rows x.T @ x of a block does not reach the speed of BLAS-3
+WIDE_ROWS: Final = 4096
+
+
+def choose_chunks(shape: tuple[int, int], itemsize: int, *, worker_memory: int) -> tuple[int, int]:
+    """Return the rows and columns of a chunk for an m x n array of `itemsize` bytes per element.
+
+    A chunk has at most 40 MB, and at most 1/16 of `worker_memory` (bytes). If 512 full rows (or all rows) fit into
+    that, a chunk consists of full rows. Otherwise it is divided by columns as well, and has 512 rows if m >= n, up to
+    4096 if n > m, where passes go over the columns. The chunks of each dimension are about equal, so that the last one
+    is not much smaller. Raises OptionError for an empty shape or sizes that are not positive.
+    """
+    m, n = shape
+    if min(m, n, itemsize, worker_memory) < 1:
+        raise OptionError(
+            f"No chunks for {m} x {n} elements of {itemsize} bytes and workers of {worker_memory} bytes.",
+            "All of them must be at least 1.",
+        )
+    elements = max(1, min(TARGET_BYTES, worker_memory // CHUNKS_PER_WORKER) // itemsize)
+    full_rows = elements // n
+    if full_rows >= min(m, FEWEST_FULL_ROWS):
+        return _even(m, full_rows), n
+    rows = _even(m, min(WIDE_ROWS if n > m else FEWEST_FULL_ROWS, elements))
+    return rows, _even(n, elements // rows)
+
+
+def bounds(size: int, step: int) -> list[int]:
+    """Return the boundaries of the chunks of a dimension: 0, step, 2 step, ..., size."""
+    return [*range(0, size, step), size]
+
+
+def _even(size: int, limit: int) -> int:
+    """Return the length of the longest piece if `size` is divided into the fewest even pieces of at most `limit`."""
+    return ceil(size / ceil(size / max(1, min(size, limit))))

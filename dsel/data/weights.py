@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
 from dsel.data import schema
-from dsel.data.chunking import bounds
+from dsel.data.schema import bounds
 from dsel.data.store.array import StoredArray, open_array
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import visible_rows

@@ -1,19 +1,30 @@
-"""Work on the workers of a Dask cluster, with progress, retries and a check that workers make progress."""
+"""Work on the workers of a Dask cluster, with progress, retries and a check that workers make progress.
+
+A large value is sent to workers in pieces of a few MiB, each a task in a small graph, rather than inside one graph. The
+scheduler keeps the pieces as it keeps any task, so a piece that is lost with its worker is made again. A value that is
+scattered would be lost.
+"""
 
 from __future__ import annotations
 
 import logging
-import time
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
-
-from dask.utils import format_bytes
+from uuid import uuid4
 
 from dsel.engine.base import Engine
 from dsel.engine.parcel import is_unreadable, require_code
-from dsel.engine.scheduler_watch import cluster_errors, on_scheduler_lost, scheduler_lost
+from dsel.engine.scheduler_watch import (
+    NO_WORKER_LIMIT,
+    check_workers,
+    cluster_errors,
+    on_scheduler_lost,
+    scheduler_lost,
+    workers_of,
+)
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
 from dsel.search.runtime.executor import Executor, ExecutorOptions, Work
@@ -22,10 +33,6 @@ log = logging.getLogger("dsel")
 
 #: Number of retries of a failed task (its worker was lost, or a read failed for a moment).
 RETRIES = 2
-#: Seconds with all workers paused for lack of memory after which work fails.
-PAUSED_LIMIT = 20.0
-#: Seconds without any worker after which work fails.
-NO_WORKER_LIMIT = 120.0
 
 #: Interval between two looks at the workers.
 _LOOK_SECONDS = 0.5
@@ -113,7 +120,7 @@ class DaskEngine:
 
         A value that is lost with its worker is computed again.
         """
-        from dsel.engine.kept_values import forget_lost_workers
+        from dsel.engine.scheduler_plugins import forget_lost_workers
 
         forget_lost_workers(self.client)
         addresses = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
@@ -143,8 +150,6 @@ class DaskEngine:
 
     def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
         """Return a delayed object with this value. A large one is sent in pieces; a lost piece is made again."""
-        from dsel.engine.large_values import send_in_pieces
-
         return send_in_pieces(self.client, value, name, kept, of)
 
     def require(self, function: Any) -> None:
@@ -153,7 +158,7 @@ class DaskEngine:
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that sends a search's tasks to the workers."""
-        from dsel.engine.executors.dask_futures import DaskExecutor
+        from dsel.engine.dask_futures import DaskExecutor
 
         return DaskExecutor(self.client, work, options, self.no_worker_limit)
 
@@ -180,7 +185,7 @@ class DaskEngine:
                 future.retry()
             stalled_since = check_workers(self.client, stalled_since, self.no_worker_limit)
             if self.progress is not None:
-                from dsel.engine.task_counter import count_finished
+                from dsel.engine.scheduler_plugins import count_finished
 
                 self.progress(before + count_finished(self.client, keys), before + len(keys) + after)
 
@@ -192,13 +197,6 @@ def _released_in_turn(futures: list[Any]) -> Iterator[Any]:
         future.release()
 
 
-def workers_of(client: Any) -> tuple[int, int | None]:
-    """Return the number of workers and the smallest memory limit among them (None: no limit)."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
-    return max(1, len(workers)), min(limits, default=None)
-
-
 def _finished(future: Any) -> bool:
     """Wait a moment, and return whether the future has a result or an error."""
     from distributed import TimeoutError as WaitTimeout
@@ -208,27 +206,6 @@ def _finished(future: Any) -> bool:
     except (WaitTimeout, TimeoutError):
         return bool(future.done())
     return True
-
-
-def check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:
-    """Return since when no worker can work (None: one can), and raise ClusterError after too long a time."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    working = [w for w in workers.values() if w.get("status") != "paused"]
-    if working:
-        return None
-    now = time.monotonic()
-    since = stalled_since or now
-    if workers and now - since > PAUSED_LIMIT:
-        used = ", ".join(
-            f"{format_bytes(w['metrics']['memory'])} of {format_bytes(w['memory_limit'])}" for w in workers.values()
-        )
-        raise ClusterError(
-            f"All {len(workers)} workers have been paused for {PAUSED_LIMIT:.0f} s for lack of memory ({used}).",
-            "Allow them more memory, or store the data in smaller chunks.",
-        )
-    if not workers and now - since > no_worker_limit:
-        raise ClusterError(f"There has been no worker for {no_worker_limit:.0f} s.", "See the cluster's own logs.")
-    return since
 
 
 def _peak_resident() -> int:
@@ -245,3 +222,49 @@ def _peak_resident() -> int:
 def engine_for(client: Any | None, progress: Progress | None = None) -> Engine:
     """Return the engine of a client, or the threads of this process without one."""
     return THREADS if client is None else DaskEngine(client, progress)
+
+
+#: Bytes of values that are sent with a graph, at most, and of a piece.
+MOST_WITH_GRAPH = 2 << 20
+
+
+def send_in_pieces(client: Any, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
+    """Return a delayed object with the value, which workers assemble from pieces that they have.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the workers.
+    value : Any
+        What to send. It must be picklable.
+    name : str
+        The unique name of the delayed object.
+    kept : list
+        It gets the pieces. They must exist as long as the value is needed.
+    of : int
+        How many values of about this size one graph takes.
+    """
+    from dask.delayed import delayed
+
+    outside: list[pickle.PickleBuffer] = []
+    parts: list[Any] = [
+        pickle.dumps(value, protocol=5, buffer_callback=outside.append),
+        *(buffer.raw() for buffer in outside),
+    ]
+    if of * sum(map(len, parts)) <= MOST_WITH_GRAPH:
+        return delayed(value, name=name, traverse=False)
+    token, pieces = uuid4().hex[:8], []
+    for i, part in enumerate(parts):
+        whole = memoryview(part)
+        cuts = [bytes(whole[at : at + MOST_WITH_GRAPH]) for at in range(0, len(whole), MOST_WITH_GRAPH)]
+        of_part = [
+            delayed(bytes, pure=False)(cut, dask_key_name=f"{name}-{token}-{i}-{j}") for j, cut in enumerate(cuts)
+        ]
+        pieces.append([client.persist(one) for one in of_part])  # one message each
+    kept.extend(pieces)
+    return delayed(_assembled, pure=False)(pieces, dask_key_name=name)
+
+
+def _assembled(pieces: list[list[bytes]]) -> Any:
+    first, *buffers = (bytearray().join(part) for part in pieces)  # arrays of a bytearray can be written
+    return pickle.loads(first, buffers=buffers)

@@ -16,9 +16,16 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from dask.utils import format_bytes
+
 from dsel.errors import ClusterError, DselError
 
 log = logging.getLogger("dsel")
+
+#: Seconds with all workers paused for lack of memory after which work fails.
+PAUSED_LIMIT = 20.0
+#: Seconds without any worker after which work fails.
+NO_WORKER_LIMIT = 120.0
 
 #: Seconds in which a client may connect again, and after which a scheduler that does not answer is lost.
 RECONNECT_SECONDS, SILENCE_SECONDS = 10.0, 20.0
@@ -193,3 +200,31 @@ def _called(names: dict[str, str], addresses: set[str], one: str, several: str) 
         return f"worker {called[0]} {one}"
     more = f" and {len(called) - _MOST_NAMES} more" if len(called) > _MOST_NAMES else ""
     return f"{len(called)} workers ({', '.join(called[:_MOST_NAMES])}{more}) {several}"
+
+
+def workers_of(client: Any) -> tuple[int, int | None]:
+    """Return the number of workers and the smallest memory limit among them (None: no limit)."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
+    return max(1, len(workers)), min(limits, default=None)
+
+
+def check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:
+    """Return since when no worker can work (None: one can), and raise ClusterError after too long a time."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    working = [w for w in workers.values() if w.get("status") != "paused"]
+    if working:
+        return None
+    now = time.monotonic()
+    since = stalled_since or now
+    if workers and now - since > PAUSED_LIMIT:
+        used = ", ".join(
+            f"{format_bytes(w['metrics']['memory'])} of {format_bytes(w['memory_limit'])}" for w in workers.values()
+        )
+        raise ClusterError(
+            f"All {len(workers)} workers have been paused for {PAUSED_LIMIT:.0f} s for lack of memory ({used}).",
+            "Allow them more memory, or store the data in smaller chunks.",
+        )
+    if not workers and now - since > no_worker_limit:
+        raise ClusterError(f"There has been no worker for {no_worker_limit:.0f} s.", "See the cluster's own logs.")
+    return since

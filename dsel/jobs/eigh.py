@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dsel.config.request import Missing, Preprocess
-from dsel.config.sketch import SketchRule
+from dsel.config.request import Missing, Preprocess, SketchRule
 from dsel.data.dataset import as_dataset
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OutputError

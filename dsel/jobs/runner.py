@@ -13,9 +13,9 @@ from dask.utils import format_bytes
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
+from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.dask_logging import dask_logging
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
 from dsel.jobs.checkpoint import Checkpoints

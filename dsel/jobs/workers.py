@@ -11,8 +11,8 @@ from dsel.config.cluster import ClusterSection
 from dsel.engine.base import Engine
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.connect import cluster_of
+from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.dask_logging import dask_logging
 from dsel.engine.thread_engine import THREADS
 from dsel.engine.workers_on_demand import WorkersOnDemand
 from dsel.jobs.reporting import Reporter

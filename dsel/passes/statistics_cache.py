@@ -20,9 +20,9 @@ import numpy as np
 from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel._lib.npz import read_npz
 from dsel._lib.versions import versions
-from dsel.data.chunking import choose_chunks
 from dsel.data.dataset import Dataset
 from dsel.data.ingest import ingest_arrays
+from dsel.data.schema import choose_chunks
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, DselError, StorageError
 from dsel.passes.columns.column_statistics import ColumnStatistics

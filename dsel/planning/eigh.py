@@ -12,8 +12,7 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.config.request import Missing, Preprocess
-from dsel.config.sketch import SketchRule
+from dsel.config.request import Missing, Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.errors import CapacityError, OptionError

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import SizeRule
-from dsel.config.suggestions import suggest_option
-from dsel.config.types import first_error
+from dsel.config.types import first_error, suggest_option
 from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out

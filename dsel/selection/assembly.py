@@ -15,7 +15,7 @@ from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.column_groups import Items
 from dsel.data.dataset import Dataset
-from dsel.data.in_memory.targets import class_count
+from dsel.data.in_memory import class_count
 from dsel.data.labels import format_labels
 from dsel.objective.base import Objective
 from dsel.passes.cross_validation.rows import DatasetRows

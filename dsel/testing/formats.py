@@ -13,9 +13,8 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import as_dataset
-from dsel.data.formats.base import OPTIONS, Format, Rows, Source, SourceOptions
+from dsel.data.formats.base import OPTIONS, Format, Rows, Source, SourceOptions, SparseSource
 from dsel.data.formats.registry import FORMATS, find_folder_format, find_format, open_source
-from dsel.data.formats.sparse import SparseSource
 from dsel.data.ingest import ingest
 from dsel.errors import DselError, OptionError
 from dsel.testing.problems import require

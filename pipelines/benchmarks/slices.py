@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dsel.engine.executors.dask_futures import DaskExecutor
+from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop

@@ -13,7 +13,7 @@ from pipelines.chaos.storms import obey_impatience
 
 _MODULES = (
     "dsel.cli", "dsel.jobs.runner", "dsel.jobs.certify", "dsel.jobs.series.run", "dsel.jobs.verify",
-    "dsel.data.ingest", "dsel.data.growth.append", "distributed", "zarr", "obstore",
+    "dsel.data.ingest", "dsel.data.append.append", "distributed", "zarr", "obstore",
 )  # fmt: skip
 
 

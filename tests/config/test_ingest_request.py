@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import dsel
-from dsel.cli.options import with_flags
+from dsel.cli.application import with_flags
 from dsel.config.ingest_request import (
     IngestKeywords,
     IngestRequest,

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 import dsel
 from dsel.config.job import JobFile, read_job
 from dsel.config.request import SelectionRequest
-from dsel.config.suggestions import suggest_option
+from dsel.config.types import suggest_option
 from dsel.errors import OptionError
 
 

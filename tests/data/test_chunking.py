@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsel.data.chunking import TARGET_BYTES, bounds, choose_chunks
+from dsel.data.schema import TARGET_BYTES, bounds, choose_chunks
 from dsel.errors import OptionError
 
 GB = 1 << 30

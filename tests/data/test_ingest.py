@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsel.data.growth.append import append
+from dsel.data.append.append import append
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store import writer as writing

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.executors.dask_futures import DaskExecutor
+from dsel.engine.dask_futures import DaskExecutor
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.explorer import Explorer, explore_all
 from dsel.search.exact.branch_and_bound.search import BranchAndBound

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dsel.engine.dask_logging import dask_logging
+from dsel.engine.clusters.dask_config import dask_logging
 from dsel.jobs import reporting as module
 from dsel.jobs.reporting import Reporter
 from tests.cli_runner import wait_for

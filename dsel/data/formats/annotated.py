@@ -15,11 +15,18 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.text import suggest
-from dsel.data.formats.base import Array, Format, Source, SourceOptions
+from dsel.data.formats.base import (
+    BLOCK_VALUES,
+    Array,
+    Format,
+    Source,
+    SourceOptions,
+    SparseBlock,
+    SparseSource,
+    wanted_dtype,
+)
 from dsel.data.formats.groups import hdf5_file
 from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, target_columns, tree_identity
-from dsel.data.formats.sparse import BLOCK_VALUES, SparseBlock, SparseSource
-from dsel.data.formats.values import wanted_dtype
 from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store
 

@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel.data.formats.base import Array, Reader, Rows, Source, file_identity
-from dsel.data.formats.values import put, wanted_dtype
+from dsel.data.formats.base import Array, Reader, Rows, Source, file_identity, put, wanted_dtype
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath

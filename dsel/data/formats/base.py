@@ -20,25 +20,28 @@ a separate package is listed under the entry-point group ``dsel.formats`` of tha
     FORMAT = Format("matlab", (".mat",), open_matlab)
 
 A format for large files returns its own `Source`, which opens a `Reader`; `npy.py` is an example.
+
+What a source with a sparse X is: row blocks in CSR, with columns over the samples.
+
+Values of a source: which dtype they are stored in, and their conversion without silent loss.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel.config.ingest_request import Missing, SourceOptions
+from dsel.data.schema import stored_dtype
+from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, stat
-
-if TYPE_CHECKING:
-    from dsel.data.formats.sparse import SparseSource
 
 __all__ = ["OPTIONS", "Array", "Format", "Missing", "Reader", "Rows", "Source", "SourceOptions", "file_identity"]
 
@@ -117,7 +120,7 @@ class Reader(ABC):
         """Fill `rows` with the next ``len(rows)`` rows.
 
         The arrays may be memory maps far larger than memory, so handle a few megabytes at a time. Use
-        `dsel.data.formats.values.put` to convert values, so that a value that does not fit is refused.
+        `dsel.data.formats.base.put` to convert values, so that a value that does not fit is refused.
 
         Raises
         ------
@@ -140,7 +143,7 @@ class Source(ABC):
     shape : tuple of int
         The shape of X, (m, n).
     dtype : dtype
-        The dtype in which X is stored (see `dsel.data.formats.values.wanted_dtype`).
+        The dtype in which X is stored (see `dsel.data.formats.base.wanted_dtype`).
     n_targets : int
         The number of columns of Y; 0 if there is no Y.
     y_dtype, w_dtype : dtype, optional
@@ -186,3 +189,164 @@ def file_identity(path: AnyPath) -> dict[str, Any]:
     """Return the path, the size and the tag of a file. They change if the file does."""
     found = stat(path)
     return {"path": str(path.resolve()), "size": found.size, "tag": found.tag}
+
+
+#: A row block has about this many values.
+BLOCK_VALUES = 1 << 18
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Consecutive rows of a sparse source.
+
+    Parameters
+    ----------
+    start : int
+        The first row.
+    first : int
+        The number of stored values before it.
+    rows : scipy.sparse.csr_matrix, shape (r, n)
+        The rows.
+    columns : dict of str to ndarray, shape (r,)
+        The targets and the weights of the rows.
+    samples : sequence, optional
+        The labels of the rows.
+    """
+
+    start: int
+    first: int
+    rows: Any
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    samples: Sequence[Any] | None = None
+
+
+class SparseSource(ABC):
+    """An opened file with a sparse X. All attributes are known when it is open.
+
+    Attributes
+    ----------
+    name : str
+        The name of the file, recorded in the store.
+    shape : tuple of int
+        The shape of X, (m, n).
+    stored : int
+        The number of stored values.
+    dtype : dtype
+        The dtype of these values.
+    features : sequence of str, optional
+        Labels of the columns of X.
+    columns : dict of str to dtype
+        The columns over the samples.
+    targets : tuple of str
+        Those of them that are targets.
+    weight : str, optional
+        That of them that holds weights.
+    first_column : int, optional
+        The number of the first column of X, in a file that numbers its columns.
+    classes, notes
+        As in `Source`.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    stored: int
+    dtype: np.dtype[Any]
+    features: Sequence[str] | None = None
+    columns: Mapping[str, np.dtype[Any]] = MappingProxyType({})
+    targets: tuple[str, ...] = ()
+    weight: str | None = None
+    first_column: int | None = None
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return what the values depend on, as JSON."""
+
+    @abstractmethod
+    def blocks(self, start: int) -> Iterator[SparseBlock]:
+        """Yield the row blocks in order, beginning with one that contains row `start`."""
+
+
+EXACT_INTEGERS: Final = 2.0**53  # a larger float64 may be a rounded integer
+
+
+def wanted_dtype(dtype: str | None, found: np.dtype[Any], where: str) -> np.dtype[Any]:
+    """Return the dtype in which values of dtype `found` are stored: the option `dtype` if given, else the same.
+
+    Raises OptionError if the option is no numeric dtype, DataError if `found` cannot be stored.
+    """
+    if dtype is not None:
+        try:
+            asked = stored_dtype(np.dtype(dtype))
+        except TypeError:
+            asked = None
+        if asked is None:
+            raise OptionError(f"dtype={dtype!r} is not a numeric dtype.", "Use float32, float64, int8, ... .")
+        require_real(found, where)
+        return asked
+    require_real(found, where)
+    kept = stored_dtype(found)
+    if kept is None:
+        raise DataError(f"{where} has dtype {found}, which Zarr cannot store.", 'Give dtype="float64".')
+    return kept
+
+
+def require_real(dtype: np.dtype[Any], where: str) -> None:
+    """Raise DataError unless `dtype` holds real numbers; extended precision counts, since it can be converted."""
+    if dtype.kind in "biuf":
+        return
+    if dtype.kind == "c":
+        raise DataError(f"{where} has complex values ({dtype}).", "Store real and imaginary parts as columns.")
+    kind = "Python objects" if dtype.kind == "O" else "values that are not numbers"
+    raise DataError(f"{where} has dtype {dtype}: {kind}.", "Encode them as numbers and save the array again.")
+
+
+def put(out: Array, values: Array, source: str, first_row: int, columns: Sequence[str] | None = None) -> None:
+    """Assign `values` to `out`, converting the dtype, and refuse a value that `out` cannot hold.
+
+    Rounding of floats is accepted. Overflow to infinity is not, nor any change of an integer.
+
+    Parameters
+    ----------
+    out, values : ndarray, shape (r, c)
+        Where to write, and what.
+    source : str
+        What messages call the file.
+    first_row : int
+        The row of the source at which `values` begins.
+    columns : sequence of str, optional
+        The names of the columns, for messages.
+
+    Raises
+    ------
+    DataError
+        If a value does not fit; it names the first one, its row and its column.
+    """
+    with np.errstate(all="ignore"):
+        out[...] = values.astype(out.dtype, copy=False)
+    is_lost = lost(values, out.dtype)
+    if is_lost is not None:
+        row, column = (int(i) for i in np.argwhere(is_lost)[0])
+        name = repr(columns[column]) if columns is not None else str(column)
+        raise DataError(
+            f"{source}: row {first_row + row}, column {name}: the value {values[row, column]} does not fit "
+            f"{out.dtype} ({int(is_lost.sum())} such values in this block).",
+            'Give a wider dtype, such as dtype="float64".',
+        )
+
+
+def lost(values: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
+    """Return where `dtype` cannot hold a value, by the rules of `put`; None if it holds all of them."""
+    if values.dtype == dtype or values.dtype.kind == "b" or np.can_cast(values.dtype, dtype, "safe"):
+        return None
+    with np.errstate(all="ignore"):
+        found = values.astype(dtype)
+        if dtype.kind == "f":
+            is_lost = np.isinf(found) & np.isfinite(values)
+        else:
+            limits = np.iinfo(dtype)
+            is_lost = (found.astype(values.dtype) != values) | (values < limits.min) | (values > limits.max)
+            if values.dtype.kind == "f":
+                is_lost |= np.abs(values) > EXACT_INTEGERS
+    return np.asarray(is_lost) if is_lost.any() else None

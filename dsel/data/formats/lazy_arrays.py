@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, Reader, Rows, Source, file_identity
-from dsel.data.formats.values import put, wanted_dtype
+from dsel.data.formats.base import Array, Reader, Rows, Source, file_identity, put, wanted_dtype
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk
 

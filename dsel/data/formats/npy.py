@@ -3,6 +3,8 @@
 In C order the rows are a stream. They are read in order, one piece at a time, and the checksum of a zip member is
 verified. In Fortran order a row is scattered over the whole array, so the array is memory mapped. A deflated member, or
 an object in object storage, is copied into a temporary file first.
+
+.npz archives: arrays X and Y, and optionally feature_names, target_names and sample_names.
 """
 
 from __future__ import annotations
@@ -20,10 +22,21 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel._lib.npz import parser_lock
-from dsel.data.formats.base import Array, Format, Reader, Rows, Source, SourceOptions, file_identity
-from dsel.data.formats.values import put, require_real, wanted_dtype
-from dsel.errors import DataError, MissingInputError
+from dsel._lib.npz import open_npz, parser_lock
+from dsel._lib.text import shorten
+from dsel.data.formats.base import (
+    Array,
+    Format,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    file_identity,
+    put,
+    require_real,
+    wanted_dtype,
+)
+from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, as_path, stat
 
 PIECE_BYTES: Final = 8_000_000
@@ -271,3 +284,57 @@ FORMAT = Format(
     "npy", (".npy",), open_npy, frozenset(("y", "weight")),
     "An array has no named columns: give Y as a second .npy file (y).",
 )  # fmt: skip
+
+
+class NpzSource(NpySource):
+    """Array X (m x n), optional Y (m x N or m) and weights; the members are streamed, never loaded as a whole."""
+
+    def __init__(self, path: AnyPath, options: SourceOptions) -> None:
+        found = members(path)
+        if "X" not in found:
+            raise DataError(
+                f"{path} has no array X; it has {shorten(found)}.",
+                "Save it as numpy.savez(FILE, X=..., Y=...).",
+            )
+        weight = None if options.weight is None else str(options.weight)
+        if weight is not None and weight not in found:
+            raise OptionError(f"weight={weight!r}: {path} has no such array.", f"It has {shorten(found)}.")
+        x, y, w, samples = (
+            read_header(path, found[name]) if name in found else None for name in ("X", "Y", weight, "sample_names")
+        )
+        assert x is not None
+        super().__init__(x, y, w, samples, options.dtype)
+        if samples is not None:
+            _check_labels(samples, x.rows, "rows of X")
+        self.features = _labels(path, found, "feature_names", self.shape[1], "columns of X")
+        if self.n_targets:
+            self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
+
+
+def members(path: AnyPath) -> dict[str, str]:
+    """Return the zip member of each array, by the name of the array."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            return {name.removesuffix(".npy"): name for name in archive.namelist()}
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
+
+
+def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
+    if name not in members:
+        return None
+    _check_labels(read_header(path, members[name]), count, of)
+    with path.open("rb") as file, open_npz(file) as archive:
+        return [str(label) for label in archive[name]]
+
+
+def _check_labels(header: NpyArray, count: int, of: str) -> None:
+    if header.dtype.kind not in "Uiu":
+        raise DataError(f"{header.where} has dtype {header.dtype}.", "Labels must be strings: use astype(str).")
+    if header.shape != (count,):
+        raise DataError(f"{header.where} has shape {header.shape}.", f"It must have one label for the {count} {of}.")
+
+
+NPZ = Format(
+    "npz", (".npz",), NpzSource, frozenset(("weight",)), "Put the arrays X, Y and sample_names into the .npz file."
+)

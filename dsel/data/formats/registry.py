@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dsel._lib.plugins import Registry
-from dsel.data.formats import annotated, groups, labelled, npy, npz, svmlight
-from dsel.data.formats.base import OPTIONS, Format, Source, SourceOptions
-from dsel.data.formats.sparse import SparseSource
+from dsel.data.formats import annotated, groups, labelled, npy, svmlight
+from dsel.data.formats.base import OPTIONS, Format, Source, SourceOptions, SparseSource
 from dsel.data.formats.tables import arrow, delimited, parquet
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, list_names, walk
@@ -16,7 +15,7 @@ from dsel.storage.paths import AnyPath, list_names, walk
 FORMATS: Registry[Format] = Registry(
     "format", Format, "dsel.formats",
     (
-        npy.FORMAT, npz.FORMAT, delimited.CSV, delimited.TSV, parquet.FORMAT, arrow.FORMAT, groups.FORMAT,
+        npy.FORMAT, npy.FORMAT, delimited.CSV, delimited.TSV, parquet.FORMAT, arrow.FORMAT, groups.FORMAT,
         labelled.NETCDF, labelled.ZARR, annotated.H5AD, svmlight.FORMAT,
     ),
 )  # fmt: skip

@@ -15,9 +15,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.formats.base import Format, SourceOptions, file_identity
-from dsel.data.formats.sparse import SparseBlock, SparseSource
-from dsel.data.formats.values import wanted_dtype
+from dsel.data.formats.base import Format, SourceOptions, SparseBlock, SparseSource, file_identity, wanted_dtype
 from dsel.errors import DataError, MissingExtraError
 from dsel.storage.paths import AnyPath, stat
 

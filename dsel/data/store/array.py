@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.chunking import bounds
 from dsel.data.labels import Labels, as_labels
-from dsel.data.schema import ATTR_FORMAT, ATTR_SEGMENTS, METADATA_FILE
+from dsel.data.schema import ATTR_FORMAT, ATTR_SEGMENTS, METADATA_FILE, bounds
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path, stat, zarr_store
 from dsel.storage.zarr_store import LostChunkError

@@ -17,9 +17,9 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel.data import schema
-from dsel.data.chunking import bounds
 from dsel.data.formats.registry import find_format
 from dsel.data.labels import Labels, as_labels, default_labels, require_unique
+from dsel.data.schema import bounds
 from dsel.data.store.array import (
     REMEDY,
     ArrayHandle,

@@ -18,8 +18,7 @@ import numpy as np
 
 from dsel._lib.versions import versions
 from dsel.data import schema
-from dsel.data.formats.base import Array
-from dsel.data.formats.sparse import SparseBlock, SparseSource
+from dsel.data.formats.base import Array, SparseBlock, SparseSource
 from dsel.data.ingest_report import IngestReport
 from dsel.data.labels import default_labels, require_unique
 from dsel.data.store.staging import Staging, check_place, output_errors, staging_of

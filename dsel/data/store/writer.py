@@ -24,10 +24,10 @@ from dask.utils import format_bytes
 from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
 from dsel.data import schema
-from dsel.data.chunking import bounds
 from dsel.data.formats.base import Array, Reader, Rows, Source
 from dsel.data.ingest_report import IngestReport, report_of
 from dsel.data.labels import require_unique
+from dsel.data.schema import bounds
 from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.staging import Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError

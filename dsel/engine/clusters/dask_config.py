@@ -1,7 +1,14 @@
-"""Dask settings for clusters that dsel starts."""
+"""Dask settings for clusters that dsel starts.
+
+Dask's own log lines, as lines of dsel at debug level.
+
+A run logs what matters to its owner itself, such as lost workers. Dask logs the same events several times, with
+tracebacks, in a separate format. Warnings about memory stay warnings.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -39,3 +46,43 @@ def applied(settings: Mapping[str, Any]) -> Iterator[None]:
 def worker_environment() -> dict[str, str]:
     """Return the workers' settings as environment variables, for workers that this process does not start."""
     return {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": str(value) for name, value in WORKER.items()}
+
+
+log = logging.getLogger("dsel")
+
+#: Loggers of Dask and of what it is built on. Dask's configuration gives some of them handlers.
+_LOGGERS = ("distributed", "distributed.client", "bokeh", "tornado", "tornado.application", "asyncio", "py.warnings")
+#: Warnings that tell the owner of a run what to change.
+_IMPORTANT = ("distributed.worker.memory", "distributed.nanny.memory", "distributed.worker_memory", "py.warnings")
+
+
+class _AsDsel(logging.Handler):
+    """Pass records on to the logger of dsel."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        matters = record.levelno >= logging.WARNING and record.name in _IMPORTANT
+        level = logging.WARNING if matters else logging.DEBUG
+        if log.isEnabledFor(level):
+            trace = None if matters else record.exc_info
+            text = " ".join(record.getMessage().split()) if matters else record.getMessage()
+            log.handle(log.makeRecord(record.name, level, record.pathname, record.lineno, text, (), trace))
+
+
+@contextmanager
+def dask_logging() -> Iterator[None]:
+    """Take over the loggers of Dask and Python's warnings during the block."""
+    import distributed  # noqa: F401  (it gives its loggers their handlers)
+
+    handler = _AsDsel()
+    before = []
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        before.append((logger, logger.handlers[:], logger.propagate))
+        logger.handlers[:], logger.propagate = [handler], False
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        for logger, handlers, propagate in before:
+            logger.handlers[:], logger.propagate = handlers, propagate

@@ -9,9 +9,7 @@ from typing import Any
 
 from dsel.config.cluster import GatewaySection
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster
-from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
-from dsel.engine.optional_imports import import_extra
+from dsel.engine.clusters.base import RemoteCluster, check_same_software, import_extra, wait_for_workers
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError
 

@@ -13,10 +13,8 @@ from dask.utils import parse_bytes
 from dsel.config.cluster import KubernetesSection
 from dsel.config.types import parse_duration
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster
-from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
+from dsel.engine.clusters.base import RemoteCluster, check_same_software, import_extra, wait_for_workers
 from dsel.engine.clusters.tls import site_security
-from dsel.engine.optional_imports import import_extra
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError, OptionError
 

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from dsel._lib.splitmix import GOLDEN, mix, to_unit
+from dsel._lib.rng import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.passes.columns.column_factor import ColumnFactor

@@ -15,8 +15,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dsel._lib.types import Ints
-from dsel.config.request import SelectionRequest
-from dsel.config.sketch import SketchRule
+from dsel.config.request import SelectionRequest, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
-from dsel.config.request import Preprocess
-from dsel.config.sketch import SketchRule
+from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective

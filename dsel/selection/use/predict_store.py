@@ -25,8 +25,8 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.data import schema
 from dsel.data.blocks import Block, StoredRows
-from dsel.data.chunking import bounds
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.schema import bounds
 from dsel.data.store.array import metadata_file, open_array
 from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseRows, SparseStore

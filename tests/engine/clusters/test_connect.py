@@ -24,15 +24,14 @@ from dask.delayed import delayed
 from distributed import Client, LocalCluster
 
 from dsel.config.cluster import ClusterSection
+from dsel.engine.clusters import base as waiting
 from dsel.engine.clusters import external
-from dsel.engine.clusters import readiness as waiting
+from dsel.engine.clusters.base import check_same_software, import_extra, wait_for_workers
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.slurm import job_options
 from dsel.engine.clusters.tls import shared_security, site_security
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.optional_imports import import_extra
 from dsel.errors import ClusterError, MissingExtraError, OptionError, OutputError
 from tests.cli_runner import LIMIT, call
 

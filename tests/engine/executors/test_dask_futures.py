@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 
 import dsel
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.executors.dask_futures import DaskExecutor
+from dsel.engine.dask_futures import DaskExecutor
 from dsel.errors import ClusterError, CriterionError, Interrupted
 from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop

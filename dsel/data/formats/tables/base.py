@@ -1,12 +1,99 @@
-"""What a table is to the rest of this package: names and types of columns, and record batches in order."""
+"""What a table is to the rest of this package: names and types of columns, and record batches in order.
+
+Text in tables: the words that stand for a missing value, and numbers that are written as text.
+
+The columns of a table: which of them are X, Y, the sample labels and the weights.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
-from dsel.data.formats.tables.roles import TableColumns
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import suggest
+from dsel.data.formats.base import SourceOptions
+from dsel.errors import DataError, OptionError
+
+#: In place of columns, `categorical` may say that dsel decides.
+AUTO: Final = "auto"
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """What the columns of a table are, by position. X has all columns that are nothing else, in the same order."""
+
+    features: list[int]
+    targets: list[int]
+    index: int | None
+    weight: int | None
+    categorical: frozenset[int] = frozenset()
+    auto: bool = False
+
+    @classmethod
+    def of(cls, names: Sequence[str], options: SourceOptions, where: str) -> TableColumns:
+        """Find the columns that the options name.
+
+        Raises OptionError for a column that does not exist, with suggestions, or that is named twice; DataError if no
+        column is left for X.
+        """
+        targets = [_position(names, column, "target", where) for column in _split(options.target, names)]
+        dropped = [_position(names, column, "drop", where) for column in _split(options.drop, names)]
+        index = None if options.index is None else _position(names, options.index, "index", where)
+        weight = None if options.weight is None else _position(names, options.weight, "weight", where)
+        taken = [*targets, *dropped, *(column for column in (index, weight) if column is not None)]
+        for i, column in enumerate(taken):
+            if column in taken[:i]:
+                raise OptionError(f"{where}: column {names[column]!r} is given twice.", "Give it once.")
+        features = [i for i in range(len(names)) if i not in set(taken)]
+        if not features:
+            raise DataError(f"{where} has no column left for X.", "Name fewer columns as targets, index or drop.")
+        listed = _split(options.categorical, names)
+        auto = AUTO in listed and AUTO not in names
+        named = [column for column in listed if not (auto and column == AUTO)]
+        categorical = frozenset(_position(names, column, "categorical", where) for column in named)
+        for column in categorical - {*features, *targets}:
+            raise OptionError(
+                f"categorical={names[column]!r}: that column of {where} is no feature and no target.",
+                "Name it under one option only.",
+            )
+        return cls(features, targets, index, weight, categorical, auto)
+
+    @property
+    def used(self) -> list[int]:
+        """The columns that are read, in the order of the table."""
+        single = [column for column in (self.index, self.weight) if column is not None]
+        return sorted([*self.features, *self.targets, *single])
+
+
+def _split(columns: Sequence[str | int], names: Sequence[str]) -> list[str | int]:
+    """Return columns; text that is no name but a list of them, such as a,b, becomes several."""
+    found: list[str | int] = []
+    for column in columns:
+        is_list = isinstance(column, str) and column not in names and "," in column
+        found += [part.strip() for part in column.split(",")] if is_list else [column]  # type: ignore[union-attr]
+    return found
+
+
+def _position(names: Sequence[str], column: str | int, option: str, where: str) -> int:
+    if isinstance(column, str) and column in names:
+        return list(names).index(column)
+    try:
+        index = int(column)
+    except ValueError:
+        index = len(names)
+    if -len(names) <= index < len(names):
+        return index % len(names)
+    raise OptionError(
+        f"{option}={column!r}: {where} has {len(names)} columns and none of that name or index.",
+        suggest(str(column), names),
+    )
+
 
 #: A record batch has about this many bytes of numbers.
 BATCH_BYTES: Final = 2_000_000
@@ -84,3 +171,72 @@ class Table(ABC):
     def problems(self) -> list[str]:
         """Return what is wrong with the rows themselves, after all of them were read: a sentence for each."""
         return []
+
+
+#: Words for a missing value, in lower case.
+MISSING: Final = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "?"))
+
+_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?([iI][nN][fF]([iI][nN][iI][tT][yY])?)$"
+
+
+def missing_words(more: tuple[str, ...]) -> list[str]:
+    """Return the words for a missing value as they may be written, and those in `more` exactly."""
+    usual = {form for word in MISSING for form in (word, word.upper(), word.capitalize())}
+    return sorted(usual | {"NaN", "#N/A", "N/A", *more})
+
+
+def without_missing(text: Any, more: tuple[str, ...]) -> Any:
+    """Return an Arrow array of text without spaces at the ends, and with nulls for the words for a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.utf8_trim_whitespace(text)
+    words = pa.array([*MISSING], text.type)
+    is_missing = pc.or_(pc.is_in(pc.utf8_lower(text), words), pc.is_in(text, pa.array([*more], text.type)))
+    return pc.if_else(is_missing, pa.scalar(None, text.type), text)
+
+
+def as_numbers(text: Any, decimal: str = ".") -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the values of text as float64, NaN for nulls, and where there is text that is no number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if decimal != ".":
+        text = pc.replace_substring(text, decimal, ".", max_replacements=1)
+    try:
+        return _values(text.cast(pa.float64())), np.zeros(len(text), bool)
+    except pa.ArrowInvalid:
+        is_number = pc.fill_null(pc.match_substring_regex(text, _NUMBER), True)
+        kept = pc.if_else(is_number, text, pa.scalar(None, text.type))
+    bad = ~_booleans(is_number)
+    try:
+        return _values(pc.replace_substring_regex(kept, r"^\+", "").cast(pa.float64())), bad
+    except pa.ArrowInvalid:  # a number that float64 does not have, such as 1e999
+        return np.array([np.nan if v is None else float(v) for v in kept.to_pylist()], np.float64), bad
+
+
+def as_integers(text: Any) -> NDArray[np.int64] | None:
+    """Return the values of text as int64, exactly; None if one of them is no integer or missing."""
+    import pyarrow as pa
+
+    try:
+        values = text.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return None if values.null_count else np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+@cache
+def truth_words() -> Any:
+    """Return the words for true and false, in lower case, as an Arrow array."""
+    import pyarrow as pa
+
+    return pa.array(["false", "true"])
+
+
+def _values(numbers: Any) -> NDArray[np.float64]:
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _booleans(mask: Any) -> NDArray[np.bool_]:
+    return np.asarray(mask.to_numpy(zero_copy_only=False), bool)

@@ -9,10 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.tables.base import Table
-from dsel.data.formats.tables.roles import TableColumns
-from dsel.data.formats.tables.words import as_integers, as_numbers, truth_words, without_missing
-from dsel.data.formats.values import lost
+from dsel.data.formats.base import lost
+from dsel.data.formats.tables.base import Table, TableColumns, as_integers, as_numbers, truth_words, without_missing
 from dsel.errors import DataError
 
 #: More values than this do not become columns, even if the column is named under `categorical`.

@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dsel.data.formats.base import Array, Reader, Rows, Source, SourceOptions
-from dsel.data.formats.tables.base import Table
-from dsel.data.formats.tables.encoding import Encoder, OneHot
-from dsel.data.formats.tables.problems import choose_encoders
-from dsel.data.formats.tables.roles import TableColumns
+from dsel.data.formats.base import Array, Reader, Rows, Source, SourceOptions, put, wanted_dtype
+from dsel.data.formats.tables.base import Table, TableColumns
+from dsel.data.formats.tables.encoding import Encoder, OneHot, choose_encoders
 from dsel.data.formats.tables.scan import cannot_read, is_plain, is_text_type, plain_values, scan_table
-from dsel.data.formats.values import put, wanted_dtype
 from dsel.data.labels import require_unique
 
 

@@ -1,4 +1,9 @@
-"""Append the rows of a file, or of an object in memory, to a store."""
+"""Append the rows of a file, or of an object in memory, to a store.
+
+Merge the small segments of a store.
+
+What an append did.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +11,98 @@ import hashlib
 import json
 import shutil
 import time as clock
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
 from typing import Any, Protocol, Unpack
 
 from dask.utils import format_bytes
 
+from dsel._lib.text import shorten
 from dsel.config.ingest_request import SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
-from dsel.data.chunking import DEFAULT_WORKER_MEMORY
-from dsel.data.formats.base import Source
+from dsel.data.append.dense import DenseRows, GrowingArray, SparseRows, remove_temporary
+from dsel.data.formats.base import Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
-from dsel.data.formats.sparse import SparseSource
-from dsel.data.growth.dense import DenseRows
-from dsel.data.growth.publication import GrowingArray, remove_temporary
-from dsel.data.growth.report import AppendReport
-from dsel.data.growth.sparse import SparseRows
 from dsel.data.ingest import open_any
 from dsel.data.ingest_report import profile_of
+from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store.array import is_complete, read_attributes
 from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.reader import Store, open_store
-from dsel.data.store.segments import begin_append, publish_append
+from dsel.data.store.segments import Segment, begin_append, compact, publish_append
 from dsel.data.store.sparse import SparseStore, is_sparse, open_sparse
 from dsel.data.store.staging import Staging, output_errors, staging_of
 from dsel.data.store.writer import Progress
 from dsel.errors import CapacityError, DataError, OptionError, OutputError
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
+
+
+@dataclass(frozen=True)
+class AppendReport:
+    """What an append did, and what the new rows hold.
+
+    Attributes
+    ----------
+    rows : int
+        The rows that were appended; 0 if they were in the store already.
+    shape : tuple of int
+        The shape of X now, (m, n).
+    segments : int
+        The number of segments now.
+    bytes_written : int
+        Bytes of the new rows in memory.
+    seconds : float
+        The time that the call took.
+    resumed_rows : int
+        The new rows that an interrupted call had written before.
+    missing : dict of str to int
+        The missing values of each column of X in the new rows, where there are any.
+    infinite : dict of str to int
+        The infinite values of each column of X in the new rows, where there are any.
+    constant : list of str
+        The columns of X that have one value only in the new rows.
+    already : str
+        Why nothing was appended; else empty.
+    notes : list of str
+        What else was done.
+    """
+
+    rows: int
+    shape: tuple[int, int]
+    segments: int
+    bytes_written: int = 0
+    seconds: float = 0.0
+    resumed_rows: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict)
+    infinite: Mapping[str, int] = field(default_factory=dict)
+    constant: Sequence[str] = ()
+    already: str = ""
+    notes: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        values = asdict(self)
+        return {**values, **{name: list(values[name]) for name in ("shape", "constant", "notes")}}
+
+    def lines(self) -> list[str]:
+        """Return the report as text, one fact per line."""
+        m, n = self.shape
+        store = f"the store has {m:,} rows x {n:,} features in {self.segments} segments"
+        if self.already:
+            return [f"{self.already}: nothing to do; {store}"]
+        text = [f"{self.rows:,} rows appended, {format_bytes(self.bytes_written)} in {self.seconds:.1f} s; {store}"]
+        if self.resumed_rows:
+            text.append(f"continued after row {self.resumed_rows:,} of an interrupted append")
+        if self.missing:
+            shown = shorten((f"{name} ({count})" for name, count in self.missing.items()), 8)
+            text.append(f"missing values in {len(self.missing)} columns of the new rows: {shown}")
+        if self.infinite:
+            text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
+        if self.constant and self.rows > 1:
+            text.append(f"constant in the new rows: {shorten(self.constant, 8)}")
+        return [*text, *self.notes]
 
 
 class NewRows(Protocol):
@@ -256,3 +324,34 @@ def _check_disk(path: AnyPath, rows: NewRows) -> None:
             f"{path} needs about {format_bytes(rows.nbytes)} more on a disk with {format_bytes(free)} free.",
             "Free some space, or move the store to another disk.",
         )
+
+
+#: Segments that `dsel compact` leaves, unless it is told otherwise.
+LEFT = 32
+
+
+def compact_store(store: str | AnyPath, most: int = LEFT) -> tuple[Segment, ...]:
+    """Merge neighbouring segments of a store, those with the fewest rows first, and return those that are left.
+
+    Parameters
+    ----------
+    store : str or path
+        The store, a path or a URL.
+    most : int
+        How many segments are left at most.
+
+    Raises
+    ------
+    MissingInputError
+        If there is no store.
+    OutputError
+        If another process writes to it.
+
+    Notes
+    -----
+    No rows are moved or read. The next run reads the rows of a merged segment once.
+    """
+    path = as_path(store)
+    with output_errors(path), staging_of(path).locked():
+        rows = (open_sparse(path) if is_sparse(path) else open_store(path)).shape[0]
+        return compact(path, rows, most)

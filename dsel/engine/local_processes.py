@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.executors.dask_futures import DaskExecutor
+from dsel.engine.dask_futures import DaskExecutor
 from dsel.search.runtime.executor import Executor, ExecutorOptions, SerialExecutor, Work
 
 

@@ -13,9 +13,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from dsel.engine.dask_engine import NO_WORKER_LIMIT, check_workers
 from dsel.engine.parcel import Parcel, Shipment
-from dsel.engine.scheduler_watch import scheduler_lost
+from dsel.engine.scheduler_watch import NO_WORKER_LIMIT, check_workers, scheduler_lost
 from dsel.errors import CriterionError
 from dsel.search.pareto import evaluations as on_worker
 from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult

@@ -1,0 +1,411 @@
+"""Data in memory: from numpy, scipy sparse, pandas, Dask and xarray objects to matrices, labels and row blocks.
+
+The optional libraries are recognised by the name of a type, so that none of them is imported here.
+
+Targets that look like the numbers of classes.
+
+Data frames of pandas, polars, Dask and Arrow as matrices of numbers; columns of another kind are named.
+
+The libraries are recognised by the name of a type, so that none of them is imported here.
+
+Bring the rows of X, Y and the weights together: by labels where both have labels, otherwise by position.
+
+xarray objects are matched by the names of their dimensions and by their coordinates. pandas objects with different
+indexes are refused, since their rows may be in any order.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import shorten
+from dsel.data.blocks import Block, load_block
+from dsel.data.labels import Labels, as_labels, default_labels, require_unique
+from dsel.data.weights import weight_variable
+from dsel.errors import DataError
+
+if TYPE_CHECKING:
+    from dsel.data.dataset import Dataset
+
+
+def frame_labels(data: Any) -> list[str] | None:
+    """Return the labels of the columns of a DataFrame or an Arrow table; None for anything else."""
+    if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
+        return [str(name) for name in data.columns]
+    if type(data).__name__ == "Table" and hasattr(data, "column_names"):
+        return [str(name) for name in data.column_names]
+    return None
+
+
+def is_series(data: Any) -> bool:
+    """Return whether `data` is a Series of pandas, polars or Dask."""
+    return type(data).__name__ == "Series" and hasattr(data, "dtype") and hasattr(data, "name")
+
+
+def frame_matrix(data: Any, what: str) -> Any:
+    """Return a frame or a Series as a NumPy or Dask array of numbers, NaN where values are missing.
+
+    Booleans count as 0 and 1. A Dask frame is read once for the lengths of its partitions. Errors: DataError naming the
+    columns that are not numbers.
+    """
+    if hasattr(data, "to_dask_array"):
+        columns = [(data.name, data.dtype)] if is_series(data) else list(data.dtypes.items())
+        _require(what, [(n, dtype) for n, dtype in columns if getattr(dtype, "kind", "O") not in "fiub"])
+        if not _is_plain({dtype for _, dtype in columns}):
+            data = data.map_partitions(_as_floats, what)
+        return data.to_dask_array(lengths=True)
+    if type(data).__name__ == "Table":
+        data = data.to_pandas()
+    if type(data).__module__.split(".")[0] == "polars":
+        return _from_polars(data, what)
+    return _from_pandas(data, what)
+
+
+def _is_plain(dtypes: set[Any]) -> bool:
+    """Return whether columns of these dtypes together are an array of numbers in NumPy."""
+    numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in dtypes)
+    return numbers or dtypes == {np.dtype(bool)}
+
+
+def _as_floats(part: Any, what: str) -> Any:
+    """Return a partition of a Dask frame or Series with columns of floats."""
+    values = _from_pandas(part, what).astype(np.float64)
+    return type(part)(values, index=part.index, **({} if values.ndim == 1 else {"columns": part.columns}))
+
+
+def _from_pandas(data: Any, what: str) -> NDArray[Any]:
+    dtypes = set(data.dtypes) if data.ndim == 2 else {data.dtype}
+    if _is_plain(dtypes):
+        return np.asarray(data.to_numpy())
+    columns = [data.iloc[:, j] for j in range(data.shape[1])] if data.ndim == 2 else [data]
+    values = [_numbers(column) for column in columns]
+    _require(what, [(c.name, c.dtype) for c, found in zip(columns, values, strict=True) if found is None])
+    matrix = np.empty((len(data), len(columns)), _common_dtype(values))
+    for j, found in enumerate(values):
+        matrix[:, j] = found
+    return matrix if data.ndim == 2 else matrix[:, 0]
+
+
+def _common_dtype(columns: list[Any]) -> np.dtype[Any]:
+    """Return the float that holds all columns: float32 if they are float32 and booleans."""
+    return np.result_type(np.float32, *(np.uint8 if c.dtype.kind == "b" else c.dtype for c in columns))
+
+
+def _numbers(column: Any) -> NDArray[Any] | None:
+    """Return a column of pandas as numbers, or None if it does not hold any."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
+        return np.asarray(column.to_numpy())
+    if str(column.dtype) == "category" or getattr(column.dtype, "kind", "O") in "mMc":
+        return None
+    try:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    except (TypeError, ValueError):
+        return None
+
+
+def _from_polars(data: Any, what: str) -> NDArray[Any]:
+    columns = data.get_columns() if hasattr(data, "get_columns") else [data]
+    wrong = [(c.name, c.dtype) for c in columns if not (c.dtype.is_numeric() or str(c.dtype) == "Boolean")]
+    _require(what, wrong)
+    found = np.asarray(data.to_numpy())
+    return found if found.dtype.kind in "fiub" else found.astype(np.float64)
+
+
+def _require(what: str, wrong: list[tuple[Any, Any]]) -> None:
+    """Raise DataError if there are columns that do not hold numbers: their names and dtypes."""
+    if not wrong:
+        return
+    message = (
+        f"{len(wrong)} columns of {what} do not hold numbers: {shorten(f'{n!r} ({dtype})' for n, dtype in wrong)}."
+    )
+    if len(wrong) == 1:
+        name, dtype = wrong[0]
+        message = f"{what if name is None else f'Column {name!r} of {what}'} does not hold numbers, but {dtype}."
+    remedy = "Drop them, or convert them: text and categories with pandas.get_dummies, dates to numbers."
+    if what == "Y":
+        remedy = "For classes, give a column of 0 and 1 for each (pandas.get_dummies), or use dsel.sklearn."
+    raise DataError(message, remedy)
+
+
+#: Arrays without chunks are cut into blocks of about this many bytes.
+BLOCK_BYTES = 64 << 20
+
+
+def is_pandas(data: Any) -> bool:
+    """Return whether `data` is a DataFrame or a Series of pandas."""
+    return _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series")
+
+
+def is_data_array(data: Any) -> bool:
+    """Return whether `data` is an xarray DataArray."""
+    return _is(data, "xarray", "DataArray")
+
+
+def is_xarray_dataset(data: Any) -> bool:
+    """Return whether `data` is an xarray Dataset."""
+    return _is(data, "xarray", "Dataset")
+
+
+def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, Y and the weights of an xarray Dataset: its own Y if none is given, its `weight` or the one named."""
+    if Y is None and "Y" in dataset and not unsupervised:
+        Y = dataset["Y"]
+    if "X" not in dataset:
+        raise DataError(
+            f"The Dataset has no variable X, only {shorten(map(str, dataset.variables))}.",
+            "Rename the data matrix to X, or pass it alone.",
+        )
+    if sample_weight is None or isinstance(sample_weight, str | bool):
+        name = weight_variable(sample_weight, has_default="weight" in dataset)
+        if name is not None and name not in dataset:
+            raise DataError(f"The Dataset has no variable {name}, only {shorten(map(str, dataset.variables))}.")
+        sample_weight = sample_weight if name is None else dataset[name]
+    return dataset["X"], Y, sample_weight
+
+
+def column_labels(data: Any, prefix: str, count: int) -> Labels:
+    """Return the labels of the columns of X (prefix x) or Y (prefix y): those of a frame or xarray, or x0, x1, ..."""
+    what, where = ("feature", "X") if prefix == "x" else ("target", "Y")
+    names: Any = default_labels(prefix, count)
+    labels = frame_labels(data)
+    if labels is not None:
+        names = labels
+    elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
+        names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
+    elif count == 1 and _is_named(data):
+        names = [data.name]
+    require_unique(names, what, where, "Give every column a unique name.")
+    return as_labels(names)
+
+
+def _is_named(data: Any) -> bool:
+    """Return whether a target of one dimension has a name."""
+    named = is_series(data) or (is_data_array(data) and data.ndim == 1)
+    return named and isinstance(data.name, str) and data.name != ""
+
+
+def feature_coordinates(data: Any) -> dict[str, Labels]:
+    """Return the coordinates of the columns of an xarray array, other than their labels."""
+    if not _is(data, "xarray", "DataArray") or data.ndim != 2:
+        return {}
+    dims = (data.dims[1],)
+    found = {str(name): one for name, one in data.coords.items() if one.dims == dims and name != data.dims[1]}
+    return {name: as_labels(one.values.tolist()) for name, one in found.items()}
+
+
+def as_matrix(data: Any, what: str) -> Any:
+    """Return X or Y as a numpy, Dask or CSR matrix of numbers, with NaN where it was masked.
+
+    A Y of one dimension becomes one column. Raises DataError that says what `data` is and what it should be.
+    """
+    if frame_labels(data) is not None or is_series(data):
+        data = frame_matrix(data, what)
+    if is_data_array(data):
+        data = data.data
+    sparse, lazy = hasattr(data, "tocsr"), _is(data, "dask", "Array")
+    if sparse and what == "Y":
+        data, sparse = _dense(data), False
+    if not (sparse or lazy):
+        try:
+            data = np.asanyarray(data)
+        except ValueError as error:
+            raise DataError(
+                f"{what} is no matrix: {error}", "Give rows of one length (of an AnnData: its X)."
+            ) from error
+    if lazy and np.isnan(data.shape).any():
+        raise DataError(f"{what} is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
+    if data.ndim == 1 and what == "Y":
+        data = data[:, None]
+    _require_real_matrix(data, what)
+    if lazy:  # the kind of a block is known only once it is computed
+        return data.map_blocks(_dense_block, what=what, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
+    return _checked_rows(data, what) if sparse else _dense(data)
+
+
+def _checked_rows(data: Any, what: str) -> Any:
+    """Return a sparse matrix by rows whose column numbers exist: compiled code of scipy does not check them."""
+    try:
+        if data.format in ("csr", "csc"):
+            data.check_format(full_check=True)
+        return data.tocsr()
+    except ValueError as error:
+        raise DataError(f"{what} is no valid sparse matrix: {error}.", "Build it again from its values.") from error
+
+
+def _require_real_matrix(data: Any, what: str) -> None:
+    if data.ndim != 2:
+        columns = "targets" if what == "Y" else "features"
+        raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
+    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
+        is_text = what == "Y" and data.dtype.kind in "OUST"
+        more = " Give classes as numbers, or use a selector of dsel.sklearn, which takes classes." if is_text else ""
+        raise DataError(f"{what} has dtype {data.dtype}.", f"It must be real numbers of at most 8 bytes.{more}")
+
+
+def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:
+    """Return the blocks of two matrices: the chunks of a Dask X, otherwise slices of about 64 MiB."""
+    if _is(x, "dask", "Array"):
+        return _dask_blocks(x, y)
+    if _is(y, "dask", "Array"):
+        y = np.asarray(y.compute())
+    m = x.shape[0]
+    rows = max(1, BLOCK_BYTES // max(1, 8 * x.shape[1]))
+    edges = [*range(0, m, rows), m]
+    return tuple(Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in pairwise(edges))
+
+
+def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
+    import dask.array as da
+
+    x = x.rechunk({1: -1})
+    if y is not None:
+        y = y if _is(y, "dask", "Array") else da.from_array(y)  # type: ignore[no-untyped-call]
+        y = y.rechunk((x.chunks[0], -1))
+    edges = np.concatenate([[0], np.cumsum(x.chunks[0])]).tolist()
+    xs = x.to_delayed().ravel().tolist()
+    ys = [None] * len(xs) if y is None else y.to_delayed().ravel().tolist()
+    rows = zip(pairwise(edges), xs, ys, strict=True)
+    return tuple(Block(a, b, part, targets, lazy=True) for (a, b), part, targets in rows if a < b)
+
+
+def _dense_block(data: Any, what: str, block_info: Any = None) -> NDArray[Any]:
+    """Return a block of a Dask array as a dense array. Errors: DataError where it has another shape than declared."""
+    block = _dense(data)
+    declared = tuple(b - a for a, b in block_info[0]["array-location"]) if block_info else block.shape
+    if block.shape != declared:
+        raise DataError(
+            f"A block of {what} has shape {block.shape}, and its Dask array declares {declared}.",
+            "Correct the chunks or the shape that the array was made with (map_blocks, from_delayed).",
+        )
+    return block
+
+
+def _dense(data: Any) -> NDArray[Any]:
+    """Return a dense array, with NaN where it was masked."""
+    for dense in ("toarray", "todense"):
+        if hasattr(data, dense):
+            data = getattr(data, dense)()
+            break
+    if isinstance(data, np.ma.MaskedArray):
+        data = data.astype(np.float64) if data.dtype.kind != "f" else data
+        data = data.filled(np.nan)
+    return np.asarray(data)
+
+
+def _is(value: Any, module: str, name: str) -> bool:
+    kind = type(value)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == module
+
+
+#: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
+MOST_CLASSES = 10
+
+
+def class_count(dataset: Dataset) -> int | None:
+    """Return how many classes a single target in memory may hold; None if it does not look like classes."""
+    if not dataset.in_memory or dataset.n_targets != 1 or dataset.m <= 2 * MOST_CLASSES:
+        return None
+    found = np.empty(0)
+    for block in dataset.blocks:
+        values = np.asarray(load_block(block.y, dataset.target_columns), np.float64)
+        found = np.union1d(found, values)
+        if found.size > MOST_CLASSES or not (found == np.round(found)).all():
+            return None
+    return int(found.size) if found.size > 2 else None
+
+
+#: Names that samples and columns have by convention, as in a store.
+_SAMPLE, _COLUMNS = "sample", ("feature", "target")
+
+
+def align(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Return X, Y and the weights with the same samples in the same order, samples in the first dimension.
+
+    Parameters
+    ----------
+    X, Y, weights : array-like or None
+        Data in memory. Objects without labels are returned as they are.
+
+    Returns
+    -------
+    tuple
+        X, Y and the weights. xarray objects are transposed and reordered to the samples of X.
+
+    Raises
+    ------
+    DataError
+        If dimensions do not match, if coordinates have different labels, or if the indexes of pandas objects differ.
+    """
+    others = {"Y": Y, "sample_weight": weights}
+    if is_data_array(X):
+        X = _samples_first(X, [other for other in others.values() if is_data_array(other)])
+    return X, *(_matched(X, other, name) for name, other in others.items())
+
+
+def _samples_first(X: Any, others: list[Any]) -> Any:
+    """Return X with the dimension of the samples first: the one that Y or the weights share, or the one so named."""
+    if X.ndim != 2:
+        return X
+    shared = {dim for other in others for dim in other.dims if dim in X.dims}
+    if len(shared) > 1:
+        raise DataError(
+            f"Y and sample_weight share the dimensions {shorten(sorted(map(str, shared)))} with X.",
+            "Only the samples may be shared: rename the other dimension.",
+        )
+    named_second = X.dims[1] == _SAMPLE or X.dims[0] in _COLUMNS
+    return X.transpose(shared.pop() if shared else X.dims[named_second], ...)
+
+
+def _matched(X: Any, other: Any, name: str) -> Any:
+    """Return Y or the weights in the order of the samples of X."""
+    if is_data_array(other):
+        other = _transposed(X, other)
+    labels, own = _row_index(X), _row_index(other)
+    if labels is None or own is None or len(labels) != len(own) or labels.equals(own):
+        return other
+    if not is_data_array(other) or not is_data_array(X):
+        _refuse_different_index(labels, own, name)
+    if not (labels.is_unique and own.is_unique):
+        raise DataError(
+            f"The coordinates {X.dims[0]} of X and {name} differ, and labels occur more than once.",
+            f"Make the labels unique, or pass {name}.values if the rows belong together as they are.",
+        )
+    missing = labels.difference(own)
+    if len(missing):
+        raise DataError(
+            f"{name} has no rows for {len(missing)} of the {len(labels)} samples of X: {shorten(map(str, missing))}.",
+            "Give X and its targets the same samples, for example by xarray.align(X, Y).",
+        )
+    return other.sel({X.dims[0]: labels})
+
+
+def _transposed(X: Any, other: Any) -> Any:
+    """Return a DataArray with the samples in its first dimension."""
+    if is_data_array(X) and X.dims[0] in other.dims:
+        return other.transpose(X.dims[0], ...)
+    if other.ndim == 2 and (other.dims[1] == _SAMPLE or other.dims[0] in _COLUMNS):
+        return other.transpose()
+    return other
+
+
+def _row_index(data: Any) -> Any:
+    """Return the labels of the rows as a pandas Index; None if they have none."""
+    if is_pandas(data):
+        return data.index
+    if is_data_array(data) and data.ndim and data.dims[0] in data.indexes:
+        return data.indexes[data.dims[0]]
+    return None
+
+
+def _refuse_different_index(labels: Any, own: Any, name: str) -> None:
+    pairs = enumerate(zip(labels, own, strict=True))
+    row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
+    raise DataError(
+        f"The indexes of X and {name} differ: row {row} is {labels[row]} in X and {own[row]} in {name}.",
+        f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together as "
+        "they are.",
+    )

@@ -1,1 +1,0 @@
-"""Data in memory: arrays, data frames and xarray objects become matrices with labels."""

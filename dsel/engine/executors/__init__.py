@@ -1,1 +1,0 @@
-"""How a search's tasks reach the workers."""
