@@ -22,7 +22,6 @@ from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
-from dsel.planning.representations.column_blocks import GRAM_ROWS
 
 #: Seconds for reading, about.
 _SECONDS = 0.5
@@ -32,9 +31,6 @@ _BLOCKS = 4
 _COLUMNS, _ROWS = 500, 2000
 #: What a task costs the scheduler and the client, about (two shared cores).
 TASK_SECONDS = 0.003
-#: Passes for Gram rows of a Pareto search, for each column to choose. Runs with k = 5 to 20 made 0.2 to 12, in the
-#: middle 1.5: more where sizes beyond the true one fit noise.
-ROW_PASSES_PER_COLUMN = 1.5
 
 
 @dataclass(frozen=True)
@@ -54,11 +50,7 @@ class Speed:
 
     def seconds_of_more_rows(self, plan: Plan) -> float:
         """Return the seconds of the passes that a search makes for Gram rows, beyond the least number in the plan."""
-        least = next((stage for stage in plan.stages if stage.name == GRAM_ROWS), None)
-        if least is None:
-            return 0.0
-        more = max(ROW_PASSES_PER_COLUMN * plan.chosen.shape.k - least.passes, 0.0)
-        return more / least.passes * self._of(least, plan.workers)
+        return self._of(plan.expected, plan.workers) - self.seconds(plan)
 
     def _of(self, cost: PassCost, workers: int) -> float:
         work = cost.bytes_read / self.read + self.overhead * cost.flops / self.flops

@@ -260,9 +260,7 @@ class ArchiveOptions(StopOptions):
             check_tables(free, few, limit, first_slots(limit), self.memory)
 
     def known_iterations(self, problem: ProblemSummary) -> int | None:
-        """Return how many iterations of the compiled search there are at most; None where it calls a function."""
-        if self.calls_function(problem.criterion):
-            return None
+        """Return how many iterations there are at most; None where there is nothing to choose."""
         k, n = problem.to_choose
         return self.iterations_of(k, n) if 0 < k <= n else None
 
