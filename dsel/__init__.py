@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dsel.data.append.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
-    from dsel.jobs.submodularity import submodularity_ratio
+    from dsel.jobs.certify import submodularity_ratio
     from dsel.jobs.verify import verify
     from dsel.planning.eigh import Eigendecomposition
     from dsel.selection.report.page import report
@@ -56,7 +56,7 @@ _HOMES = {
     "report": "dsel.selection.report.page",
     "select": "dsel.api",
     "stability": "dsel.api",
-    "submodularity_ratio": "dsel.jobs.submodularity",
+    "submodularity_ratio": "dsel.jobs.certify",
     "verify": "dsel.jobs.verify",
 }
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from dsel.config.types import Int
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
-from dsel.search.options import Options
+from dsel.search.method import Options
 
 
 class StrideOptions(Options):

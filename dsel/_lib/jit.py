@@ -90,10 +90,14 @@ def _fingerprint(module: str) -> str:
     Numba compiles a function again when its own file has changed, not when the file of a function it calls has. After
     an upgrade it would run old callers with arrays in the new layout, and corrupt memory.
     """
-    source = inspect.getsource(sys.modules[module])
-    return hashlib.sha256(
-        "".join([source, str(CHECKED), *map(_fingerprint, imported_modules(source))]).encode()
-    ).hexdigest()
+    sources: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in sources:
+            sources[name] = inspect.getsource(sys.modules[name])
+            waiting += imported_modules(sources[name])
+    return hashlib.sha256("".join([str(CHECKED), *(sources[name] for name in sorted(sources))]).encode()).hexdigest()
 
 
 def imported_modules(source: str) -> list[str]:

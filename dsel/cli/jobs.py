@@ -293,7 +293,7 @@ def stability(
     from dsel.config.job import read_cluster
     from dsel.config.request import SelectionRequest
     from dsel.jobs.reporting import Reporter
-    from dsel.jobs.stability import stability_run
+    from dsel.jobs.workers import stability_run
     from dsel.storage.paths import as_path
 
     request = SelectionRequest.of(k=k, method=method, lam=lam, seed=seed, groups=groups, targets=target or None)

@@ -40,8 +40,8 @@ def show(
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
+    from dsel.selection.results.export import compare_selections
     from dsel.selection.saved import open_selection
-    from dsel.selection.use.comparison import compare_selections
 
     found = compare_selections(open_selection(a), open_selection(b), names=(a, b))
     if json:
@@ -69,8 +69,8 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
+    from dsel.selection.results.export import export_text, write_export
     from dsel.selection.saved import open_selection
-    from dsel.selection.use.export import export_text, write_export
     from dsel.storage.paths import as_path
 
     text = export_text(open_selection(folder), "json" if json else form.value)
@@ -97,8 +97,8 @@ def predict(
     from dask.utils import format_bytes
 
     from dsel.config.job import read_cluster
-    from dsel.jobs.predict import predict_run
     from dsel.jobs.reporting import Reporter
+    from dsel.jobs.workers import predict_run
     from dsel.storage.paths import as_path
 
     section = None if cluster is None else read_cluster(cluster)

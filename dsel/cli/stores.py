@@ -219,7 +219,7 @@ def eigh(
     With --out, the same command continues after an interruption.
     """
     from dsel.config.request import sketch_rule
-    from dsel.jobs.eigh import eigh_run
+    from dsel.jobs.workers import eigh_run
 
     rule = None
     if rank is not None or accuracy is not None:

@@ -26,13 +26,14 @@ from dsel.jobs.locations import (
     job_dataset,
     out_folder,
     require_separate,
+    require_trusted_cluster,
     scratch_folder,
     statistics_cache,
+    trusting,
 )
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
-from dsel.jobs.trust import require_trusted_cluster, trusting
 from dsel.jobs.workers import engine_of_job
 from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
@@ -41,8 +42,7 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.runtime.journal import Journal
-from dsel.selection.changes.compare import comparing, with_bound
-from dsel.selection.changes.describe import describe_changes
+from dsel.selection.changes.compare import comparing, describe_changes, with_bound
 from dsel.selection.changes.previous import PreviousRun
 from dsel.selection.changes.runs import is_series
 from dsel.selection.context import RunContext

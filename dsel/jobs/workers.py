@@ -1,13 +1,26 @@
-"""The engine of a job or a command: threads of this process, or the workers of a cluster section."""
+"""The engine of a job or a command: threads of this process, or the workers of a cluster section.
+
+Predictions of a saved selection for all rows of a store, on threads of this process or on a cluster.
+
+Stability selection from a store, on threads of this process or on a cluster.
+
+Decompose a store and write the result to a Zarr group; an interrupted run continues from its last checkpoint.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dsel.config.cluster import ClusterSection
+from dsel.config.request import Missing, Preprocess, SelectionRequest, SketchRule
+from dsel.data.dataset import as_dataset
+from dsel.data.row_window import select_rows
 from dsel.engine.base import Engine
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.connect import cluster_of
@@ -15,7 +28,17 @@ from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.thread_engine import THREADS
 from dsel.engine.workers_on_demand import WorkersOnDemand
+from dsel.errors import OutputError
 from dsel.jobs.reporting import Reporter
+from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
+from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, plan_lines
+from dsel.planning.plan import available_resources
+from dsel.selection.context import RunContext
+from dsel.selection.results.predict_store import PredictionReport, predict_store
+from dsel.selection.saved import open_selection
+from dsel.selection.stability.result import Stability
+from dsel.selection.stability.run import run_stability
+from dsel.storage.paths import AnyPath
 
 
 @contextmanager
@@ -58,3 +81,130 @@ def engine_of_job(
             yield WorkersOnDemand(start, workers, memory)
         else:
             yield start()
+
+
+log = logging.getLogger("dsel")
+
+
+def predict_run(
+    folder: AnyPath, store: AnyPath, out: AnyPath, *, cluster: ClusterSection | None = None, overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> PredictionReport:  # fmt: skip
+    """Write the predictions of a saved selection for all rows of a store.
+
+    Parameters
+    ----------
+    folder : Path or ObjectPath
+        The result of a job, or a saved selection.
+    store, out : Path or ObjectPath
+        The data, and the Zarr group to write.
+    cluster : ClusterSection, optional
+        The workers. By default threads of this process.
+    overwrite : bool
+        Whether to replace a Zarr group at `out`.
+    reporter : Reporter, optional
+        Progress and logs. Default: bars in a terminal, log lines elsewhere.
+
+    Returns
+    -------
+    PredictionReport
+        Shape, bytes and time.
+
+    Raises
+    ------
+    DselError
+        As `dsel.selection.results.predict_store.predict_store` and the cluster raise them.
+    """
+    selection = open_selection(folder)
+    reporter = reporter or Reporter.for_terminal()
+    with engine_on(cluster, reporter, "predictions") as engine:
+        found = predict_store(selection, store, out, engine=engine, overwrite=overwrite)
+        log.info("predictions in %s", out)
+    return found
+
+
+def stability_run(
+    store: AnyPath, request: SelectionRequest, *, out: AnyPath | None = None, cluster: ClusterSection | None = None,
+    reporter: Reporter | None = None, **sampling: Any,
+) -> Stability:  # fmt: skip
+    """Return how often each column of a store is chosen on subsamples, and save the result.
+
+    Parameters
+    ----------
+    store : Path or ObjectPath
+        The data.
+    request : SelectionRequest
+        What to select on each subsample.
+    out : Path or ObjectPath, optional
+        The folder for the result.
+    cluster : ClusterSection, optional
+        The workers. By default threads of this process.
+    reporter : Reporter, optional
+        Progress and logs. Default: bars in a terminal, log lines elsewhere.
+    **sampling
+        `resample`, `samples`, `parts`, `split` and `row_groups`, as for `dsel.stability`.
+
+    Returns
+    -------
+    Stability
+        The frequencies.
+
+    Raises
+    ------
+    DselError
+        As `dsel.stability` and the cluster raise them.
+    """
+    dataset = as_dataset(
+        str(store), targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
+    )
+    dataset = select_rows(dataset, request.rows)
+    reporter = reporter or Reporter.for_terminal()
+    with engine_on(cluster, reporter, "stability") as engine:
+        found = run_stability(dataset, request, RunContext(engine), **sampling)
+        if out is not None:
+            found.save(out)
+            log.info("result in %s", out)
+    return found
+
+
+def eigh_run(
+    store: str, rule: SketchRule | None, out: Path | None, *, method: EighMethod, preprocess: Preprocess,
+    missing: Missing, seed: int, overwrite: bool, checkpoint_seconds: float, on_plan: Callable[[str], None],
+) -> Eigendecomposition:  # fmt: skip
+    """Return the eigendecomposition of a store, and write it to `out` if that is given.
+
+    on_plan: called with each line of the plan before the first pass. Passes are saved next to `out` while they run, and
+    the files are removed at the end.
+
+    Raises
+    ------
+    OutputError
+        `out` exists and may not be replaced.
+    OptionError, CapacityError, DataError
+        As for `dsel.eigh`.
+    """
+    if out is not None and out.exists() and not overwrite:
+        raise OutputError(f"{out} exists.", "Choose another place, or replace it with --overwrite.")
+    dataset = as_dataset(store, None, unsupervised=True)
+    available = available_resources(THREADS.workers, THREADS.worker_memory, THREADS.keeps_values)
+    for line in plan_lines(dataset, rule, method, available):
+        on_plan(line)
+
+    def run() -> Eigendecomposition:
+        return decompose(
+            dataset, rule, method, THREADS, available, preprocess=preprocess, missing=missing, seed=seed
+        )  # fmt: skip
+
+    if out is None:
+        return run()
+    saved = PassCheckpoints(out.with_name(f"{out.name}.passes"), checkpoint_seconds, keep=True)
+    with checkpoint_passes(saved):
+        found = run()
+    try:
+        labels = found.features.astype(np.dtypes.StringDType())
+        table = found.to_xarray().assign_coords(feature=labels)
+        table.to_zarr(out, mode="w", consolidated=False)
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {error}", "Choose another place.") from error
+    saved.clear()
+    return found

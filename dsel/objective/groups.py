@@ -15,8 +15,8 @@ import scipy.linalg
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import ItemObjective, Objective
-from dsel.objective.dependence import independent_columns
 from dsel.objective.few_targets import few_targets
+from dsel.objective.shared import independent_columns
 
 
 def items_of(objective: Objective, groups: Sequence[Ints] | None, included_size: int = 0) -> ItemObjective:

@@ -5,10 +5,15 @@ anything that returns some of its columns and multiplies all of them from the le
 same kernels as on a whole K: the table of n numbers of a subset follows from the rows of its members alone. A search
 also asks for single entries K_jl of two columns outside a subset. These are bounded from p coordinates of each column
 (Cauchy and Schwarz), and fetched only where the bound does not decide.
+
+Rows of a matrix that keep their address: in memory up to a limit, beyond it in a memory-mapped file.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,9 +31,53 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.objective.centering import NONE, CenteringError
 from dsel.objective.dense import DenseObjective
-from dsel.objective.gram_row_cache import GramRowCache
 from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables
 from dsel.objective.shared import SharedMethods
+
+#: The file grows by about this many bytes at a time.
+_SEGMENT_BYTES = 256 << 20
+
+
+class GramRowCache:
+    """Stores rows (n,) of float64.
+
+    Rows beyond `memory_limit` bytes lie in an unnamed temporary file (in $TMPDIR), which the system pages in and out.
+    The file disappears with this object, or with the process.
+    """
+
+    def __init__(self, n: int, memory_limit: int) -> None:
+        self.n = n
+        self.bytes_in_memory = 0
+        self.bytes_on_disk = 0
+        self._memory_limit = memory_limit
+        self._free: list[Floats] = []
+
+    def store(self, values: Floats) -> Floats:
+        """Return a copy of a row that keeps its address while it is referenced. Errors: CapacityError (disk full)."""
+        if self.bytes_in_memory + 8 * self.n <= self._memory_limit:
+            self.bytes_in_memory += 8 * self.n
+            return np.array(values, np.float64)
+        if not self._free:
+            self._free = self._map_rows(max(1, _SEGMENT_BYTES // (8 * self.n)))
+        row = self._free.pop()
+        row[:] = values
+        self.bytes_on_disk += 8 * self.n
+        return row
+
+    def _map_rows(self, count: int) -> list[Floats]:
+        """Return rows of a new file. Its space on the disk is reserved before anything is written."""
+        size = 8 * self.n * count
+        try:
+            with tempfile.TemporaryFile() as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+                rows = np.frombuffer(mmap.mmap(file.fileno(), size), np.float64).reshape(count, self.n)
+        except OSError as error:
+            raise CapacityError(
+                f"Gram rows need {size / 2**30:.2f} GiB more of disk in {tempfile.gettempdir()}: {error.strerror}.",
+                "Set TMPDIR to a folder with room, or allow this process more memory.",
+            ) from error
+        return list(rows[::-1])
+
 
 #: Columns whose rows one fetch asks for, by default: batches are filled up, so that all have one shape.
 BATCH = 8
@@ -147,7 +196,7 @@ class OnDemandObjective(SharedMethods):
         Columns whose rows one pass over F fetches.
     row_cache_bytes : int
         Memory for fetched rows. A row of K takes 8 n bytes and is kept; so does a row of M, where targets are many or
-        Y = X. Rows beyond this limit are kept on disk (`dsel.objective.gram_row_cache`).
+        Y = X. Rows beyond this limit are kept on disk (`dsel.objective.on_demand`).
     included : tuple of int, optional
         As for `DenseObjective`.
     scale : (n,) array, optional

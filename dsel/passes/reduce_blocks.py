@@ -27,11 +27,9 @@ from dsel.data.blocks import Block, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
-from dsel.passes.base import Pass, PassCost, merge_tasks
-from dsel.passes.execution.accounting import PassRecord, record_pass
+from dsel.passes.base import Pass, PassCost, PassRecord, merge_tasks, record_pass
 from dsel.passes.execution.merge_tree import MergeTree
-from dsel.passes.execution.pass_checkpoints import identity_of_pass
-from dsel.passes.execution.stored_values import storable
+from dsel.passes.execution.pass_checkpoints import identity_of_pass, storable
 from dsel.passes.execution.waves import Executed, Reduction, run_reductions
 
 #: A task processes blocks of at least this many bytes, so that its partial result is small compared with its input.

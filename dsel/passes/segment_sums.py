@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.reader import Store
-from dsel.passes.execution.stored_values import read_header, read_value, warning_if_unwritable, write_value
+from dsel.passes.execution.pass_checkpoints import read_header, read_value, warning_if_unwritable, write_value
 from dsel.storage.paths import AnyPath, list_names, make_folder
 
 log = logging.getLogger("dsel")

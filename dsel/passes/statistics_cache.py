@@ -3,6 +3,8 @@
 Each entry is a folder, written whole or not at all, and named by a digest of everything that it depends on. In object
 storage, which has no rename, an entry is complete when its manifest is there: that is written last. Files of an
 unfinished entry may be written again at any time, since the same key gives the same bits.
+
+Statistics kept in the memory of this process, for calls on the same data one after the other.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
+import psutil
 
 from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel._lib.npz import read_npz
@@ -27,7 +32,7 @@ from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, DselError, StorageError
 from dsel.passes.columns.column_statistics import ColumnStatistics
 from dsel.passes.columns.eigendecomposition import Eigen
-from dsel.passes.execution.stored_values import warning_if_unwritable
+from dsel.passes.execution.pass_checkpoints import warning_if_unwritable
 from dsel.passes.statistics import Statistics
 from dsel.storage.json_files import checked_json, parse_checked_json
 from dsel.storage.leftovers import remove_leftovers
@@ -194,3 +199,78 @@ def _save_factors(folder: AnyPath, eigen: Eigen) -> dict[str, Any]:
     columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]
     ingest_arrays(eigen.W, folder / "W.zarr", chunks=(r, columns), overwrite=True)
     return {"D_y": eigen.values, "P": np.sqrt(eigen.values), "U": eigen.U}
+
+
+#: Entries take at most this share of the memory that is available when one is added.
+_SHARE = 0.25
+
+
+class MemoryStatisticsCache(StatisticsCache):
+    """Statistics in memory. The entries that were used last are kept, as far as their memory allows.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Bytes that all entries may take. By default a quarter of the memory that is available.
+
+    Examples
+    --------
+    >>> from dsel.api import select_from
+    >>> from dsel.config.request import SelectionRequest
+    >>> from dsel.data.dataset import as_dataset
+    >>> from dataclasses import replace
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> dataset = replace(as_dataset(X, X[:, 1] + 1), digest="my data")
+    >>> cache = MemoryStatisticsCache()
+    >>> [select_from(dataset, SelectionRequest(k=k, method="forward"), cache).passes for k in (1, 2)]
+    [2, 1]
+    """
+
+    on_disk = False
+
+    def __init__(self, limit: int | None = None) -> None:
+        super().__init__(Path("the memory of this process"))
+        self._limit = limit
+        self._entries: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        with self._lock:
+            self._entries.clear()
+
+    def has(self, key: dict[str, Any]) -> bool:
+        """Return whether there is an entry for this key."""
+        return _text(key) in self._entries
+
+    def load(self, key: dict[str, Any]) -> Any:
+        """Return the entry, or None where there is none."""
+        with self._lock:
+            found = self._entries.get(_text(key))
+            if found is None:
+                return None
+            self._entries.move_to_end(_text(key))
+            return found[0]
+
+    def save(self, key: dict[str, Any], value: Any) -> AnyPath | None:
+        """Keep an entry, and remove those that were not used for longest. One that is too large is not kept."""
+        arrays = [getattr(value, field.name) for field in fields(value)]
+        size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+        with self._lock:
+            held = sum(size for _, size in self._entries.values())
+            limit = self._limit
+            if limit is None:
+                limit = int(_SHARE * (psutil.virtual_memory().available + held))
+            if size > limit:
+                return None
+            while held + size > limit:
+                held -= self._entries.popitem(last=False)[1][1]
+            self._entries[_text(key)] = value, size
+        return self.path(key)
+
+
+def _text(key: dict[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True)

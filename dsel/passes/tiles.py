@@ -14,7 +14,7 @@ from scipy.linalg.blas import dgemm
 
 from dsel._lib.types import Floats
 from dsel.errors import CapacityError
-from dsel.passes.execution.stored_values import storable
+from dsel.passes.execution.pass_checkpoints import storable
 
 #: Tiles narrower than this do not reach the speed of BLAS-3.
 NARROWEST = 32

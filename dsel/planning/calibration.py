@@ -29,6 +29,10 @@ _SECONDS = 0.5
 _BLOCKS = 4
 #: Columns and rows of the BLAS call.
 _COLUMNS, _ROWS = 500, 2000
+#: Seconds for an entry of a Gram matrix that is copied, scaled and checked (one core of 2.0 GHz).
+_ENTRY_SECONDS = 4e-8
+#: Up to this many columns, a selection with Y = X computes the eigenvalues of K.
+_MOST_EIGENVALUES = 2000
 #: What a task costs the scheduler and the client, about (two shared cores).
 TASK_SECONDS = 0.003
 
@@ -69,22 +73,24 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
 def search_seconds(plan: Plan, speed: Speed) -> float | None:
     """Return the seconds of a Pareto search, from its iterations; None where each of them calls a user's function.
 
-    To these it adds what the search needs first: M, where the Gram matrix fits, and elsewhere passes for rows of it.
+    To these it adds what the search needs first: the matrices where they fit, and elsewhere passes for rows of them.
     """
     if plan.placement.seconds is None or not plan.iterations:
         return None
     seconds = plan.placement.seconds + speed.seconds_of_more_rows(plan)
     seconds = seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
-    return seconds + _moment_flops(plan) / speed.flops
+    return seconds + (_preparation(plan, speed) if plan.chosen.holds_gram else 0.0)
 
 
-def _moment_flops(plan: Plan) -> int:
-    """Return the flops of M = B B' (K^2 where Y = X) from the whole Gram matrix; 0 where the search needs no M."""
+def _preparation(plan: Plan, speed: Speed) -> float:
+    """Return the seconds that K and M = B B' take after the pass: to scale and check them, M, and the best rank k."""
     shape = plan.chosen.shape
-    if not plan.chosen.holds_gram or not shape.keeps_moments:
-        return 0
-    low_rank = shape.m < shape.n / 16  # then M is computed from as many directions as there are rows
-    return shape.n**2 * min(shape.N or shape.n, shape.m if low_rank else shape.n)
+    n = shape.n
+    if not shape.keeps_moments:
+        return _ENTRY_SECONDS * n**2
+    flops = n**2 * (4 * shape.m if shape.m < n / 16 else shape.N or n)  # of a low rank, from as few columns
+    flops += 0 if shape.N or n > _MOST_EIGENVALUES else 4 * n**3
+    return 2 * _ENTRY_SECONDS * n**2 + flops / speed.flops
 
 
 def measure(plan: Plan, dataset: Dataset) -> Speed:

@@ -16,6 +16,7 @@ from dsel.config.request import Missing, Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.errors import CapacityError, OptionError
+from dsel.passes.base import log_passes
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
@@ -25,7 +26,6 @@ from dsel.passes.columns.eigendecomposition import (
     signed,
     sketch_passes,
 )
-from dsel.passes.execution.accounting import log_passes
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix

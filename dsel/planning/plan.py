@@ -13,9 +13,8 @@ from dask.utils import format_bytes
 
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
-from dsel.passes.base import PassCost
-from dsel.passes.centered_factors import grows
-from dsel.passes.execution.accounting import PassLog
+from dsel.passes.base import PassCost, PassLog
+from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.planned_rounds import (
     held_out_cost,
@@ -139,6 +138,11 @@ class Plan:
         return PassCost.total("with the Gram rows that the search fetches", (self.total, PassCost(GRAM_ROWS, *more)))
 
     @property
+    def evaluations(self) -> int:
+        """Return how many subsets a Pareto search evaluates, about: of its offspring, 1 / e are their parents."""
+        return int((1.0 - math.exp(-1.0)) * (self.iterations or 0))
+
+    @property
     def passes(self) -> int:
         """Return the number of passes over the data."""
         return self.total.passes
@@ -221,7 +225,8 @@ class Plan:
         if self.seconds is not None:
             search = "the search is not estimated"
             if self.iterations is not None:
-                search = f"{self.iterations:,} iterations of the search, which call a function, are not estimated"
+                evaluations = f"about {self.evaluations:,} evaluations in {self.iterations:,} iterations"
+                search = f"the search is not estimated: {evaluations}"
             if self.search_seconds is not None:
                 search = f"about {self.search_seconds:.3g} s for {self.iterations:,} iterations of the search"
             text.append(f"time: {self.seconds:.3g} s for the passes; {search}")

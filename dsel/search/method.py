@@ -2,6 +2,8 @@
 
 To add a method, write one module that ends with one ``Method`` and list it in ``dsel.search.registry``. A method in a
 separate package is listed under the entry-point group ``dsel.methods`` of that package instead.
+
+The base of every method's options.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.objective.base import ItemObjective, Objective
@@ -19,13 +23,36 @@ from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import Direction, RowErrors
-from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.criterion import Criterion
 from dsel.search.placement import HERE, Placement, Site
-from dsel.search.runtime.executor import ExecutorFactory, SerialExecutor
+from dsel.search.runtime.ask_tell import ExecutorFactory, SerialExecutor
 from dsel.search.runtime.journal import Journal
 from dsel.storage.paths import AnyPath
+
+
+class Options(BaseModel):
+    """Options of a method. An unknown option is an error.
+
+    Each method has its own subclass. A method without options uses this class itself.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    def conflict(self, criterion: bool) -> str:
+        """Return which options do not go together, or an empty string.
+
+        Parameters
+        ----------
+        criterion : bool
+            Whether the user's criterion replaces the squared error.
+        """
+        return ""
+
+    def conflict_with_groups(self) -> str:
+        """Return which options cannot be used for groups of columns, or an empty string."""
+        return ""
+
 
 OnSlice = Callable[[AnytimeSearch], None]
 

@@ -5,41 +5,27 @@ from __future__ import annotations
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
-from dsel.search.cross_validation import greedy_rls, kfold
-from dsel.search.exact import exhaustive
+from dsel.search.comparators import approx_svd, exhaustive, leverage, pivoted_qr, random_subset, rfe, two_stage
+from dsel.search.cross_validation.methods import GREEDY_RLS, KFOLD
 from dsel.search.exact.astar import method as astar
 from dsel.search.exact.branch_and_bound import method as branch_and_bound
-from dsel.search.greedy import (
-    approx_svd,
-    backward,
-    exchange,
-    foba,
-    forward,
-    leverage,
-    omp,
-    pivoted_qr,
-    random_subset,
-    rfe,
-    splicing,
-    two_stage,
-)
+from dsel.search.greedy import backward, exchange, foba, forward, omp, splicing
 from dsel.search.method import Method
-from dsel.search.pareto import poss, pposs, pposs_asy
-from dsel.search.penalized import lasso, mcp, scad
+from dsel.search.pareto.methods import POSS, PPOSS, PPOSS_ASY
+from dsel.search.penalized import LASSO, MCP, SCAD
 from dsel.search.portfolio import method as portfolio
 
 #: The entry-point group in which a package lists its methods.
 GROUP = "dsel.methods"
 
-_MODULES = (
-    poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, splicing, exchange, branch_and_bound, astar,
-    greedy_rls, kfold, two_stage, approx_svd, leverage, pivoted_qr, random_subset, lasso, mcp, scad,
-    exhaustive, portfolio,
+METHODS: Registry[Method] = Registry(
+    "method", Method, GROUP,
+    (
+        POSS, PPOSS, PPOSS_ASY, forward.METHOD, omp.METHOD, foba.METHOD, backward.METHOD, rfe.METHOD, splicing.METHOD,
+        exchange.METHOD, branch_and_bound.METHOD, astar.METHOD, GREEDY_RLS, KFOLD, two_stage.METHOD, approx_svd.METHOD,
+        leverage.METHOD, pivoted_qr.METHOD, random_subset.METHOD, LASSO, MCP, SCAD, exhaustive.METHOD, portfolio.METHOD,
+    ),
 )  # fmt: skip
-
-
-METHODS: Registry[Method] = Registry("method", Method, GROUP, (module.METHOD for module in _MODULES))
-
 
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {
@@ -84,4 +70,4 @@ def find_method(name: str) -> Method:
 
 def methods_with(flag: str) -> list[str]:
     """Return the names of dsel's own methods for which a flag of `Method` is set, such as ``takes_criterion``."""
-    return [module.METHOD.name for module in _MODULES if getattr(module.METHOD, flag)]
+    return [name for name, method in METHODS.own.items() if getattr(method, flag)]

@@ -17,9 +17,9 @@ from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.assembly import explained_share, in_data_units, with_dependent
 from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
-from dsel.selection.forward_reference import rank_error
 from dsel.selection.result import Selection
-from dsel.selection.rows import FrontRow
+from dsel.selection.run_method import rank_error
+from dsel.selection.size_curve import FrontRow
 from dsel.selection.submodularity import submodularity
 
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.

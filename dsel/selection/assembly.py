@@ -22,16 +22,14 @@ from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.cross_validation.fits import subset_fit
+from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.certificate import dependence
-from dsel.search.options import Options
+from dsel.search.method import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import ChosenStatistics, chosen_statistics
-from dsel.selection.forward_reference import rank_error
-from dsel.selection.recomputed_front import Errors
 from dsel.selection.result import Selection
-from dsel.selection.rows import FrontRow, PathRow, TraceRow
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.run_method import Errors, rank_error
+from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.storage.paths import AnyPath
 
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.

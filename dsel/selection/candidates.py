@@ -15,8 +15,8 @@ from dsel.data.labels import format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import ItemObjective, Objective
-from dsel.objective.dependence import independent_columns
 from dsel.objective.groups import GroupedObjective
+from dsel.objective.shared import independent_columns
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
 

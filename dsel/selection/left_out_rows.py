@@ -17,10 +17,10 @@ from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.cross_validation.fits import fits_along
+from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.outcome import PathPoint, SearchOutcome
 from dsel.selection.context import RunContext
-from dsel.selection.rows import PathRow
+from dsel.selection.size_curve import PathRow
 
 log = logging.getLogger("dsel")
 

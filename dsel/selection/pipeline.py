@@ -16,8 +16,8 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
 from dsel.objective.base import Objective
-from dsel.passes.execution.accounting import log_passes
-from dsel.passes.finite import naming_columns
+from dsel.passes.base import log_passes
+from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.base import Prepared, Resources
@@ -26,11 +26,9 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Found, assemble
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext
-from dsel.selection.forward_reference import forward_reference
 from dsel.selection.left_out_rows import path_rows, scored_rows
-from dsel.selection.recomputed_front import recomputed_front
 from dsel.selection.result import Selection
-from dsel.selection.run_method import run_method
+from dsel.selection.run_method import forward_reference, recomputed_front, run_method
 from dsel.selection.search_sizes import search_sizes
 
 log = logging.getLogger("dsel")

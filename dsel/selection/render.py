@@ -8,10 +8,9 @@ from typing import Any
 
 from dsel._lib.text import printable
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
-from dsel.selection.changes.describe import describe_changes
+from dsel.selection.changes.compare import describe_changes
 from dsel.selection.result import Selection
-from dsel.selection.rows import FrontRow
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.size_curve import FrontRow, SizeCurve
 
 #: Width of text that is not for a terminal: so wide that no line is broken.
 _ENDLESS = 1_000_000

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.selection.chosen import ChosenStatistics
-from dsel.selection.rows import FrontRow, PathRow, TraceRow
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.submodularity import Submodularity
 from dsel.storage.paths import AnyPath, as_path
 
@@ -264,7 +263,7 @@ class Selection:
         return write_report(self, as_path("report.html" if out is None else out))
 
     def _repr_html_(self) -> str:
-        from dsel.selection.report.notebook import notebook_html
+        from dsel.selection.report.page import notebook_html
 
         return notebook_html(self)
 
@@ -301,7 +300,7 @@ class Selection:
         >>> np.array_equal(selection.transform(X), X[:, [7, 3]])
         True
         """
-        from dsel.selection.use.apply import transform
+        from dsel.selection.results.apply import transform
 
         return transform(self, X)
 
@@ -338,7 +337,7 @@ class Selection:
         >>> np.allclose(dsel.select(X, y, k=2).predict(X), y)
         True
         """
-        from dsel.selection.use.apply import predict
+        from dsel.selection.results.apply import predict
 
         return predict(self, X)
 
@@ -353,7 +352,7 @@ class Selection:
             column explains beyond those before it. Results of older versions have none. There are no coefficients
             where Y = X.
         """
-        from dsel.selection.use.tables import to_frame
+        from dsel.selection.arrays import to_frame
 
         return to_frame(self)
 
@@ -366,7 +365,7 @@ class Selection:
             Variables `indices`, `coefficients`, `intercept`, `front_size`, `front_error`, `front_r2`, `front_members`
             and `trace`, and the request and the figures as attributes. The saved selection.zarr holds the same.
         """
-        from dsel.selection.use.tables import to_xarray
+        from dsel.selection.arrays import to_xarray
 
         return to_xarray(self)
 

@@ -16,13 +16,11 @@ from dsel._lib.damage import DamagedFileError, digest_of
 from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
-from dsel.selection.arrays import arrays_of, attributes_of
+from dsel.selection.arrays import arrays_of, attributes_of, group_files, group_of
 from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.result import FORMAT, Selection
-from dsel.selection.rows import FrontRow, PathRow, TraceRow
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.submodularity import Submodularity
-from dsel.selection.use.tables import group_files, group_of
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
 from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (

@@ -1,8 +1,20 @@
-"""Search for subsets of every size, and choose the number of columns (``k="auto"``)."""
+"""Search for subsets of every size, and choose the number of columns (``k="auto"``).
+
+Information criteria of a subset: BIC, and EBIC for many candidate columns.
+
+    BIC(S)  = m N log(RSS(S) / (m N)) + N df(S) log(m)
+    EBIC(S) = BIC(S) + 2 gamma log C(p, s)
+
+with s of p candidate columns chosen, N targets whose errors count as independent with one variance, and the effective
+degrees of freedom df(S) = tr(K_SS (K_SS + lam I)^-1), which is the rank of X_S without a penalty. Sources: Schwarz,
+"Estimating the dimension of a model", Annals of Statistics 6, 1978; Chen and Chen, "Extended Bayesian information
+criteria for model selection with large model spaces", Biometrika 95, 2008.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
@@ -17,24 +30,57 @@ from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
-from dsel.objective.information_criterion import bayesian_criterion, residual_and_freedom
 from dsel.passes.columns.column_statistics import target_gram
+from dsel.passes.cross_validation.fold_rows import SubsetErrors
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows
-from dsel.passes.cross_validation.subset_errors import SubsetErrors
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.cross_validation.fits import members_along
+from dsel.search.cross_validation.rounds import members_along
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext
 from dsel.selection.left_out_rows import path_rows
-from dsel.selection.rows import PathRow
 from dsel.selection.run_method import run_method
-from dsel.selection.size_curve import SizeCurve, SizePoint
+from dsel.selection.size_curve import PathRow, SizeCurve, SizePoint
+
+#: A residual of at most this share of ||Y||^2 is rounding error.
+_NO_RESIDUAL = 1e-12
+
+
+def residual_and_freedom(whole: Objective, members: Sequence[int]) -> tuple[float, float]:
+    """Return RSS, without the penalty, and the effective degrees of freedom. O(s^3)."""
+    if whole.lam == 0.0 or not len(members):
+        return whole.value(members), float(whole.rank(members))
+    S = np.asarray(members, np.int64)
+    whole.fetch_rows(S.tolist())
+    K = whole.rows(S)[:, S]
+    M = whole.moment_rows(S)[:, S] if whole.cross is None else whole.cross[S] @ whole.cross[S].T
+    values, V = np.linalg.eigh(K)
+    values = np.maximum(values, 0.0)
+    shrunk = 1.0 / (values + whole.lam)
+    explained = np.einsum("si,st,ti->i", V, M, V)
+    rss = whole.total - float((explained * (2.0 * shrunk - values * shrunk**2)).sum())
+    return rss, float((values * shrunk).sum())
+
+
+def bayesian_criterion(
+    rss: float, total: float, freedom: float, weight: float, n_targets: int, subsets: tuple[int, int], gamma: float
+) -> float:
+    """Return BIC, or EBIC with gamma above 0.
+
+    rss: of the subset. total: ||Y||^2. freedom: effective degrees of freedom. weight: number of rows. subsets: s of p
+    candidates are chosen.
+    """
+    count = weight * n_targets
+    s, p = subsets
+    choices = gammaln(p + 1) - gammaln(s + 1) - gammaln(p - s + 1)
+    fit = count * math.log(max(rss, _NO_RESIDUAL * total) / count)
+    return fit + n_targets * freedom * math.log(weight) + 2.0 * gamma * float(choices)
+
 
 log = logging.getLogger("dsel")
 

@@ -8,11 +8,14 @@ except ImportError as error:
     ) from error
 
 from dsel.sklearn.base import clear_cache
-from dsel.sklearn.best_subset_selector import BestSubsetSelector
-from dsel.sklearn.column_subset_selector import ColumnSubsetSelector
-from dsel.sklearn.greedy_rls_selector import GreedyRLSSelector
-from dsel.sklearn.stepwise_selectors import ForwardSelector, OMPSelector
-from dsel.sklearn.subset_selector import SubsetSelector
+from dsel.sklearn.selectors import (
+    BestSubsetSelector,
+    ColumnSubsetSelector,
+    ForwardSelector,
+    GreedyRLSSelector,
+    OMPSelector,
+    SubsetSelector,
+)
 
 __all__ = [
     "BestSubsetSelector",

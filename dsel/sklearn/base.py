@@ -20,13 +20,12 @@ from dsel.api import select_from
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.errors import DataError, OptionError
-from dsel.passes.memory_cache import MemoryStatisticsCache
-from dsel.passes.statistics_cache import StatisticsCache
+from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
-from dsel.sklearn.digest import data_digest
 from dsel.sklearn.inputs import (
     check_features,
     check_training_data,
+    data_digest,
     in_memory,
     is_lazy_or_labelled,
     spread_columns,

@@ -21,8 +21,15 @@ from pathlib import PurePosixPath
 from typing import IO, Any, Literal, TypeVar, overload
 
 from dsel.errors import OptionError, StorageError
-from dsel.storage.connection import connection, obstore_module
-from dsel.storage.retries import MAX_RETRIES, RetryPolicy, is_missing_bucket, retry_delay, translate_error
+from dsel.storage.retries import (
+    MAX_RETRIES,
+    RetryPolicy,
+    connection,
+    is_missing_bucket,
+    obstore_module,
+    retry_delay,
+    translate_error,
+)
 
 T = TypeVar("T")
 

@@ -6,6 +6,8 @@ rest, above all how to write something so that readers see the old content or th
 - a file: on disk it is written under a temporary name and renamed, in object storage one request replaces it;
 - a folder: on disk it is renamed as well. Object storage cannot rename. There the folder keeps a unique name, and the
   file that refers to it is written last.
+
+Who owns a file: this user, or somebody else.
 """
 
 from __future__ import annotations
@@ -260,3 +262,26 @@ def remove_stale(folder: AnyPath, name: str, names: Iterable[str], keep: str | N
     for found in sorted(names):
         if found.startswith(f"{stem}-") and found.endswith(f"{dot}{suffix}") and found != keep:
             (folder / found).remove_tree()
+
+
+def foreign_owner(path: AnyPath) -> str | None:
+    """Return the name of the other user who owns a file, or None if that is this user or root.
+
+    Object storage does not say who wrote a file, and what does not exist has no owner: None.
+    """
+    if isinstance(path, ObjectPath):
+        return None
+    try:
+        owner = os.stat(path).st_uid
+    except FileNotFoundError:
+        return None
+    return None if owner in (os.geteuid(), 0) else _name(owner)
+
+
+def _name(user: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"

@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from dsel.storage.connection import connection, obstore_module
 from dsel.storage.object_store import ObjectPath
-from dsel.storage.retries import RetryPolicy
+from dsel.storage.retries import RetryPolicy, connection, obstore_module
 
 T = TypeVar("T")
 

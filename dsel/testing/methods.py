@@ -19,8 +19,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import OptionError
 from dsel.planning.validation import validate
-from dsel.search.method import Method, SearchTask
-from dsel.search.options import Options
+from dsel.search.method import Method, Options, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext

@@ -16,12 +16,33 @@ dependent, all of them together explain much that no independent subset does. A 
 reason gets a larger ridge. The report states what the ridges may hide.
 
 Eigenvalues are computed in float64 and enlarged by their error.
+
+Check the bound of a convex relaxation, from the diagonal and weights in the log.
+
+With a diagonal D > 0 for which K - D is positive semidefinite, and for any A (n, N), no k columns explain more than
+
+    <A, (K - D) A> + the k largest of |row j of B - (K - D) A|^2 / d_j.
+
+So only the sign of K - D must be checked, and one value computed: where A comes from does not matter.
+
+Check the leaves of a proof about groups of columns: recompute their bounds in extended precision.
+
+A leaf has groups S that are chosen, and groups R of which at most q may be added. f is at least f(S + R). If |R| > q,
+at least |R| - q groups of R are left out. f is then at least f(S + R - g) for each group g of these. So it is at least
+the (|R| - q)-th smallest of all f(S + R - g). The eigenvalue bound of `bounds.py` holds for as many columns as q groups
+have. If columns are nearly dependent, all together explain much that no independent subset does. Such a leaf is divided
+until its bounds hold, or single subsets are compared.
+
+An independent subset of the columns of a group is no larger than the rank of the group. Let the elimination of its
+matrix, with the largest pivot first, leave at most the share t of each column's square after r pivots. The matrix of
+r + 1 of its p columns then has an eigenvalue of at most p t. So the others leave at most p^2 t of some column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -351,3 +372,135 @@ def _inverse_diagonal(K: Extended) -> Extended | None:
         others = np.arange(s) != a
         A[others] -= np.outer(A[others, a], A[a])
     return np.diag(A[:, s:])
+
+
+def relaxation_bound(problem: Problem, k: int, d: Sequence[float], z: Sequence[float]) -> float:
+    """Return the lower bound on f of all subsets of at most k columns, -inf if K - D is not positive. O(n^3).
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, summed from the data.
+    k : int
+        The most columns to choose.
+    d, z : sequences of float
+        The diagonal of D and the weights from which A follows, for columns of norm 1.
+
+    Returns
+    -------
+    float
+        The bound.
+    """
+    n = problem.n
+    norms = np.sqrt(problem.floor / EXTENDED(DEPENDENCE_TOLERANCE))
+    unit = np.sqrt(np.maximum(np.diag(problem.K), EXTENDED(0)))
+    D, weights = np.asarray(d, EXTENDED) * (unit / norms) ** 2, np.asarray(z, np.float64)
+    if D.size != n or weights.size != n or not (D > 0).all() or not (weights > 0).all():
+        return float("-inf")
+    K = problem.K / norms[:, None] / norms[None, :]
+    B = problem.B / norms[:, None]
+    H = K - np.diag(D)
+    if not _positive_definite(H):
+        return float("-inf")
+    system = np.asarray(H + np.diag(D / weights), np.float64)
+    A = np.linalg.solve(system, np.asarray(B, np.float64)).astype(EXTENDED)
+    HA = H @ A
+    g = np.sort(((B - HA) ** 2).sum(axis=1) / D)
+    return float(problem.c - (A * HA).sum() - g[n - min(k, n) :].sum())
+
+
+def _positive_definite(H: Extended) -> bool:
+    """Return whether a matrix with a diagonal of at most 1 is positive definite by more than rounding."""
+    H = H.copy()
+    for a in range(H.shape[0]):
+        if not H[a, a] > 16 * H.shape[0] * EPSILON:
+            return False
+        H[a + 1 :, a + 1 :] -= np.outer(H[a + 1 :, a] / H[a, a], H[a, a + 1 :])
+    return True
+
+
+def checker_of(problem: Problem, k: int, threshold: Any) -> Checker:
+    """Return what checks the leaves of a proof about columns or groups."""
+    return (Checker if problem.groups is None else GroupChecker)(problem, k, threshold)
+
+
+class GroupChecker(Checker):
+    """Checks leaves of one proof about groups: numbers in a leaf are those of groups, see `Checker`."""
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """How many columns of each group an independent subset has at most."""
+        assert self.problem.groups is not None
+        return np.array([self._rank(group) for group in self.problem.groups], np.int64)
+
+    @property
+    def most_columns(self) -> int:
+        """How many columns an independent subset has at most."""
+        return int(np.sort(self.ranks)[::-1][: self.k].sum())
+
+    @property
+    def most_compared(self) -> int:  # type: ignore[override]
+        """Most groups that the subsets of a leaf may add if they are compared."""
+        return self.problem.n_items
+
+    def _by_dependence(self, leaf: Leaf) -> bool:
+        """Return False: no groups are left out because they depend on others."""
+        return False
+
+    def _compared(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
+        """Yield the leaves with groups that are below the threshold. Bounds spare most of them the comparison."""
+        for leaf in leaves:
+            if not self._divided(leaf, self.threshold):
+                f = float(self.value([*leaf.chosen, *columns_of(leaf.allowed)][: self.k]))
+                yield Failure(leaf, f"not all of its subsets are at least {float(self.threshold):.10g}; f is {f:.10g}")
+
+    def _exceeds(self, leaf: Leaf, bound: float) -> bool:
+        """Return whether the bound in the log is above f of some subset: near dependence makes bounds low."""
+        return super()._exceeds(leaf, bound) and not self._divided(leaf, (leaf.bound - LOGGED) * self.problem.c)
+
+    def _holds_after_division(self, leaf: Leaf, bound: float) -> bool:
+        return self._divided(leaf, self.threshold)
+
+    def value(self, S: Sequence[int]) -> Any:
+        """Return f(S): columns that depend on those before them explain nothing."""
+        kept: list[int] = []
+        for j in sorted(self.problem.members(S)):
+            if not super().dependent([*kept, j]):
+                kept.append(j)
+        return super().value(kept)
+
+    def dependent(self, S: Sequence[int]) -> bool:
+        """Return False: groups may have columns that depend on others."""
+        return False
+
+    def bounds(self, leaves: Sequence[Leaf], ridge: Any) -> NDArray[np.float64]:
+        """Return a lower bound (b,) on f of all subsets of each leaf, up to what the ridge hides."""
+        return np.array([self._bound(leaf, ridge) for leaf in leaves])
+
+    def _bound(self, leaf: Leaf, ridge: Any) -> float:
+        allowed = columns_of(leaf.allowed) if leaf.most else []
+        most = int(np.sort(self.ranks[allowed])[::-1][: leaf.most].sum())
+        bound = float(Checker.bounds(self, [self._of_columns(leaf, allowed, most)], ridge)[0])
+        left_out = len(allowed) - leaf.most
+        if left_out <= 0 or bound >= self._needed([leaf])[0]:
+            return bound
+        without = [self._of_columns(leaf, [h for h in allowed if h != g], self.problem.n) for g in allowed]
+        increased = [x for batch in self._batches(without) for x in Checker.bounds(self, batch, ridge).tolist()]
+        return max(bound, float(np.sort(increased)[left_out - 1]))
+
+    def _of_columns(self, leaf: Leaf, allowed: Sequence[int], most: int) -> Leaf:
+        """Return a leaf over columns: those of S, and those of some groups of R."""
+        mask = sum(1 << j for j in self.problem.members(allowed))
+        return Leaf(leaf.number, BOUND, tuple(self.problem.members(leaf.chosen)), mask, most, leaf.bound)
+
+    def _rank(self, group: NDArray[np.int64]) -> int:
+        """Return how many columns of a group an independent subset has at most."""
+        scale, p = np.sqrt(self._squares[group]), group.size
+        K = self.problem.K[np.ix_(group, group)] / scale[:, None] / scale[None, :]
+        for rank in range(p):
+            a = int(np.argmax(np.diag(K)))
+            if K[a, a] <= EXTENDED(DEPENDENCE_TOLERANCE) / p**2:
+                return rank
+            K = K - np.outer(K[:, a], K[a]) / K[a, a]
+            K[a] = K[:, a] = 0
+        return p

@@ -19,14 +19,11 @@ import numpy as np
 from dsel.data.column_groups import Items
 from dsel.engine.base import Engine
 from dsel.storage.paths import AnyPath
-from dsel.verification.bounds import Checker, Failure
+from dsel.verification.bounds import Checker, Failure, checker_of, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult
-from dsel.verification.groups import checker_of
 from dsel.verification.problem import ExtendedSums, Problem
-from dsel.verification.reader import LogError, digest_of, read_file, read_manifest
-from dsel.verification.relaxation import relaxation_bound
 from dsel.verification.report import ProofCheck
-from dsel.verification.tree import Leaf, Node, Tree, columns_of, follow
+from dsel.verification.tree import Leaf, LogError, Node, Tree, columns_of, digest_of, follow, read_file, read_manifest
 
 #: What the check allows for rounding, as a share of ||Y||^2.
 TOLERANCE = 1e-9

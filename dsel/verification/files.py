@@ -20,7 +20,7 @@ from typing import Any
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.owners import foreign_owner
+from dsel.storage.paths import foreign_owner
 from dsel.verification.problem import Problem
 
 log = logging.getLogger("dsel")

@@ -65,7 +65,7 @@ def planned_and_used(shape: Shape) -> tuple[float, float]:
         before = time.process_time()
         for i in range(100):
             asked["criterion"](range(i % shape.k + 1))
-        search = (plan.iterations or 0) * (time.process_time() - before) / 100
+        search = plan.evaluations * (time.process_time() - before) / 100
     before = time.process_time()
     dsel.select(*given, **asked)
     return plan.workers * (plan.seconds or 0.0) + (search or float("nan")), time.process_time() - before

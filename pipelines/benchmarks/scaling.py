@@ -34,8 +34,8 @@ from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
 from dsel.search.pareto.slice_work import RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.ask_tell import ExecutorOptions, Work
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, Work
 from dsel.search.runtime.schedule import Division, Schedule
 from pipelines.benchmarks import scaling_report, slices
 from pipelines.benchmarks.measured_run import Run

@@ -20,9 +20,8 @@ from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, SliceResult, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import Task, TaskResult
+from dsel.search.runtime.ask_tell import Cleanup, ExecutorOptions, Task, TaskResult
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import Cleanup, ExecutorOptions
 from dsel.search.runtime.schedule import MOST_IN_FLIGHT, Division, Schedule
 from pipelines.benchmarks.synthetic import regression_data
 from pipelines.papers.datasets import load

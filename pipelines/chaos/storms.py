@@ -69,6 +69,6 @@ def impatience(kind: str | None) -> dict[str, str]:
 def obey_impatience() -> None:
     """Do what the variables of `impatience` say."""
     if seconds := os.environ.get(_READ_SECONDS):
-        from dsel.storage import connection
+        from dsel.storage import retries
 
-        connection.READ_TIMEOUT = timedelta(seconds=float(seconds))
+        retries.READ_TIMEOUT = timedelta(seconds=float(seconds))

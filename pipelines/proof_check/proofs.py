@@ -20,12 +20,12 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.out_of_core.choice import relaxable
+from dsel.search.exact.out_of_core.search import WideTree
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.trees_on_workers import on_workers
-from dsel.search.exact.wide.choice import relaxable
-from dsel.search.exact.wide.search import WideTree
 from pipelines.proof_check.families import Problem
 from pipelines.proof_check.stated import certificate_of
 

@@ -16,7 +16,7 @@ import xarray as xr
 
 import dsel
 from dsel.errors import DataError, OptionError
-from dsel.selection.use.export import export_text
+from dsel.selection.results.export import export_text
 from tests.bad_inputs.conftest import LABELS, X, Y
 from tests.cli_runner import call
 

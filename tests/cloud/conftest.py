@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import dask
 import pytest
 
-from dsel.storage import connection as bucket_connection
+from dsel.storage import retries as bucket_connection
 from dsel.storage import retries as retry_settings
 from dsel.storage import zarr_store as bucket_zarr
 from pipelines.s3_faults import FaultProxy

@@ -16,7 +16,7 @@ import pytest
 
 from dsel.data.dataset import as_dataset
 from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
-from dsel.storage import connection as bucket_connection
+from dsel.storage import retries as bucket_connection
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path, is_inside, open_for_writing
 from pipelines.s3_faults import KINDS, FaultProxy, Kind, always, drawn

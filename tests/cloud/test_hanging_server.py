@@ -14,7 +14,7 @@ import yaml
 
 from dsel.data.ingest import ingest_arrays
 from dsel.jobs import status
-from dsel.storage import connection, locks, log_handler
+from dsel.storage import locks, log_handler, retries
 from dsel.storage.log_handler import log_handler as handler_of
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
@@ -68,8 +68,8 @@ def test_a_job_whose_server_hangs_ends_with_74_and_waits_for_it_once(
 
     def soon_impatient(path: ObjectPath, data: bytes) -> None:
         if path.key == "out/selection.json":  # requests before this one are answered, however busy the machine is
-            monkeypatch.setattr(connection, "READ_TIMEOUT", timedelta(seconds=0.1))
-            monkeypatch.setattr(connection, "HURRIED_TIMEOUT", timedelta(seconds=0.2))
+            monkeypatch.setattr(retries, "READ_TIMEOUT", timedelta(seconds=0.1))
+            monkeypatch.setattr(retries, "HURRIED_TIMEOUT", timedelta(seconds=0.2))
             forget_connections()
         write(path, data)
 

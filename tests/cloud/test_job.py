@@ -27,9 +27,9 @@ from dsel.jobs.certify import ProofBudget
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run
-from dsel.storage.connection import connection
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
+from dsel.storage.retries import connection
 from pipelines.s3_faults import KINDS, FaultProxy, Kind, Request, drawn
 from tests.cli_runner import call
 from tests.cloud.conftest import SECRETS

@@ -9,8 +9,8 @@ import zarr
 import dsel
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import OutputError
-from dsel.selection.use.export import export_text, write_export
-from dsel.selection.use.predict_store import predict_store
+from dsel.selection.results.export import export_text, write_export
+from dsel.selection.results.predict_store import predict_store
 from dsel.storage.paths import as_path, zarr_store
 from pipelines.s3_faults import FaultProxy
 from tests.stores import regression

@@ -23,8 +23,8 @@ from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.pareto.slice_work import RunSlices
 from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.schedule import Schedule
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

@@ -215,10 +215,10 @@ def test_a_custom_criterion_has_no_certificate(tmp_path):
 @pytest.fixture
 def few_dense(monkeypatch):
     """Treat more than ten columns as too many for a Gram matrix, if passes can prove something."""
-    monkeypatch.setattr("dsel.search.exact.wide.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("dsel.search.exact.out_of_core.choice.MOST_DENSE", 10)
     monkeypatch.setattr("dsel.planning.representations.choice.MOST_DENSE", 10)
-    monkeypatch.setattr("dsel.search.exact.wide.search._FIRST", 3)
-    monkeypatch.setattr("dsel.search.exact.wide.search._CLOSED", 0)
+    monkeypatch.setattr("dsel.search.exact.out_of_core.search._FIRST", 3)
+    monkeypatch.setattr("dsel.search.exact.out_of_core.search._CLOSED", 0)
 
 
 @pytest.mark.parametrize("included", [[], [2]])
@@ -261,7 +261,7 @@ def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
 
 def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypatch):
     monkeypatch.setattr("dsel.planning.representations.gram.GramMatrix.client_bytes", 1 << 60)
-    monkeypatch.setattr("dsel.planning.representations.tiled_gram.TiledGram.client_bytes", 1 << 60)
+    monkeypatch.setattr("dsel.planning.representations.gram.TiledGram.client_bytes", 1 << 60)
     dataset = as_dataset(X, Y)
     request = SelectionRequest(k=3, method="forward")
     selection = run_selection(dataset, request)

@@ -12,7 +12,7 @@ import pytest
 import dsel
 from dsel.errors import DataError, DselError, OptionError
 from dsel.planning.representations import choice
-from dsel.search.exact.wide.choice import MOST_DENSE
+from dsel.search.exact.out_of_core.choice import MOST_DENSE
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((40, 9)) @ (np.eye(9) + RNG.standard_normal((9, 9)) / 2)

@@ -29,8 +29,8 @@ from dsel.jobs.finished import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.series.folders import RunFolders
+from dsel.selection.changes.compare import part_sums
 from dsel.selection.changes.previous import PreviousRun
-from dsel.selection.changes.resampling import part_sums
 from dsel.selection.changes.runs import read_history, run_names
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

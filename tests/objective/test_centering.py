@@ -20,8 +20,8 @@ from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from dsel.search.exact.guarantee import guarantee_of
+from dsel.search.exact.out_of_core.search import WideTree
 from dsel.search.exact.proof import Proof
-from dsel.search.exact.wide.search import WideTree
 
 
 def far_from_zero(seed, ratio, m=48, n=6):

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import dsel
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
-from dsel.passes.centered_factors import _piece_factors, merge_centered, with_means
 from dsel.passes.gram import gram_statistics
-from dsel.passes.refit import Fit, refit
+from dsel.passes.refit import Fit, _piece_factors, merge_centered, refit, with_means
 from dsel.passes.statistics import PREPROCESS
 from dsel.passes.statistics_cache import StatisticsCache
 from tests.stores import append_rows, count_reads, make_store, regression

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.passes.cross_validation.cost_model import Speeds, best_every, seconds_of_rounds
+from dsel.passes.cross_validation.disk_cache import Speeds, best_every, seconds_of_rounds
 
 SPEEDS = Speeds()
 

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dsel.passes.columns.tsqr import orthonormalise
+from dsel.passes.columns.eigendecomposition import orthonormalise
 
 
 @pytest.mark.parametrize(("m", "l"), [(1, 1), (5, 5), (33, 2), (34, 2), (2000, 7), (700, 20), (321, 20)])

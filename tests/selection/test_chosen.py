@@ -80,7 +80,7 @@ def test_it_holds_forward_selection_to_compare_with() -> None:
 
 
 def test_it_holds_none_where_that_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsel.selection.forward_reference._OPERATIONS", 100)
+    monkeypatch.setattr("dsel.selection.run_method._OPERATIONS", 100)
     assert dsel.select(X, Y, k=6, iterations=2000).forward == ()
 
 

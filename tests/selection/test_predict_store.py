@@ -15,9 +15,9 @@ import zarr
 import dsel
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OutputError
-from dsel.passes.execution.accounting import log_passes
-from dsel.selection.use import predict_store as module
-from dsel.selection.use.predict_store import predict_store
+from dsel.passes.base import log_passes
+from dsel.selection.results import predict_store as module
+from dsel.selection.results.predict_store import predict_store
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression(m=200, n=20)

@@ -16,7 +16,7 @@ from dsel.data.dataset import as_dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.selection.context import RunContext
-from dsel.selection.stability.bounds import error_bound, threshold_for, unimodal_factor
+from dsel.selection.stability.result import error_bound, threshold_for, unimodal_factor
 from dsel.selection.stability.run import _draws, run_stability
 from tests.cli_runner import call
 from tests.stores import make_store

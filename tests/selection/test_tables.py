@@ -15,7 +15,7 @@ import xarray as xr
 
 import dsel
 from dsel.errors import DataError, OptionError, OutputError
-from dsel.selection.use.export import export_text, write_export
+from dsel.selection.results.export import export_text, write_export
 from tests.stores import regression
 
 X, Y = regression(m=150, n=18)

@@ -18,10 +18,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dsel
-from dsel.passes.execution.accounting import log_passes
-from dsel.passes.memory_cache import MemoryStatisticsCache
+from dsel.passes.base import log_passes
+from dsel.passes.statistics_cache import MemoryStatisticsCache
 from dsel.sklearn import ForwardSelector, SubsetSelector, clear_cache
-from dsel.sklearn.digest import data_digest
+from dsel.sklearn.inputs import data_digest
 from tests.stores import regression
 
 X, Y = regression(m=240, n=20)

@@ -12,10 +12,9 @@ import pytest
 from dsel.config.types import Int
 from dsel.search.exact.certificate import Certificate
 from dsel.search.greedy.forward import METHOD as FORWARD
-from dsel.search.method import Method, SearchTask
-from dsel.search.options import Options
+from dsel.search.method import Method, Options, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.search.pareto.poss import METHOD as POSS
+from dsel.search.pareto.methods import POSS
 from dsel.search.registry import METHODS
 from dsel.testing import check_method
 

@@ -26,8 +26,7 @@ from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
 from dsel.engine.dask_engine import MOST_WITH_GRAPH
 from dsel.engine.thread_engine import THREADS
-from dsel.passes.base import Pass, PassCost, merge_tasks
-from dsel.passes.execution.accounting import PassRecord, record_pass
+from dsel.passes.base import Pass, PassCost, PassRecord, merge_tasks, record_pass
 from dsel.passes.execution.pass_checkpoints import identity_of_pass
 from dsel.passes.execution.waves import Executed, Reduction, run_reductions
 

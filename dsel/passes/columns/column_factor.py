@@ -25,7 +25,7 @@ from dsel.errors import DataError
 from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.columns.column_statistics import ColumnStatistics, pieces
-from dsel.passes.execution.stored_values import storable
+from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.refit import Fit
 
 #: Singular values of at most this share of the largest are rounding.

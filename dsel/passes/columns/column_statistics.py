@@ -17,10 +17,9 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
-from dsel.passes.execution.stored_values import storable
-from dsel.passes.finite import require_finite
+from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.gram import require_in_range
-from dsel.passes.moments import Present, block_present, merge_present
+from dsel.passes.moments import Present, block_present, merge_present, require_finite
 from dsel.passes.statistics import ColumnScales, constant_columns
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.

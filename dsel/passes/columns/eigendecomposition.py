@@ -19,11 +19,18 @@ vectors over the root of a chi-square number of t degrees of freedom.
 
 The test matrix Omega is a hash of (seed, feature, column), so it depends neither on the chunks nor on the workers. Sums
 over the data follow the order of the blocks: the same chunks give the same bits, other chunks the same up to rounding.
+
+QR of a tall matrix in place, one block of rows after the other.
+
+Source: Demmel, Grigori, Hoemmen, Langou, "Communication-optimal parallel and sequential QR and LU factorizations", SIAM
+Journal on Scientific Computing 2012 (sequential TSQR, one level of blocks at a time). It is as stable as Householder's
+QR of the whole matrix, whatever its condition.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg
@@ -33,7 +40,34 @@ from dsel._lib.rng import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.passes.columns.column_factor import ColumnFactor
-from dsel.passes.columns.tsqr import orthonormalise
+
+#: Rows of a block per column.
+_ROWS_PER_COLUMN = 16
+
+
+def orthonormalise(Y: Floats) -> Floats:
+    """Overwrite Y (m, l), m >= l, by Q of Y = QR and return R (l, l).
+
+    Y may be in any memory order. Cost: O(m l^2) operations, and memory for a block of 16 l rows and a sixteenth of Y.
+    """
+    m, l = Y.shape
+    edges = [*range(0, max(m - l, 1), _ROWS_PER_COLUMN * max(l, 1)), m]
+    if len(edges) == 2:
+        Y[...], R = _qr(Y)
+        return R
+    stack = np.empty((l * (len(edges) - 1), l))
+    for i, (a, b) in enumerate(pairwise(edges)):
+        Y[a:b], stack[i * l : (i + 1) * l] = _qr(Y[a:b])
+    R = orthonormalise(stack)
+    for i, (a, b) in enumerate(pairwise(edges)):
+        Y[a:b] = Y[a:b] @ stack[i * l : (i + 1) * l]
+    return R
+
+
+def _qr(Y: Floats) -> tuple[Floats, Floats]:
+    Q, R = scipy.linalg.qr(Y, mode="economic", check_finite=False)
+    return np.asarray(Q), np.asarray(R)
+
 
 #: Eigenvalues below this share of the largest count as zero.
 ROUNDING = 1e-13
@@ -106,7 +140,8 @@ def randomized_eigendecomposition(
 
     total: ||Z||_F^2. accuracy: take the least rank that captures this share. powers: q >= 1. held: (m, t) columns in
     whose span U is complete, beyond the rank. A worker holds a few m x (rank + 30) arrays and its columns; this process
-    holds a few (m + n) x (rank + 30) arrays. `dsel.passes.columns.tsqr` makes the QR of either factor in place.
+    holds a few (m + n) x (rank + 30) arrays. The QR of either factor is made in
+    place.
 
     Errors: OptionError for a rank below 1.
     """

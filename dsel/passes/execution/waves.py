@@ -1,4 +1,10 @@
-"""Run the tasks of passes: all at once, or as many at a time as fit between two checkpoints."""
+"""Run the tasks of passes: all at once, or as many at a time as fit between two checkpoints.
+
+The tree in which partial results are merged: FAN_IN at a time, level by level.
+
+The tree depends only on how many leaves there are. Parts of it may be merged on workers, in this process, or in an
+earlier run that was interrupted: the result has the same bits.
+"""
 
 from __future__ import annotations
 

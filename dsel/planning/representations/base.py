@@ -20,10 +20,9 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.passes.base import PassCost
-from dsel.passes.centered_factors import check_pass, grows, likely_check_pass
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.folds import FoldStatistics
-from dsel.passes.refit import Fit, refit, refit_pass
+from dsel.passes.refit import Fit, check_pass, grows, likely_check_pass, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.validation import ValidatedRequest

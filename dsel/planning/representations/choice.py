@@ -7,11 +7,10 @@ import math
 from dsel.errors import CapacityError, DselError
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.column_blocks import InColumnBlocks
-from dsel.planning.representations.gram import GramMatrix
+from dsel.planning.representations.gram import GramMatrix, TiledGram
 from dsel.planning.representations.row_gram import RowGram
 from dsel.planning.representations.sketch import Sketch
-from dsel.planning.representations.tiled_gram import TiledGram
-from dsel.search.exact.wide.choice import MOST_DENSE
+from dsel.search.exact.out_of_core.choice import MOST_DENSE
 from dsel.search.method import ProblemSummary
 from dsel.search.registry import METHODS
 

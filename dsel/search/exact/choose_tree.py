@@ -16,18 +16,17 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline
+from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.group_tree import GroupTree
+from dsel.search.exact.out_of_core.choice import is_wide, limits_coefficients, relaxable
+from dsel.search.exact.out_of_core.search import WideTree
 from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof_log import ProofLog
-from dsel.search.exact.root_bound import RootBound
+from dsel.search.exact.root_bound import RootBound, TargetBound
 from dsel.search.exact.starting_subset import is_small, starting_subset
 from dsel.search.exact.tree import BestFirstTree
-from dsel.search.exact.wide.choice import is_wide, limits_coefficients, relaxable
-from dsel.search.exact.wide.search import WideTree
-from dsel.search.exact.wide.target_bound import TargetBound
 from dsel.search.greedy.forward import forward
 
 logger = logging.getLogger("dsel")

@@ -1,15 +1,24 @@
-"""A bound without a search, for problems whose branch and bound does not fit into memory."""
+"""A bound without a search, for problems whose branch and bound does not fit into memory.
+
+A bound from the targets alone, for data whose Gram matrix does not fit into memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
-from dsel._lib.tolerances import MARGIN
+import numpy as np
+
+from dsel._lib.tolerances import MARGIN, ridge
+from dsel._lib.types import Floats
 from dsel.objective.base import Objective
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.anytime import Deadline
+from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.certificate import consistent_bound
-from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.proof_log import OpenNode
 from dsel.search.exact.tree import BestFirstTree
 
@@ -70,3 +79,53 @@ class RootBound(BestFirstTree[Any]):
         search = cls(objective, state["k"], lower=state["lower"])
         search._restore_shared(state)
         return search
+
+
+class TargetBound(RootBound):
+    """||Y||^2 less the k largest eigenvalues of Y'Y: no k columns of any data explain more.
+
+    Where Y = X, they are those of X X', from the representation of the data. Included columns count in k. It has no
+    nodes, needs no pass, and is 0 if there are at most k targets.
+    """
+
+    kind = "targets"
+    can_log = needs_relaxation = False
+
+    def __init__(
+        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None
+    ) -> None:
+        super().__init__(objective, k, incumbent=incumbent, lower=lower)
+        self.bound_name = "eigenvalue"
+
+    def _bound(self) -> float:
+        values, k = self._eigenvalues, self.k
+        if self.objective.cross is None:
+            k += len(self.objective.included)
+        return float(np.sort(np.maximum(values, 0.0))[::-1][k:].sum())
+
+    @cached_property
+    def _eigenvalues(self) -> Floats:
+        """Eigenvalues of what the targets leave, and if the operator is a sketch, those that it holds."""
+        objective = self.objective
+        T = objective.target_gram if objective.cross is not None else _operator(objective)
+        if T is None:
+            return np.zeros(0)
+        return np.asarray(T if T.ndim == 1 else np.linalg.eigvalsh(T))
+
+    def limit_note(self) -> str:
+        """Return what gives a better bound."""
+        if self.objective.cross is None:
+            return ""
+        return (
+            "uses the targets alone: for this number of columns there is a better bound only for one target and "
+            "lam > 0, or with a limit for coefficients"
+        )
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """No subset is excluded, and rounding is that of the eigenvalues."""
+        return Guarantee(ridge(max(self._eigenvalues.size, 1)))
+
+
+def _operator(objective: Objective) -> Floats | None:
+    return objective.target_operator if isinstance(objective, OnDemandObjective) else None

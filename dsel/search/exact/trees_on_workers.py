@@ -16,9 +16,8 @@ from uuid import uuid4
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.exact.tree import BestFirstTree, Explored, SubtreeWork
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import AskTell, Task, TaskResult
+from dsel.search.runtime.ask_tell import AskTell, Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import Cleanup, ExecutorFactory, ExecutorOptions
 
 #: A task takes FIRST_SECONDS at first, so that workers share the incumbent often, and MAX_SECONDS at most, so that a
 #: lost task costs little. In between it takes a share of the time so far, so that the last tasks end almost together.

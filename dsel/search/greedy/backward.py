@@ -9,8 +9,7 @@ from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path, cheapest, rebuilt
 from dsel.search.method import Method, SearchTask, whole_gram
-from dsel.search.outcome import SearchOutcome
-from dsel.search.validation import check_size
+from dsel.search.outcome import SearchOutcome, check_size
 
 
 def backward(objective: ItemObjective, k: int) -> SearchOutcome:

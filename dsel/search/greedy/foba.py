@@ -14,10 +14,8 @@ from dsel.errors import OptionError
 from dsel.objective.base import ItemObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
-from dsel.search.method import Method, SearchTask, few_columns
-from dsel.search.options import Options
-from dsel.search.outcome import SearchOutcome
-from dsel.search.validation import check_size
+from dsel.search.method import Method, Options, SearchTask, few_columns
+from dsel.search.outcome import SearchOutcome, check_size
 
 #: After this many deletions the solution is rebuilt, so that rounding errors do not accumulate.
 _REBUILD_AFTER = 16

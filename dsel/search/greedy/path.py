@@ -9,8 +9,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.objective.base import ItemObjective, ItemState
-from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
-from dsel.search.validation import check_size
+from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size, improving
 
 #: A gain of at most this share of ||Y||^2 counts as rounding error.
 NO_GAIN = 1e-12

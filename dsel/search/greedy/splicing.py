@@ -16,10 +16,8 @@ from dsel.objective.base import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, largest, rebuilt
-from dsel.search.method import Method, SearchTask, few_columns
-from dsel.search.options import Options
-from dsel.search.outcome import SearchOutcome
-from dsel.search.validation import check_size
+from dsel.search.method import Method, Options, SearchTask, few_columns
+from dsel.search.outcome import SearchOutcome, check_size
 
 #: How many columns are exchanged at once at most, by default.
 MAX_EXCHANGE = 10

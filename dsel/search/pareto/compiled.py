@@ -22,11 +22,11 @@ from dsel.objective.kernels import elimination, layout, multi_flip
 from dsel.objective.kernels.elimination import evaluate
 from dsel.objective.kernels.insertion_bound import bound_after_insertions
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
-from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size, improving
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.archive_memory import (
+from dsel.search.pareto.archive_layout import (
     check_tables,
     first_slots,
     most_members,
@@ -35,7 +35,6 @@ from dsel.search.pareto.archive_memory import (
     table_bytes,
 )
 from dsel.search.pareto.synchronous_kernel import run_rounds
-from dsel.search.validation import check_seed, check_size
 
 _TRACE_ROWS = 8192
 #: The smallest and the largest number of iterations to look ahead for entries of K.

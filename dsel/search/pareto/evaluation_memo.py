@@ -17,9 +17,8 @@ from dsel._lib.jit import compiled
 from dsel._lib.rng import binomial_cdf, draw_flips, stream, uniform, uniforms
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CriterionError, OptionError
-from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size, improving
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset
-from dsel.search.validation import check_seed, check_size
 
 
 class EvaluationMemo:

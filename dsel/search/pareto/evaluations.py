@@ -15,8 +15,7 @@ from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.evaluation_memo import failure, number
-from dsel.search.runtime.ask_tell import Task, TaskResult
-from dsel.search.runtime.executor import Cleanup
+from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult
 
 #: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
 _running: dict[str, tuple[Subset, float]] = {}

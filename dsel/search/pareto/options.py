@@ -1,25 +1,80 @@
-"""Options, requirements and places that POSS, PPOSS and PPOSS-asy share."""
+"""Options, requirements and places that POSS, PPOSS and PPOSS-asy share.
+
+What a Pareto search starts from: the path of forward selection, or the best result of exchange search.
+
+The archive is offered these subsets before the first iteration. They only add solutions, so the guarantee of the
+published algorithm holds, and the result is never worse than the subsets offered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, field_validator, model_validator
 
 from dsel.config.import_path import load_function
 from dsel.config.types import Float, Int
 from dsel.objective.base import FEW_TARGETS, Objective
-from dsel.search.anytime import Stop
-from dsel.search.method import ProblemSummary, Requirements
-from dsel.search.options import Options
-from dsel.search.pareto.archive_memory import check_tables, first_slots, restart_slots, size_limit, table_bytes
+from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.anytime import Deadline, Stop
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.forward import forward
+from dsel.search.method import Options, ProblemSummary, Requirements
+from dsel.search.outcome import FrontPoint
+from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, size_limit, table_bytes
 from dsel.search.pareto.compiled import any_size_iterations, isolated_iterations, paper_iterations
-from dsel.search.pareto.warm_start import WarmStart, path_size
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
 from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time, wide_iterations
+
+WarmStart = Literal["forward", "exchange", "none"]
+
+
+class Offerable(Protocol):
+    """A search whose archive takes subsets from elsewhere."""
+
+    objective: Objective
+    k: int
+
+    def offer(self, S: Iterable[int]) -> bool:
+        """Offer the archive a subset, and return whether it was archived."""
+
+
+def warm_start(search: Offerable, options: Any, seed: int, stop: Stop, start: Sequence[tuple[int, ...]] = ()) -> Stop:
+    """Offer the archive the subsets `start` and what the option `warm_start` names; return the rules for the time left.
+
+    Subsets of 2k columns and more are never archived, so they are not offered.
+    """
+    for members in start:
+        if 1 <= len(members) < 2 * search.k:
+            search.offer(members)
+    if options.warm_start == "none":
+        return stop
+    load_subset_kernels(deletes=options.warm_start == "exchange")
+    deadline = Deadline(stop.seconds)
+    for point in _points(search.objective, search.k, options, seed, limited=stop.seconds is not None):
+        if point.size:
+            search.offer(point.members)
+    return replace(stop, seconds=deadline.left)
+
+
+def path_size(k: int, *, has_gram: bool, limited: bool) -> int:
+    """Return how many columns the path of forward selection has: 2k - 1, as many as an archived subset at most.
+
+    It has k in a search with a time limit if the Gram matrix is not in memory, since columns then take passes over the
+    data.
+    """
+    return k if limited and not has_gram else 2 * k - 1
+
+
+def _points(objective: Objective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
+    """Return the subsets to offer. limited: whether the search has a time limit."""
+    if options.warm_start == "forward":
+        size = path_size(k, has_gram=objective.has_gram, limited=limited)
+        return forward(objective, min(size, objective.n)).front
+    return exchange(objective, k, seed=seed, restarts=options.restarts).front
 
 
 class StopOptions(Options):
@@ -400,7 +455,7 @@ def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placem
         return Placement(where, why, recorded, at_a_time)
     every, T = options.exchange_interval(n, k, site.has_gram), options.iterations_within(k, n, few, site.has_gram)
     limit = options.limit(k, n)
-    seconds = Division(n, limit, few, every, T, options.seconds, has_gram=site.has_gram).total
+    seconds = Division(n, limit, few, every, T, options.seconds, has_gram=site.has_gram).estimate
     tables = table_bytes(n, few, limit, restart_slots(n, few, limit))
     notes = options.cut_short(k, n, few, site.has_gram)
     return Placement(where, why, recorded, at_a_time, seconds, tables, T if notes else None, notes)

@@ -19,11 +19,11 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
+from dsel.search.pareto.options import warm_start
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.pareto.warm_start import warm_start
+from dsel.search.runtime.ask_tell import ExecutorOptions, Work, call_all
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, Work, call_all
 from dsel.search.runtime.journal import columns_of, journalled_values
 
 log = logging.getLogger("dsel")

@@ -15,8 +15,7 @@ from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import objective_cleanup
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import Task, TaskResult
-from dsel.search.runtime.executor import Cleanup, call_all
+from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult, call_all
 
 #: The counts of a search that are added up over slices.
 COUNTED = ("looked_up", "valued", "evaluated", "accepted")

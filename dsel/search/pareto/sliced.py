@@ -21,8 +21,7 @@ from dsel.objective.base import Objective
 from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.outcome import Improvement
-from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.client_archive import ClientArchive, Solutions, trace_rows
+from dsel.search.pareto.archive import ClientArchive, Solutions, Subset, trace_rows
 from dsel.search.pareto.slice_work import COUNTED, Slice, SliceResult, SliceRules
 from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule

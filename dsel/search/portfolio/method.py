@@ -21,29 +21,27 @@ from dsel.search.anytime import Deadline, OutOfTime, Stop
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.out_of_core.choice import relaxable
 from dsel.search.exact.perspective_tree.choice import takes_part
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.proof import Proof
-from dsel.search.exact.wide.choice import relaxable
 from dsel.search.greedy.backward import backward
-from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.exchange import exchange, polish
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
-from dsel.search.greedy.polish import polish
-from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
-from dsel.search.options import Options
+from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
-from dsel.search.pareto.archive_memory import check_tables, first_slots, table_bytes
+from dsel.search.pareto.archive_layout import check_tables, first_slots, table_bytes
 from dsel.search.pareto.compiled import load_pareto_kernels
+from dsel.search.pareto.options import path_size
 from dsel.search.pareto.run import objective_for_workers
-from dsel.search.pareto.warm_start import path_size
 from dsel.search.placement import NO_CLUSTER, Placement, Site
 from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
+from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
-from dsel.search.swaps.search import load_swap_kernels
+from dsel.search.tabu.search import load_swap_kernels
 
 #: The shares of the time for the proof before and after the searches.
 _PROOF_FIRST, _PROOF_LAST = 0.1, 0.3

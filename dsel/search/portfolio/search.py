@@ -9,8 +9,7 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.outcome import Improvement
-from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
-from dsel.search.pareto.client_archive import ClientArchive, Solutions, trace_rows
+from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, ParetoArchive, Solutions, Subset, trace_rows
 from dsel.search.pareto.compiled import paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.portfolio.steps import Kind, Step, exchange_interval

@@ -20,9 +20,8 @@ from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import objective_cleanup
 from dsel.search.pareto.options import default_interval
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import Task, TaskResult
-from dsel.search.runtime.executor import Cleanup, call_all
-from dsel.search.swaps.search import TabuSearch, load_swap_kernels
+from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult, call_all
+from dsel.search.tabu.search import TabuSearch, load_swap_kernels
 
 #: Tabu search by swaps; Pareto search with many exchange searches; Pareto search with the default interval.
 Kind = Literal["swaps", "exchange", "poss"]

@@ -16,8 +16,7 @@ from typing import Any
 
 from dsel.errors import ClusterError, DselError
 from dsel.search.anytime import AnytimeSearch, Stop
-from dsel.search.runtime.ask_tell import AskTell, LostTask, Task, TaskResult
-from dsel.search.runtime.executor import Executor
+from dsel.search.runtime.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
 from dsel.search.runtime.journal import Journal, valued
 
 #: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.

@@ -9,7 +9,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.labels import plain_text, short_labels, true_minus
+from dsel.selection.plots.style import plain_text, short_labels, true_minus
 from dsel.selection.result import Selection
 
 #: At most this many columns, in order of gain, and this many named targets.

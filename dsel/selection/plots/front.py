@@ -11,9 +11,9 @@ from dsel.errors import MissingInputError, OptionError
 from dsel.search.exact.certificate import STATUS_WORDS, claim
 from dsel.selection.plots import style
 from dsel.selection.plots.accessor import Quantity
-from dsel.selection.plots.labels import counted
+from dsel.selection.plots.style import counted
 from dsel.selection.result import Selection
-from dsel.selection.rows import FrontRow
+from dsel.selection.size_curve import FrontRow
 
 #: The diamonds of sizes without a gap: status, color, and color inside.
 _DIAMONDS = (("optimal", style.GREEN, style.GREEN), ("optimal-except-near-copies", style.ORANGE, "none"))

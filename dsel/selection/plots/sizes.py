@@ -8,7 +8,7 @@ import numpy as np
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.labels import counted
+from dsel.selection.plots.style import counted
 from dsel.selection.result import Selection
 from dsel.selection.size_curve import SizeCurve
 

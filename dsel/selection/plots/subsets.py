@@ -9,7 +9,7 @@ from typing import Any
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.result import Selection
-from dsel.selection.rows import FrontRow
+from dsel.selection.size_curve import FrontRow
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
 MOST_COLUMNS = 30

@@ -1,27 +1,72 @@
-"""The report: one HTML page that works offline, with everything that a result says."""
+"""The report: one HTML page that works offline, with everything that a result says.
+
+What a notebook shows for a selection: small, without pictures, on light and dark backgrounds.
+
+The templates of the HTML, filled by jinja2. Every value is escaped.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
 from dsel.search.exact.certificate import STATUS_WORDS
-from dsel.selection.changes.describe import describe_changes
+from dsel.selection.changes.compare import describe_changes
 from dsel.selection.changes.runs import SUMMARY, RunSummary, read_history
-from dsel.selection.plots.labels import counted, printable
+from dsel.selection.plots.style import counted, printable
 from dsel.selection.render import describe_guarantees
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
-from dsel.selection.report.stability_section import stability_section
-from dsel.selection.report.templating import fill
+from dsel.selection.report.tables import stability_section
 from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
 from dsel.selection.stability.result import FILE as STABILITY
 from dsel.selection.stability.result import Stability
 from dsel.storage.latest import resolve_run
 from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
+
+#: A label that is too long for one line on a phone, and where it may continue on the next.
+_LONG = re.compile(r"\S{24,}")
+#: All but tabs and line breaks.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BREAKS = re.compile(r"(?<=[_\-/:])(?=\w)|(?<=\.)(?=[^\W\d])")
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("dsel.selection.report", "templates"),
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["breakable"] = _breakable
+    return environment
+
+
+def _breakable(text: str) -> Any:
+    """Return text that may break inside of long labels, between their words."""
+    from markupsafe import Markup
+
+    pieces, end = [], 0
+    for found in _LONG.finditer(text):
+        pieces += [text[end : found.start()], Markup("<wbr>").join(_BREAKS.split(found[0]))]
+        end = found.end()
+    return Markup("").join([*pieces, text[end:]])
+
+
+def fill(template: str, **values: Any) -> str:
+    """Return a template with its values. Only `markupsafe.Markup` is not escaped.
+
+    Control characters, with which a label could command a terminal that prints the page, are replaced.
+    """
+    text: str = _environment().get_template(template).render(values)
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @dataclass(frozen=True)
@@ -176,3 +221,27 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
     place = folder / "report.html" if out is None else as_path(out)
     return write_report(selection, place, stability, history)
+
+
+#: Columns that are listed; the others are counted.
+_MOST_ROWS = 15
+
+
+def notebook_html(selection: Selection) -> str:
+    """Return a selection as a fragment of HTML with its own style."""
+    row = wording.certificate_of_choice(selection)
+    rows = tables.chosen_rows(selection)
+    return fill(
+        "notebook.html",
+        title=wording.headline(selection),
+        method=selection.method,
+        preprocess=selection.preprocess,
+        shape=selection.shape,
+        r2=f"{selection.r2:.4f}".replace("-", "−"),
+        proof="" if row is None else wording.proof(selection, row),
+        explained=wording.explained(selection),
+        rows=rows[:_MOST_ROWS],
+        more=max(len(rows) - _MOST_ROWS, 0),
+        heads=tables.coefficient_heads(selection),
+        notes=selection.notes,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import caveat, claim, covered
-from dsel.selection.plots.labels import counted, printable
+from dsel.selection.plots.style import counted, printable
 from dsel.selection.result import Selection
 
 

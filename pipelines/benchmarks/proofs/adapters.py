@@ -74,7 +74,7 @@ def _times_squared(selection: Any, X: Any, y: Any, options: Found) -> float:
 
 def _is_wide(X: Any) -> bool:
     """Return whether dsel proves such a problem in passes, without the Gram matrix."""
-    from dsel.search.exact.wide.choice import MOST_DENSE
+    from dsel.search.exact.out_of_core.choice import MOST_DENSE
 
     return bool(X.shape[1] > MOST_DENSE)
 

@@ -21,7 +21,7 @@ from dsel.errors import MissingExtraError
 from dsel.passes.cross_validation.held_out import held_out_errors
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.search.cross_validation.fits import nested_fits
+from dsel.search.cross_validation.rounds import nested_fits
 from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes
 from pipelines.table import text_table

@@ -11,8 +11,8 @@ from pathlib import Path
 from dsel.search.anytime import Stop
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
 from tests.search.pareto.by_hand import N_COLUMNS, cover, search_of
 
 COLUMNS = tuple((j,) for j in range(N_COLUMNS))

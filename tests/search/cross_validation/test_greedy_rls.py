@@ -18,8 +18,7 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.leave_one_out import extend_round, prepare, split_errors
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.search.cross_validation.fits import nested_fits, subset_fit
-from dsel.search.cross_validation.rounds import GreedyRls
+from dsel.search.cross_validation.rounds import GreedyRls, nested_fits, subset_fit
 from tests.oracles import greedy_rls as oracle
 from tests.search.cross_validation.without_gram import select_without_gram
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dsel.objective.few_targets import few_targets
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
-from dsel.search.exact.perspective import perspective_bound
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
+from dsel.search.exact.perspective_tree.semidefinite import perspective_bound
 from tests.search.exact.cases import data, exhaustive, problems, regression, self_expression
 
 

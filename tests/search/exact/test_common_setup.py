@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.jobs.certify import ProofBudget, certify_selection
-from dsel.search.exact import common_setup
+from dsel.search.exact import base
+from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.guarantee import guarantee_of
 from dsel.search.exact.perspective_tree import branching
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
@@ -106,7 +106,7 @@ def test_all_sizes_are_prepared_once(monkeypatch, n):
     dataset, request = as_dataset(X, y), SelectionRequest(k=4, method="forward", lam=1.0)
     selection = run_selection(dataset, request)
     counts = {"problem": 0, "scaled": 0}
-    problem, scaled = BoundProblem.of, common_setup.scaled_columns
+    problem, scaled = BoundProblem.of, base.scaled_columns
 
     def count_problem(*arguments, **options):
         counts["problem"] += 1
@@ -117,7 +117,7 @@ def test_all_sizes_are_prepared_once(monkeypatch, n):
         return scaled(*arguments)
 
     monkeypatch.setattr(BoundProblem, "of", count_problem)
-    monkeypatch.setattr(common_setup, "scaled_columns", count_scaled)
+    monkeypatch.setattr(base, "scaled_columns", count_scaled)
     whole = certify_selection(dataset, request, selection, ProofBudget(sizes="all"))
     assert [row["proven"] for row in whole.certificate] == [True] * 4
     assert counts["scaled"] == (n >= 150)

@@ -14,19 +14,19 @@ import dsel
 from dsel.search.anytime import Deadline
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.choice import better_tree
-from dsel.search.exact.perspective_tree.diagonal import diagonals
+from dsel.search.exact.perspective_tree.coordinate_descent import largest, penalty, weights
 from dsel.search.exact.perspective_tree.enumeration import enumerated
 from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
 from dsel.search.exact.perspective_tree.relaxation import Problem, relax
+from dsel.search.exact.perspective_tree.scaling import diagonals
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.perspective_tree.semidefinite import solve
-from dsel.search.exact.perspective_tree.weights import largest, penalty, weights
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
 
 ALL = 10**9
 CHOICE = "dsel.search.exact.perspective_tree.choice."
-HANDOVER = "dsel.search.exact.perspective_tree.handover."
+HANDOVER = "dsel.search.exact.perspective_tree.subtree_solver."
 
 
 def tree_of(objective, k, **arguments):

@@ -19,8 +19,7 @@ from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.method import SearchTask
 from dsel.search.registry import METHODS
-from dsel.verification.reader import read_file
-from dsel.verification.tree import Tree, follow
+from dsel.verification.tree import Tree, follow, read_file
 from tests.search.exact.cases import regression
 
 

@@ -11,15 +11,13 @@ import scipy.linalg
 
 import dsel
 from dsel.errors import CapacityError, MissingExtraError, OptionError
-from dsel.search.exact.exhaustive import exhaustive, subsets
-from dsel.search.greedy.leverage import leverage, leverage_scores
-from dsel.search.greedy.pivoted_qr import pivoted_qr
-from dsel.search.greedy.random_subset import random_subset
+from dsel.search import penalized
+from dsel.search.comparators.exhaustive import exhaustive, subsets
+from dsel.search.comparators.leverage import leverage, leverage_scores
+from dsel.search.comparators.pivoted_qr import pivoted_qr
+from dsel.search.comparators.random_subset import random_subset
 from dsel.search.method import SearchTask
-from dsel.search.penalized import path
-from dsel.search.penalized.lasso import METHOD as LASSO
-from dsel.search.penalized.mcp import METHOD as MCP
-from dsel.search.penalized.scad import METHOD as SCAD
+from dsel.search.penalized import LASSO, MCP, SCAD
 from tests.search.cases import error, random_data, regression, self_expression
 
 # --- columns for X itself ---
@@ -107,23 +105,23 @@ def test_more_subsets_than_allowed_are_refused_with_their_number() -> None:
 # --- penalized paths ---
 
 
-def coefficients(method: Any, X: Any, Y: Any, penalties: int = 12) -> tuple[path.PenalizedProblem, Any, list[Any]]:
+def coefficients(method: Any, X: Any, Y: Any, penalties: int = 12) -> tuple[penalized.PenalizedProblem, Any, list[Any]]:
     """Return the problem, its penalties and the models of a path, as the method solves it."""
     models: list[Any] = []
-    saved = path._quietly
+    saved = penalized._quietly
 
     def noted(found: Any) -> Any:
         for model in saved(found):
             models.append(model)
             yield model
 
-    path._quietly = noted
+    penalized._quietly = noted
     try:
         task = SearchTask(regression(X, Y), X.shape[1], 0, method.options(penalties=penalties, smallest_penalty=0.05))
         method.run(task)
     finally:
-        path._quietly = saved
-    problem = path.PenalizedProblem.of(task.objective)
+        penalized._quietly = saved
+    problem = penalized.PenalizedProblem.of(task.objective)
     return problem, problem.penalties(task.options), models
 
 
@@ -171,7 +169,7 @@ def test_concave_penalties_meet_the_conditions_of_a_stationary_point(method: Any
 
 def test_a_missing_package_is_named_before_the_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = random_data(0)
-    monkeypatch.setattr(path.importlib.util, "find_spec", lambda module: None)
+    monkeypatch.setattr(penalized.importlib.util, "find_spec", lambda module: None)
     with pytest.raises(MissingExtraError, match=r"need skglm, which is not installed.*\n?.*dsel\[penalized\]"):
         dsel.plan(X, Y, k=3, method="mcp")
 

@@ -10,14 +10,14 @@ import pytest
 import dsel
 from dsel._lib.rng import weighted_sample
 from dsel.errors import OptionError
-from dsel.search.greedy.approx_svd import approx_svd
+from dsel.search.comparators.approx_svd import approx_svd
+from dsel.search.comparators.rfe import rfe
+from dsel.search.comparators.two_stage import two_stage
 from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
-from dsel.search.greedy.rfe import rfe
-from dsel.search.greedy.two_stage import two_stage
 from tests.search.cases import error, random_data, regression, self_expression
 
 METHODS = {

@@ -20,8 +20,8 @@ from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluation_memo import swapped
 from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.runtime.ask_tell import SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import SerialExecutor
 from tests.search.pareto.by_hand import NO_LIMIT, again, all_of, search_of
 from tests.search.pareto.by_hand import advance as answered
 

@@ -20,8 +20,8 @@ from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.registry import METHODS
+from dsel.search.runtime.ask_tell import SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import SerialExecutor
 from dsel.search.runtime.schedule import (
     LEAST_IN_FLIGHT,
     LEAST_SLICES,

@@ -22,7 +22,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.search.portfolio import method as portfolio
 from dsel.search.portfolio.method import METHOD
 from dsel.search.portfolio.search import ROUNDS, STREAMS
-from dsel.search.runtime.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
+from dsel.search.runtime.ask_tell import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
 
 
 def data(seed: int = 0, n: int = 30, targets: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -18,9 +18,8 @@ from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import EvaluateSubsets, bind, takes_data
 from dsel.search.pareto.slice_work import RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
+from dsel.search.runtime.ask_tell import LostTask, SerialExecutor, Task, TaskResult
 from dsel.search.runtime.dispatcher import TASK_SECONDS, Dispatcher
-from dsel.search.runtime.executor import SerialExecutor
 from dsel.search.runtime.journal import Journal, journalled_values, read_journal
 from dsel.search.runtime.schedule import Schedule
 from tests.search.cases import random_data, regression

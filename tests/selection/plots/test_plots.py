@@ -12,7 +12,7 @@ import pytest
 
 import dsel
 from dsel.errors import MissingExtraError, MissingInputError, OptionError
-from dsel.selection.plots.labels import short_labels
+from dsel.selection.plots.style import short_labels
 from tests.selection.plots import selections
 
 mpl.use("Agg")

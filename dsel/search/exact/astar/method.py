@@ -16,8 +16,7 @@ from dsel.search.exact.astar.search import AStar, AStarBound
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.greedy.forward import forward
-from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
-from dsel.search.options import Options
+from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import Placement, Site
 

@@ -22,8 +22,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.search.exact.astar.nodes import Node
-from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem, independent_with
+from dsel.search.exact.astar.reduced_problem import Children, Node, ReducedProblem, independent_with
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BoundProblem
 

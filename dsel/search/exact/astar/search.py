@@ -34,9 +34,8 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.astar.nodes import Node, tree_children
 from dsel.search.exact.astar.projection import project_out
-from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem
+from dsel.search.exact.astar.reduced_problem import Children, Node, ReducedProblem, tree_children
 from dsel.search.exact.astar.secular_equation import downdated
 from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem, penalized

@@ -21,8 +21,7 @@ from dsel.search.exact.perspective_tree.choice import better_tree
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import starting_subset
-from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
-from dsel.search.options import Options
+from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
 

@@ -4,6 +4,8 @@ An open node is a pair (S, R): the chosen columns S, and the columns R that may 
 heap, least bound first. The first one is explored depth first for one slice, and its open nodes go back to the heap. At
 first a slice is one node, so that the bound rises as fast as it can; later slices are longer. Memory is bounded: if
 there are many open nodes, a slice ends only when its subtree is finished.
+
+Explore open nodes of branch and bound outside the search, in a task on a worker.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from threading import TIMEOUT_MAX, Event, Thread
 from typing import Any
@@ -22,12 +25,31 @@ from dsel._lib.types import Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
+from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
-from dsel.search.exact.branch_and_bound.subtrees import SubtreeWork
-from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem, explore_all
 from dsel.search.exact.proof_log import OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree
+
+
+@dataclass(frozen=True, eq=False)
+class SubtreeWork:
+    """What tasks need to know of the search; see `BranchAndBound` for its parameters. log: whether there is one."""
+
+    problem: BoundProblem
+    k: int
+    bound: BoundName
+    pairs: bool
+    log: bool
+
+    def explorer(self) -> Explorer:
+        """Return an explorer, whose arrays are allocated once."""
+        return Explorer(self.problem, self.k, self.bound, pairs=self.pairs, log=self.log)
+
+    def explore(self, explorer: Explorer, nodes: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
+        """Explore open nodes one after another, up to `budget` nodes in all."""
+        return explore_all(explorer, nodes, incumbent, budget)
+
 
 #: With this many open nodes, a subtree is finished before the next one begins.
 MAX_OPEN = 20_000

@@ -12,14 +12,12 @@ from typing import Protocol
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.coordinate_descent import sizes, weights
 from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
-from dsel.search.exact.perspective_tree.guide import Guide, Known, Path, step
-from dsel.search.exact.perspective_tree.handover import NOTHING, Handover
-from dsel.search.exact.perspective_tree.node import Node
+from dsel.search.exact.perspective_tree.node import Guide, Known, Node, Path, step
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
-from dsel.search.exact.perspective_tree.rows import sizes
 from dsel.search.exact.perspective_tree.semidefinite import Solved, solve
-from dsel.search.exact.perspective_tree.weights import weights
+from dsel.search.exact.perspective_tree.subtree_solver import NOTHING, Handover
 
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6

@@ -1,7 +1,7 @@
 """Which tree proves a subset: that of relaxations, or branch and bound by the fit of all columns that are left.
 
-The first hands nodes over to the second where that takes less time (dsel.search.exact.perspective_tree.handover). The
-second begins with the bound and the columns that the first one leaves.
+The first hands nodes over to the second where that takes less time (`subtree_solver`). The second begins
+with the bound and the columns that the first one leaves.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
+from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import MANY_COLUMNS

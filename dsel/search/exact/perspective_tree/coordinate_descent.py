@@ -3,11 +3,16 @@
 For a level t, each free column pays h(a) with a = sqrt(d_j) |b_j|: 2 t a up to a = t, then a^2 + t^2 (the reverse Huber
 penalty). That is its penalty with the best weight z_j = min(1, a / t), where weights cost t^2. A column that is fixed
 in pays a^2. The best b_j for the others is known in closed form.
+
+Rows of coefficients or products: numbers (n,) for one target, vectors (n, N) for several.
+
+The weights z of the perspective relaxation that go with given coefficients.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel._lib.jit import compiled
 from dsel._lib.types import Bools, Floats, Ints
@@ -67,3 +72,65 @@ def combination(K: Floats, S: Ints, b: Floats) -> Floats:
     found = np.zeros(K.shape[0])
     add_rows(K, S, np.ascontiguousarray(b), found)
     return found
+
+
+def squares(b: Floats) -> Floats:
+    """Return the squared norm (n,) of each row."""
+    return np.square(b) if b.ndim == 1 else np.asarray(np.einsum("ij,ij->i", b, b))
+
+
+def sizes(b: Floats) -> Floats:
+    """Return the norm (n,) of each row."""
+    return np.abs(b) if b.ndim == 1 else np.sqrt(squares(b))
+
+
+def nonzero(b: Floats) -> NDArray[np.bool_]:
+    """Return which rows (n,) are not zero."""
+    return np.asarray(b != 0.0 if b.ndim == 1 else (b != 0.0).any(axis=1))
+
+
+def products(b: Floats) -> Floats:
+    """Return the inner products (n, n) of the rows."""
+    return np.outer(b, b) if b.ndim == 1 else b @ b.T
+
+
+def inner(a: Floats, b: Floats) -> float:
+    """Return the sum of the products of the elements."""
+    return float(a @ b) if a.ndim == 1 else float(np.vdot(a, b))
+
+
+def scaled(d: Floats, b: Floats) -> Floats:
+    """Return each row times its factor in d (n,)."""
+    return d * b if b.ndim == 1 else d[:, None] * b
+
+
+def level(a: Floats, q: int) -> float:
+    """Return t with sum over j of min(1, a_j / t) = q for a >= 0, or 0 if at most q elements are positive."""
+    positive = np.sort(a[a > 0.0])[::-1]
+    if positive.size <= q:
+        return 0.0
+    if q == 0:
+        return float("inf")
+    rest = np.cumsum(positive[::-1])[::-1][:q]  # the sum without the i largest, which have weight 1
+    t = rest / (q - np.arange(q))
+    first = np.flatnonzero(positive[:q] <= t)
+    return float(t[first[0]] if first.size else positive[q - 1])
+
+
+def weights(a: Floats, q: int) -> Floats:
+    """Return z in [0, 1] with sum z <= q that minimizes the sum of a_j^2 / z_j."""
+    t = level(a, q)
+    return np.minimum(1.0, a / t) if t > 0.0 else (a > 0.0).astype(np.float64)
+
+
+def penalty(a: Floats, q: int) -> float:
+    """Return the least sum of a_j^2 / z_j over z in [0, 1] with sum z <= q."""
+    used = a[a > 0.0]
+    return float((np.square(used) / weights(used, q)).sum()) if used.size else 0.0
+
+
+def largest(g: Floats, q: int) -> float:
+    """Return the sum of the q largest elements."""
+    if q <= 0:
+        return 0.0
+    return float(g.sum() if q >= g.size else np.partition(g, g.size - q)[g.size - q :].sum())

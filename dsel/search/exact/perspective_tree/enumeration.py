@@ -19,7 +19,7 @@ import scipy.linalg
 
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.perspective_tree.rows import squares
+from dsel.search.exact.perspective_tree.coordinate_descent import squares
 
 #: No pivot of a column of norm 1 is smaller, but for rounding: the diagonal D is larger.
 _LEAST_PIVOT = 1e-8

@@ -20,9 +20,8 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.coordinate_descent import largest, scaled, squares, weights
 from dsel.search.exact.perspective_tree.relaxation import CLOSE, Mask, Problem, Relaxed
-from dsel.search.exact.perspective_tree.rows import scaled, squares
-from dsel.search.exact.perspective_tree.weights import largest, weights
 
 #: Most steps of a relaxation, and most columns that enter in one step.
 _STEPS, _ENTERING = 60, 40

@@ -28,9 +28,18 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.perspective_tree.coordinate_descent import combination, descend
-from dsel.search.exact.perspective_tree.rows import inner, nonzero, scaled, squares
-from dsel.search.exact.perspective_tree.weights import largest, level, penalty, weights
+from dsel.search.exact.perspective_tree.coordinate_descent import (
+    combination,
+    descend,
+    inner,
+    largest,
+    level,
+    nonzero,
+    penalty,
+    scaled,
+    squares,
+    weights,
+)
 
 Mask = NDArray[np.bool_]
 

@@ -1,8 +1,12 @@
-"""The columns of an objective with norm 1, as the relaxation uses them."""
+"""The columns of an objective with norm 1, as the relaxation uses them.
+
+The diagonal D that the perspective relaxation takes out of K.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
@@ -32,3 +36,58 @@ def scaled_gram(objective: Objective) -> Floats:
     K = K / norms
     K /= norms[:, None]
     return K
+
+
+#: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
+_INSIDE, _INSIDE_RIDGE = 0.999, 1.0 - 1e-6
+#: Elements of D below this would make rounding count: the relaxation is useless then.
+_SMALLEST, _SMALLEST_RIDGE = 1e-7, 1e-6
+#: More columns than this have no D beyond the ridge penalty: its eigenvalues would take too long.
+MOST_OUTSIDE = 5000
+#: Seconds of `diagonal_outside`, about, over n^3.
+_SECONDS = 6e-10
+
+
+def diagonals(K: Floats, ridge: Floats) -> list[Floats]:
+    """Return the diagonals D (n,) that keep K - D positive semidefinite; none if the columns are nearly dependent.
+
+    K (n, n) has a diagonal of 1, `ridge` (n,) of it from the penalty. O(n^3).
+    """
+    outside = diagonal_outside(K) if K.shape[0] <= MOST_OUTSIDE else None
+    return [d for d in (ridge_diagonal(ridge), outside) if d is not None]
+
+
+def ridge_diagonal(ridge: Floats) -> Floats | None:
+    """Return D (n,) from the ridge penalty, or None if that is too small."""
+    return _INSIDE_RIDGE * ridge if float(ridge.min()) >= _SMALLEST_RIDGE else None
+
+
+def diagonal_outside(K: Floats) -> Floats | None:
+    """Return D (n,) in proportion to each column's part outside the others, or None if they are nearly dependent.
+
+    It is more where there are more rows than columns. O(n^3).
+    """
+    outside = _outside(K)
+    return outside if outside is not None and float(outside.min()) >= _SMALLEST else None
+
+
+def seconds_outside(n: int) -> float:
+    """Return about how long `diagonal_outside` takes, which does not depend on the machine."""
+    return _SECONDS * n**3
+
+
+def _outside(K: Floats) -> Floats | None:
+    """Return D (n,) in proportion to 1 / diag(K^-1), or None if K is nearly singular."""
+    try:
+        factor = scipy.linalg.cho_factor(K, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    inverse = scipy.linalg.cho_solve(factor, np.eye(K.shape[0]), check_finite=False)
+    alone = 1.0 / np.diag(inverse)
+    if not (np.isfinite(alone).all() and alone.min() > 0.0):
+        return None
+    root = np.sqrt(alone)
+    share = scipy.linalg.eigh(
+        K / np.outer(root, root), eigvals_only=True, subset_by_index=[0, 0], check_finite=False
+    )[0]  # fmt: skip
+    return np.asarray(_INSIDE * max(float(share), 0.0) * alone)

@@ -24,18 +24,12 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.diagonal import (
-    MOST_OUTSIDE,
-    diagonals,
-    ridge_diagonal,
-    seconds_outside,
-)
-from dsel.search.exact.perspective_tree.guide import Guide, Known
-from dsel.search.exact.perspective_tree.node import Node
+from dsel.search.exact.perspective_tree.node import Guide, Known, Node
 from dsel.search.exact.perspective_tree.relaxation import Problem
+from dsel.search.exact.perspective_tree.scaling import MOST_OUTSIDE, diagonals, ridge_diagonal, seconds_outside
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork, handover_of
 from dsel.search.exact.tree import RelaxationTree

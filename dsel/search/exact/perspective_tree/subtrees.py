@@ -14,10 +14,10 @@ from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching
-from dsel.search.exact.perspective_tree.handover import Handover
 from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Problem
 from dsel.search.exact.perspective_tree.scaling import scaled_gram
+from dsel.search.exact.perspective_tree.subtree_solver import Handover
 
 
 def handover_of(

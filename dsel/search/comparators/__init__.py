@@ -1,0 +1,1 @@
+"""Methods that the papers compare with: samples, factorizations, elimination by coefficients, exhaustive search."""

@@ -1,0 +1,219 @@
+"""Predictions for every row of a store, written to a Zarr group block by block.
+
+    variable     dimensions        kind     meaning
+    prediction   (sample, target)  number   the predicted targets, in their own units
+    target       (target,)         label    their names
+    sample       (sample,)         label    the names of the rows, if the store has them
+
+Each task reads the chosen columns of some rows, and writes whole chunks of predictions. The group appears when it is
+complete.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel._lib.versions import versions
+from dsel.data import schema
+from dsel.data.blocks import Block, StoredRows
+from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.schema import bounds
+from dsel.data.store.array import metadata_file, open_array
+from dsel.data.store.reader import Store
+from dsel.data.store.sparse import SparseRows, SparseStore
+from dsel.data.store.staging import check_place, output_errors, staging_of
+from dsel.engine.base import Engine
+from dsel.engine.thread_engine import THREADS
+from dsel.errors import OutputError
+from dsel.passes.reduce_blocks import RowPass
+from dsel.selection.arrays import consolidate
+from dsel.selection.result import Selection
+from dsel.selection.results.apply import LinearModel, column_positions, reconstructed_labels
+from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
+
+PREDICTION: Final = "prediction"
+#: A chunk of predictions has about this many bytes at most.
+CHUNK_BYTES: Final = 16 << 20
+#: The number of tasks, if the chunks of the store are small enough.
+_TASKS: Final = 32
+ATTR_PREDICTION: Final = "dsel_prediction"  # int, the version of this layout
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class PredictionReport:
+    """What `predict_store` wrote.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Rows and targets.
+    columns : int
+        Columns of X that were read.
+    bytes_read : int
+        Bytes of X that were read, uncompressed, in whole chunks.
+    seconds : float
+        Wall time.
+    """
+
+    shape: tuple[int, int]
+    columns: int
+    bytes_read: int
+    seconds: float
+
+
+def predict_store(
+    selection: Selection, store: str | AnyPath, out: str | AnyPath, *, engine: Engine = THREADS, overwrite: bool = False
+) -> PredictionReport:
+    """Write the predictions of a selection for all rows of a store.
+
+    Parameters
+    ----------
+    selection : Selection
+        What predicts. Its columns are found in the store by label.
+    store : str or path
+        The data: a store, as for `dsel.select`.
+    out : str or path
+        The Zarr group to write, with the variable `prediction` (sample, target).
+    engine : Engine
+        Where the rows are read and written. By default threads of this process.
+    overwrite : bool
+        Whether to replace a Zarr group at `out`.
+
+    Returns
+    -------
+    PredictionReport
+        Shape, bytes and time.
+
+    Raises
+    ------
+    MissingInputError, DataError
+        The store cannot be read, or lacks chosen columns. The error names them.
+    OutputError, CapacityError
+        `out` exists, is in the store, or cannot be written.
+
+    Notes
+    -----
+    Reads the chunks with chosen columns once. A task holds a block of rows of these columns and one chunk of
+    predictions. `out` appears when it is complete; after an interruption there is nothing.
+    """
+    began = time.perf_counter()
+    dataset = as_dataset(store, unsupervised=True, sample_weight=False)
+    labels = [str(label) for label in dataset.features]
+    places = column_positions(selection, labels, dataset.n)
+    path, source = as_path(out).absolute(), as_path(store).absolute()
+    if is_inside(path, source) or is_inside(source, path):
+        raise OutputError(f"{path} and the store {source} are in each other.", "Choose another place.")
+    check_place(path, overwrite)
+    targets = list(selection.targets) or reconstructed_labels(selection, labels)
+    rows = _chunk_rows(dataset, len(selection), len(targets))
+    aligned = replace(dataset, blocks=tuple(_blocks(dataset, rows)))
+    staging = staging_of(path)
+    with output_errors(path), staging.locked() as lock:
+        check_place(path, overwrite)  # another process may have finished meanwhile
+        staging.clear()
+        _create_arrays(staging.group, dataset, targets, rows)
+        writer = _Writer(replace(LinearModel.of(selection), flat=False), str(staging.group), str(source))
+        read = _run(aligned, writer, places, engine)
+        lock.require()
+        _create_group(staging.group, selection, source)
+        staging.publish()
+    return PredictionReport((dataset.m, len(targets)), len(selection), read, time.perf_counter() - began)
+
+
+def _chunk_rows(dataset: Dataset, s: int, N: int) -> int:
+    """Return the rows of a chunk of predictions: whole chunks of the store, unless these are large."""
+    height = dataset.blocks[0].stop if isinstance(dataset.store, Store) else 1
+    fit = max(1, min(CHUNK_BYTES // (8 * max(s, N, 1)), max(height, -(-dataset.m // _TASKS))))
+    return min(dataset.m, fit // height * height if fit >= height else fit)
+
+
+def _blocks(dataset: Dataset, rows: int) -> Iterator[Block]:
+    """Yield blocks of this number of rows."""
+    store = dataset.store
+    edges = bounds(dataset.m, rows)
+    if isinstance(store, SparseStore):
+        for (a, b), (first, last) in zip(pairwise(edges), pairwise(store.ends_at(edges)), strict=True):
+            yield Block(a, b, SparseRows(str(store.path), a, b, first, last, dataset.n), None)
+        return
+    assert store is not None
+    for a, b in pairwise(edges):
+        yield Block(a, b, StoredRows(store.x, a, b), None)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes the predictions of one block. It pickles to a model and two paths."""
+
+    model: LinearModel
+    group: str
+    source: str
+
+    def __call__(self, x: Any, y: Any, block: Block, order: Ints) -> int:
+        """Predict and write the rows of a block, and return their number. order: places of the columns in x."""
+        import zarr
+
+        folder = as_path(self.group)
+        rows = x.toarray() if hasattr(x, "toarray") else x
+        values: Floats = self.model(rows[:, order])
+        array = zarr.open_array(zarr_store(folder / PREDICTION), mode="r+")
+        array.with_config({"write_empty_chunks": True})[block.start : block.stop] = values
+        if metadata_file(folder / schema.SAMPLE) is not None:
+            labels = open_array(self.source, schema.SAMPLE).array[block.start : block.stop]
+            names = zarr.open_array(zarr_store(folder / schema.SAMPLE), mode="r+")
+            names[block.start : block.stop] = np.array([str(one) for one in np.asarray(labels).tolist()], dtype=object)
+        return block.stop - block.start
+
+
+def _run(dataset: Dataset, writer: _Writer, places: Ints, engine: Engine) -> int:
+    """Write the predictions of all blocks; return the bytes that were read."""
+    s, N = writer.model.coefficients.shape
+    columns, order = np.sort(places), np.argsort(np.argsort(places))
+    one = RowPass("predictions", dataset, writer, operator.add, 8, 2 * dataset.m * s * N, columns, whole=False)
+    written = one.run(engine, order=order)
+    assert written == dataset.m
+    return one.cost().bytes_read
+
+
+def _create_arrays(group: AnyPath, dataset: Dataset, targets: list[str], rows: int) -> None:
+    import zarr
+    from zarr.codecs import Crc32cCodec
+
+    shape = (dataset.m, len(targets))
+    zarr.create_array(
+        zarr_store(group / PREDICTION), shape=shape, chunks=(rows, shape[1]), dtype=np.float64, filters=None,
+        compressors=[Crc32cCodec()], fill_value=np.nan, dimension_names=(schema.SAMPLE, schema.TARGET),
+    )  # fmt: skip
+    labels = zarr.create_array(
+        zarr_store(group / schema.TARGET), shape=shape[1:], dtype="string", dimension_names=(schema.TARGET,)
+    )
+    labels[:] = np.array(targets, dtype=object)
+    if isinstance(dataset.store, Store) and metadata_file(dataset.store.path / schema.SAMPLE) is not None:
+        zarr.create_array(
+            zarr_store(group / schema.SAMPLE), shape=shape[:1], chunks=(rows,), dtype="string",
+            dimension_names=(schema.SAMPLE,),
+        )  # fmt: skip
+
+
+def _create_group(group: AnyPath, selection: Selection, source: AnyPath) -> None:
+    """Write the metadata of the group, last: without them there is no group."""
+    import zarr
+
+    attributes = {
+        ATTR_PREDICTION: _FORMAT,
+        schema.ATTR_VERSION: versions()["dsel"],
+        schema.ATTR_SOURCE: str(source),
+        schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+        "columns": list(selection.labels),
+    }
+    zarr.create_group(zarr_store(group), zarr_format=3, attributes=attributes)
+    consolidate(zarr_store(group))

@@ -1,0 +1,547 @@
+"""The selector for every method of `dsel.select`.
+
+The selector that proves its answer.
+
+The selector for X itself.
+
+The selector by leave-one-out or K-fold error of ridge regression.
+
+The selectors that insert columns one by one: forward selection and orthogonal matching pursuit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from dsel.config.request import Missing, Preprocess
+from dsel.search.exact.certificate import dependence
+from dsel.sklearn.base import BaseSelector
+from dsel.sklearn.targets import EncodedTarget, Task
+
+
+class SubsetSelector(BaseSelector):
+    """Select the columns that best explain y, by any method of `dsel.select`.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled. `transform` returns them as they are.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds. "auto": text, booleans and categories are classes, and numbers are numbers.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected, by label or position.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
+    criterion : callable, default=None
+        A function f(S) or f(S, data) to minimize in place of the squared error.
+    max_k : int, default=None
+        The upper limit of ``n_features_to_select="auto"``, as for `dsel.select`.
+    choose_k : SizeRule, dict or str, default=None
+        How ``n_features_to_select="auto"`` chooses, as for `dsel.select`.
+    options : dict, default=None
+        The method's own options, such as ``{"iterations": 10_000}``.
+    random_state : int, RandomState or None, default=0
+        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
+        memory of this process, or a folder that processes share.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result, with coefficients, front and notes.
+    support_ : ndarray of bool, shape (n,)
+        The mask of the selected columns.
+    indices_ : ndarray of int, shape (s,)
+        The selected columns in order of gain.
+    n_features_ : int
+        The number of selected columns.
+    n_features_in_ : int
+        The number of columns in `fit`.
+    feature_names_in_ : ndarray of str
+        Their labels, if X has labels that are text.
+    classes_ : ndarray or list of ndarray
+        The classes of y, if it holds classes.
+
+    See Also
+    --------
+    dsel.select : The function behind it.
+
+    Notes
+    -----
+    Classes become a column of 0 and 1 each (one column for two classes). With ``preprocess="standardize"`` each of them
+    has the same weight, with "center" frequent classes weigh more.
+
+    A search over `n_features_to_select` computes the Gram matrix of each fold once: m n (n + N) multiplications. After
+    that, a fit costs the search and one pass over the selected columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> selector = SubsetSelector(n_features_to_select=2).fit(X, X[:, 3] - 2 * X[:, 7])
+    >>> selector.get_support(indices=True)
+    array([3, 7])
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: Any = 10,
+        *,
+        method: str = "poss",
+        lam: float = 0.0,
+        preprocess: Preprocess = "standardize",
+        task: Task = "auto",
+        include: Sequence[str | int] = (),
+        exclude: Sequence[str | int] = (),
+        groups: Any = None,
+        missing: Missing = "refuse",
+        criterion: Any = None,
+        max_k: int | None = None,
+        choose_k: Any = None,
+        options: dict[str, Any] | None = None,
+        random_state: Any = 0,
+        cache: Any = "memory",
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.method = method
+        self.lam = lam
+        self.preprocess = preprocess
+        self.task = task
+        self.include = include
+        self.exclude = exclude
+        self.groups = groups
+        self.missing = missing
+        self.criterion = criterion
+        self.max_k = max_k
+        self.choose_k = choose_k
+        self.options = options
+        self.random_state = random_state
+        self.cache = cache
+
+    def _request_fields(self) -> dict[str, Any]:
+        return {
+            "method": self.method, "lam": self.lam, "criterion": self.criterion, "max_k": self.max_k,
+            "choose_k": self.choose_k, "options": dict(self.options or {}),
+        }  # fmt: skip
+
+
+class BestSubsetSelector(BaseSelector):
+    """Select the best subset of columns, and prove that none is better (branch and bound).
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection.
+    seconds : float or None, default=60.0
+        How long to search for the proof. A search that ends before it warns, and has the best subset found. None: no
+        limit, and the search may take exponential time.
+    random_state : int, RandomState or None, default=0
+        The seed of the search that finds the first subset.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result. `SubsetSelector` lists the other attributes.
+    status_ : {"optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"}
+        What is proved, as in a certificate.
+    proven_ : bool
+        Whether no subset of this size is better. Subsets with near-copies of columns may be, by up to 1e-6 of the
+        error of no column.
+    bound_ : float
+        A lower bound on the error of every subset of this size, as `selection_.error`.
+
+    See Also
+    --------
+    SubsetSelector : All methods, and all attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> selector = BestSubsetSelector(2).fit(X, X[:, 3] - 2 * X[:, 7])
+    >>> selector.indices_, selector.proven_
+    (array([7, 3]), True)
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: Any = 10,
+        *,
+        lam: float = 0.0,
+        preprocess: Preprocess = "standardize",
+        task: Task = "auto",
+        include: Sequence[str | int] = (),
+        exclude: Sequence[str | int] = (),
+        groups: Any = None,
+        missing: Missing = "refuse",
+        seconds: float | None = 60.0,
+        random_state: Any = 0,
+        cache: Any = "memory",
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.lam = lam
+        self.preprocess = preprocess
+        self.task = task
+        self.include = include
+        self.exclude = exclude
+        self.groups = groups
+        self.missing = missing
+        self.seconds = seconds
+        self.random_state = random_state
+        self.cache = cache
+
+    def _set_fitted(self, target: EncodedTarget) -> None:
+        super()._set_fitted(target)
+        counts = self.selection_.counts
+        self.status_ = str(counts.get("status", "optimal"))
+        self.proven_ = bool(counts.get("proven", True))
+        self.bound_ = float(counts.get("bound", self.selection_.error))
+        if not self.proven_:
+            warnings.warn(self._why_not_proven(), ConvergenceWarning, stacklevel=3)
+
+    def _why_not_proven(self) -> str:
+        selection = self.selection_
+        if self.status_ == "optimal-except-near-copies":
+            counts = selection.counts
+            return dependence(
+                counts.get("near_copies", ()), selection.indices, counts.get("dependent_gap", 0.0), selection.label
+            )
+        ended = f"ended after {self.seconds} seconds" if selection.ended == "seconds" else "ended"
+        return (
+            f"The search {ended} without a proof: the error is {selection.error:.6g}, and none is below "
+            f"{self.bound_:.6g}. Raise seconds, or select fewer."
+        )
+
+    def _request_fields(self) -> dict[str, Any]:
+        return {"method": "branch-and-bound", "lam": self.lam, "options": {"seconds": self.seconds}}
+
+
+class ColumnSubsetSelector(BaseSelector):
+    """Select the columns that best approximate all columns of X (column subset selection, unsupervised).
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection.
+    options : dict, default=None
+        The method's own options.
+    random_state : int, RandomState or None, default=0
+        The seed.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result; `selection_.r2` is the share of X that the columns explain. `SubsetSelector` lists the other
+        attributes.
+
+    See Also
+    --------
+    SubsetSelector : The same for targets, and all attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.random.default_rng(0).normal(size=(200, 2))
+    >>> X = np.column_stack([Z, Z @ [1, 1], Z @ [1, -1]])
+    >>> round(ColumnSubsetSelector(2).fit(X).selection_.r2, 6)
+    1.0
+    """
+
+    _y_ignored = True
+
+    def __init__(
+        self,
+        n_features_to_select: Any = 10,
+        *,
+        method: str = "poss",
+        lam: float = 0.0,
+        preprocess: Preprocess = "standardize",
+        include: Sequence[str | int] = (),
+        exclude: Sequence[str | int] = (),
+        groups: Any = None,
+        missing: Missing = "refuse",
+        options: dict[str, Any] | None = None,
+        random_state: Any = 0,
+        cache: Any = "memory",
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.method = method
+        self.lam = lam
+        self.preprocess = preprocess
+        self.include = include
+        self.exclude = exclude
+        self.groups = groups
+        self.missing = missing
+        self.options = options
+        self.random_state = random_state
+        self.cache = cache
+
+    def _request_fields(self) -> dict[str, Any]:
+        return {"method": self.method, "lam": self.lam, "options": dict(self.options or {})}
+
+
+class GreedyRLSSelector(BaseSelector):
+    """Select columns by the exact leave-one-out error of ridge regression (greedy RLS), or by its K-fold error.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+    lam : float, default=1.0
+        The ridge penalty on the preprocessed data.
+    lam_grid : "auto" or sequence of float, default=None
+        Penalties to choose from by the error with all columns, in place of `lam`.
+    folds : int, default=None
+        The number of folds of the error. None: leave-one-out.
+    loss : {"squared", "zero-one"}, default="squared"
+        The loss of a left-out row; "zero-one" counts wrong classes, and goes with leave-one-out.
+    direction : {"forward", "backward", "floating"}, default="forward"
+        Insert columns; delete columns, starting from all; or delete columns after each insertion if that helps.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection.
+    random_state : int, RandomState or None, default=0
+        The seed that divides the rows into folds.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result; its `path` has the error after each step. `SubsetSelector` lists the other attributes.
+    lam_ : float
+        The penalty that was used.
+
+    See Also
+    --------
+    SubsetSelector : All methods, and all attributes.
+    sklearn.linear_model.RidgeCV : Ridge regression on all columns, with the penalty chosen by the same error.
+
+    Notes
+    -----
+    Leave-one-out takes a pass over the rows for each column, K-fold only the first one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> GreedyRLSSelector(2).fit(X, X[:, 3] - 2 * X[:, 7]).indices_
+    array([7, 3])
+    """
+
+    _y_required = True
+
+    def __init__(
+        self,
+        n_features_to_select: Any = 10,
+        *,
+        lam: float = 1.0,
+        lam_grid: Any = None,
+        folds: int | None = None,
+        loss: str = "squared",
+        direction: str = "forward",
+        preprocess: Preprocess = "standardize",
+        task: Task = "auto",
+        include: Sequence[str | int] = (),
+        exclude: Sequence[str | int] = (),
+        missing: Missing = "refuse",
+        random_state: Any = 0,
+        cache: Any = "memory",
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.lam = lam
+        self.lam_grid = lam_grid
+        self.folds = folds
+        self.loss = loss
+        self.direction = direction
+        self.preprocess = preprocess
+        self.task = task
+        self.include = include
+        self.exclude = exclude
+        self.missing = missing
+        self.random_state = random_state
+        self.cache = cache
+
+    def _set_fitted(self, target: EncodedTarget) -> None:
+        super()._set_fitted(target)
+        self.lam_ = self.selection_.lam
+
+    def _request_fields(self) -> dict[str, Any]:
+        options = {"lam_grid": self.lam_grid, "direction": self.direction}
+        if self.folds is None:
+            return {"method": "greedy-rls", "lam": self.lam, "options": {**options, "loss": self.loss}}
+        if self.loss != "squared":
+            raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave folds out.")
+        return {"method": "kfold", "lam": self.lam, "options": {**options, "folds": self.folds}}
+
+
+class ForwardSelector(BaseSelector):
+    """Select columns one by one, each time the one that lowers the squared error most.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection.
+    random_state : int, RandomState or None, default=0
+        Not used: the selection does not depend on it.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result. `SubsetSelector` lists the other attributes.
+
+    See Also
+    --------
+    SubsetSelector : All methods, and all attributes.
+    sklearn.feature_selection.SequentialFeatureSelector : By the cross-validated score of any model.
+
+    Notes
+    -----
+    The cost is one pass over the data with m n (n + N) multiplications, then O(n k^2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> ForwardSelector(2).fit(X, X[:, 3] - 2 * X[:, 7]).indices_
+    array([7, 3])
+    """
+
+    _method = "forward"
+
+    def __init__(
+        self,
+        n_features_to_select: Any = 10,
+        *,
+        lam: float = 0.0,
+        preprocess: Preprocess = "standardize",
+        task: Task = "auto",
+        include: Sequence[str | int] = (),
+        exclude: Sequence[str | int] = (),
+        groups: Any = None,
+        missing: Missing = "refuse",
+        random_state: Any = 0,
+        cache: Any = "memory",
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.lam = lam
+        self.preprocess = preprocess
+        self.task = task
+        self.include = include
+        self.exclude = exclude
+        self.groups = groups
+        self.missing = missing
+        self.random_state = random_state
+        self.cache = cache
+
+    def _request_fields(self) -> dict[str, Any]:
+        return {"method": self._method, "lam": self.lam}
+
+
+class OMPSelector(ForwardSelector):
+    """Select columns by orthogonal matching pursuit, each time the one that correlates most with the residuals.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection.
+    random_state : int, RandomState or None, default=0
+        Not used: the selection does not depend on it.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result. `SubsetSelector` lists the other attributes.
+
+    See Also
+    --------
+    SubsetSelector : All methods, and all attributes.
+    sklearn.linear_model.OrthogonalMatchingPursuit : A regressor by the same rule, for data in memory.
+
+    Notes
+    -----
+    With several targets the squared correlations are added up (simultaneous OMP).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> OMPSelector(2).fit(X, X[:, 3] - 2 * X[:, 7]).indices_
+    array([7, 3])
+    """
+
+    _method = "omp"
