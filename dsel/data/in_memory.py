@@ -17,19 +17,16 @@ indexes are refused, since their rows may be in any order.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.blocks import Block, load_block
+from dsel.data.blocks import Block
 from dsel.data.labels import Labels, as_labels, default_labels, require_unique
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError
-
-if TYPE_CHECKING:
-    from dsel.data.dataset import Dataset
 
 
 def frame_labels(data: Any) -> list[str] | None:
@@ -299,23 +296,6 @@ def _dense(data: Any) -> NDArray[Any]:
 def _is(value: Any, module: str, name: str) -> bool:
     kind = type(value)
     return kind.__name__ == name and kind.__module__.split(".")[0] == module
-
-
-#: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
-MOST_CLASSES = 10
-
-
-def class_count(dataset: Dataset) -> int | None:
-    """Return how many classes a single target in memory may hold; None if it does not look like classes."""
-    if not dataset.in_memory or dataset.n_targets != 1 or dataset.m <= 2 * MOST_CLASSES:
-        return None
-    found = np.empty(0)
-    for block in dataset.blocks:
-        values = np.asarray(load_block(block.y, dataset.target_columns), np.float64)
-        found = np.union1d(found, values)
-        if found.size > MOST_CLASSES or not (found == np.round(found)).all():
-            return None
-    return int(found.size) if found.size > 2 else None
 
 
 #: Names that samples and columns have by convention, as in a store.

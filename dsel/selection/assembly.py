@@ -13,9 +13,9 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
+from dsel.data.blocks import load_block
 from dsel.data.column_groups import Items
 from dsel.data.dataset import Dataset
-from dsel.data.in_memory import class_count
 from dsel.data.labels import format_labels
 from dsel.objective.base import Objective
 from dsel.passes.cross_validation.rows import DatasetRows
@@ -36,6 +36,9 @@ from dsel.storage.paths import AnyPath
 _AGREEMENT = 1e-6
 #: The number of excluded columns that the result names.
 _EXCLUDED_LABELS = 100
+
+#: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
+MOST_CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ def with_dependent(S: Ints, coefficients: Floats, dependent: Ints, items: Items)
 def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
     """Yield notes on the answer."""
     rows, fit, dependent = found.rows, found.fit, found.dependent
-    classes = class_count(dataset)
+    classes = _class_count(dataset)
     if classes is not None:
         yield (
             f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give a "
@@ -287,3 +290,16 @@ def in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit
     coefficients = found * scaling.scale_y / scaling.scale_x[S][:, None]
     intercept = scaling.center_y - scaling.center_x[S] @ coefficients
     return coefficients, intercept
+
+
+def _class_count(dataset: Dataset) -> int | None:
+    """Return how many classes a single target in memory may hold; None if it does not look like classes."""
+    if not dataset.in_memory or dataset.n_targets != 1 or dataset.m <= 2 * MOST_CLASSES:
+        return None
+    found = np.empty(0)
+    for block in dataset.blocks:
+        values = np.asarray(load_block(block.y, dataset.target_columns), np.float64)
+        found = np.union1d(found, values)
+        if found.size > MOST_CLASSES or not (found == np.round(found)).all():
+            return None
+    return int(found.size) if found.size > 2 else None
