@@ -1,7 +1,8 @@
 """Measure what the papers promise and a cluster must keep, in parts that can run alone.
 
 greedy-rls: 200 x 15 000 in memory, over Algorithm 3 of the paper in plain NumPy. wide: 60 x 1 000 000 from a store on
-two workers of 1 GiB. plans: the estimates of POSS on data whose Gram matrix does not fit.
+two workers of 1 GiB. plans: the estimates of POSS on ten shapes. driver-only, small-overhead, slices: Pareto searches
+as Dask futures on two workers.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +23,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
+from pipelines.benchmarks.card_futures import SPEED_SHARE, driver_only, on_workers, slices_2, small_overhead_s
 from pipelines.benchmarks.greedy_rls import plain_algorithm_3
 from pipelines.benchmarks.plans import data, plan_worst_factor
 from pipelines.table import json_line
@@ -68,9 +71,26 @@ def greedy_rls_wide(quick: bool) -> dict[str, Any]:
     return {"greedy_rls_wide_gib": peak / 2**30, "greedy_rls_wide_seconds": seconds}
 
 
+def searches_in_the_driver(quick: bool) -> dict[str, Any]:
+    """Return how many kinds of Pareto searches run in the driver although there is a cluster, and which."""
+    stayed = on_workers(driver_only)
+    return {"driver_only": len(stayed), "driver_only_names": stayed}
+
+
+def overhead(quick: bool) -> dict[str, Any]:
+    """Return the seconds that a small search takes longer on a cluster."""
+    return {"small_overhead_s": on_workers(small_overhead_s)}
+
+
+def speed_of_two_workers(quick: bool) -> dict[str, Any]:
+    """Return the speed of two workers over that of this process."""
+    return {"slices_2": on_workers(partial(slices_2, share=0.05 if quick else SPEED_SHARE))}
+
+
 #: What can run alone, by name.
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "greedy-rls": greedy_rls_in_memory, "wide": greedy_rls_wide, "plans": plan_worst_factor,
+    "driver-only": searches_in_the_driver, "small-overhead": overhead, "slices": speed_of_two_workers,
 }  # fmt: skip
 
 
