@@ -45,7 +45,7 @@ def everything(
     quick: Annotated[bool, typer.Option("--quick", help="Few runs and small data, to see that it works.")] = False,
     processes: Processes = 2,
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="Begin no part after this time. The next call continues.")
+        float, typer.Option(min=0.0, help="Begin nothing new after this time. The next call continues.")
     ] = math.inf,
 ) -> None:
     """Write one report of all papers. A part that is already saved in the folder is not made again."""
