@@ -41,7 +41,7 @@ from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.trees_on_workers import on_workers
-from dsel.search.runtime.journal import Journal
+from dsel.search.journal import Journal
 from dsel.selection.changes.compare import comparing, describe_changes, with_bound
 from dsel.selection.changes.previous import PreviousRun
 from dsel.selection.changes.runs import is_series

@@ -10,8 +10,8 @@ from typing import Any
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.search.journal import Journal
 from dsel.search.method import OnSlice
-from dsel.search.runtime.journal import Journal
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, ObjectPath
 

@@ -22,10 +22,9 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.exchange import polish
-from dsel.search.greedy.forward import forward
-from dsel.search.method import SearchTask
+from dsel.search.greedy.path import forward
+from dsel.search.method import Criterion, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome, improving
-from dsel.search.pareto.criterion import Criterion
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
 from dsel.search.runtime.ask_tell import Task
 from dsel.selection.context import RunContext

@@ -25,7 +25,7 @@ OBJECTIVES = {
     "Y = X": DenseObjective(X.T @ X, None, float(np.sum(X**2))),
 }  # fmt: skip
 #: As published, and in the units of the data.
-PUBLISHED: dict[str, Any] = {"warm_start": "none", "exchange_every": 0, "slices": 1, "preprocess": "none"}
+PUBLISHED: dict[str, Any] = {"warm_start": "none", "exchange_every": 0, "max_in_flight": 1, "preprocess": "none"}
 
 
 @pytest.mark.parametrize("targets", OBJECTIVES)
