@@ -25,8 +25,8 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
 from dsel.search.journal import read_journal
-from dsel.selection.result import Selection
-from dsel.selection.saved import SELECTION, open_selection
+from dsel.selection.result import Selection, open_selection
+from dsel.selection.saved import SELECTION
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.leftovers import is_temporary, remove_leftovers
 from dsel.storage.locks import Lock, is_free, locked
