@@ -14,6 +14,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from tests.oracles.literal_pocss import LiteralPocss
 from tests.oracles.literal_poss import LiteralPoss, least_squares
+from tests.search.pareto.test_poss import replay
 
 N, K = 12, 2
 rng = np.random.default_rng(0)
@@ -39,7 +40,7 @@ def test_with_the_same_flips_the_archive_is_that_of_the_literal_algorithm_withou
         parent = int(draws.integers(len(search.archived)))
         flips = np.flatnonzero(draws.random(N) < draws.choice([1.0, 1.0, 3.0]) / N).tolist()
         literal.step(literal.index(search.archived[parent].members), flips)
-        search.replay(parent, flips)
+        replay(search, parent, flips)
         assert {frozenset(point.members) for point in search.archived} == {frozenset(z[0]) for z in literal.P}
         sizes |= {point.size for point in search.archived}
     assert max(sizes) > 2 * K
