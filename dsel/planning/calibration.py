@@ -1,6 +1,7 @@
 """How long a plan will take, from a short trial.
 
-The trial reads some blocks of the store, calls BLAS, sums a block, and makes some iterations of the search.
+The trial reads some blocks of the store, calls BLAS, and sums a block. A Pareto search is not tried, because its first
+iterations take many times as long as the others. Its time follows from its iterations.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
-from dsel.planning.representations.column_blocks import GRAM_ROWS
-from dsel.search.pareto.run import seconds_per_iteration
 
 #: Seconds for reading, about.
 _SECONDS = 0.5
@@ -30,11 +29,12 @@ _SECONDS = 0.5
 _BLOCKS = 4
 #: Columns and rows of the BLAS call.
 _COLUMNS, _ROWS = 500, 2000
+#: Seconds for an entry of a Gram matrix that is copied, scaled and checked (one core of 2.0 GHz).
+_ENTRY_SECONDS = 4e-8
+#: Up to this many columns, a selection with Y = X computes the eigenvalues of K.
+_MOST_EIGENVALUES = 2000
 #: What a task costs the scheduler and the client, about (two shared cores).
 TASK_SECONDS = 0.003
-#: Passes for Gram rows of a Pareto search, for each column to choose. Runs with k = 5 to 20 made 0.2 to 12, in the
-#: middle 1.5: more where sizes beyond the true one fit noise.
-ROW_PASSES_PER_COLUMN = 1.5
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,7 @@ class Speed:
 
     def seconds_of_more_rows(self, plan: Plan) -> float:
         """Return the seconds of the passes that a search makes for Gram rows, beyond the least number in the plan."""
-        least = next((stage for stage in plan.stages if stage.name == GRAM_ROWS), None)
-        if least is None:
-            return 0.0
-        more = max(ROW_PASSES_PER_COLUMN * plan.chosen.shape.k - least.passes, 0.0)
-        return more / least.passes * self._of(least, plan.workers)
+        return self._of(plan.expected, plan.workers) - self.seconds(plan)
 
     def _of(self, cost: PassCost, workers: int) -> float:
         work = cost.bytes_read / self.read + self.overhead * cost.flops / self.flops
@@ -75,21 +71,26 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
 
 
 def search_seconds(plan: Plan, speed: Speed) -> float | None:
-    """Return the seconds of a Pareto search, from a trial of it; None if they are not estimated.
+    """Return the seconds of a Pareto search, from its iterations; None where each of them calls a user's function.
 
-    Where the Gram matrix does not fit, they follow from the number of iterations and the passes for rows of it.
+    To these it adds what the search needs first: the matrices where they fit, and elsewhere passes for rows of them.
     """
-    if not plan.iterations:
+    if plan.placement.seconds is None or not plan.iterations:
         return None
-    if not plan.chosen.holds_gram and plan.placement.seconds is not None:
-        seconds = plan.placement.seconds + speed.seconds_of_more_rows(plan)
-        return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+    seconds = plan.placement.seconds + speed.seconds_of_more_rows(plan)
+    seconds = seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+    return seconds + (_preparation(plan, speed) if plan.chosen.holds_gram else 0.0)
+
+
+def _preparation(plan: Plan, speed: Speed) -> float:
+    """Return the seconds that K and M = B B' take after the pass: to scale and check them, M, and the best rank k."""
     shape = plan.chosen.shape
-    each = seconds_per_iteration(shape.n, shape.k, shape.N, plan.iterations)
-    if each is None:
-        return None
-    seconds = each * plan.iterations
-    return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+    n = shape.n
+    if not shape.keeps_moments:
+        return _ENTRY_SECONDS * n**2
+    flops = n**2 * (4 * shape.m if shape.m < n / 16 else shape.N or n)  # of a low rank, from as few columns
+    flops += 0 if shape.N or n > _MOST_EIGENVALUES else 4 * n**3
+    return 2 * _ENTRY_SECONDS * n**2 + flops / speed.flops
 
 
 def measure(plan: Plan, dataset: Dataset) -> Speed:

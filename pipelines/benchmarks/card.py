@@ -1,7 +1,8 @@
 """Measure what the papers promise and a cluster must keep, in parts that can run alone.
 
 greedy-rls: 200 x 15 000 in memory, over Algorithm 3 of the paper in plain NumPy. wide: 60 x 1 000 000 from a store on
-two workers of 1 GiB. plans: the estimates of POSS on data whose Gram matrix does not fit.
+two workers of 1 GiB. plans: the estimates of POSS on ten shapes. driver-only, small-overhead, slices: Pareto searches
+as Dask futures on two workers.
 """
 
 from __future__ import annotations
@@ -9,14 +10,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 import dsel
-from dsel._lib.types import Floats
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.generate import generate_regression
@@ -24,16 +23,12 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
+from pipelines.benchmarks.card_futures import SPEED_SHARE, driver_only, on_workers, slices_2, small_overhead_s
 from pipelines.benchmarks.greedy_rls import plain_algorithm_3
+from pipelines.benchmarks.plans import data, plan_worst_factor
 from pipelines.table import json_line
 
 WORKERS, WORKER_MEMORY = 2, "1GiB"
-#: Rows, columns, columns to choose, and iterations of the searches that are planned and run.
-PLANNED_SHAPES = (
-    (50, 60_000, 5, 3_000_000), (60, 60_000, 10, 3_000_000), (100, 60_000, 5, 2_000_000), (100, 80_000, 10, 4_000_000),
-    (200, 60_000, 8, 4_000_000), (200, 60_000, 16, 2_000_000), (300, 60_000, 10, 6_000_000),
-    (60, 120_000, 20, 2_000_000), (100, 100_000, 12, 5_000_000), (400, 80_000, 10, 4_000_000),
-)  # fmt: skip
 
 
 def greedy_rls_in_memory(quick: bool) -> dict[str, Any]:
@@ -41,7 +36,7 @@ def greedy_rls_in_memory(quick: bool) -> dict[str, Any]:
 
     Runs alternate, and each pair of runs gives a ratio. The median is returned.
     """
-    X, y = _wide_data(200, 3_000 if quick else 15_000)
+    X, y = data(200, 3_000 if quick else 15_000)
 
     def ours() -> tuple[int, ...]:
         return dsel.select(X, y, k=20, method="greedy-rls", lam=1.0, preprocess="none").indices
@@ -76,25 +71,26 @@ def greedy_rls_wide(quick: bool) -> dict[str, Any]:
     return {"greedy_rls_wide_gib": peak / 2**30, "greedy_rls_wide_seconds": seconds}
 
 
-def plan_worst_factor(quick: bool) -> dict[str, Any]:
-    """Return the largest factor between the planned seconds of a search and its CPU seconds, over ten wide shapes."""
-    factors = []
-    for m, n, k, iterations in PLANNED_SHAPES[: 2 if quick else None]:
-        X, y = _wide_data(m, n)
-        asked: dict[str, Any] = {"k": k, "method": "poss", "iterations": iterations}
-        dsel.select(X, y, **{**asked, "iterations": 1})  # loads the compiled code
-        planned = dsel.plan(X, y, **asked).search_seconds
-        before = time.process_time()
-        dsel.select(X, y, **asked)
-        used = time.process_time() - before
-        factors.append(max(planned / used, used / planned) if planned else float("inf"))
-        print(f"plan of {m} x {n}, k = {k}: {planned:.2f} s, {used:.2f} s of CPU time", flush=True)
-    return {"plan_worst_factor": max(factors)}
+def searches_in_the_driver(quick: bool) -> dict[str, Any]:
+    """Return how many kinds of Pareto searches run in the driver although there is a cluster, and which."""
+    stayed = on_workers(driver_only)
+    return {"driver_only": len(stayed), "driver_only_names": stayed}
+
+
+def overhead(quick: bool) -> dict[str, Any]:
+    """Return the seconds that a small search takes longer on a cluster."""
+    return {"small_overhead_s": on_workers(small_overhead_s)}
+
+
+def speed_of_two_workers(quick: bool) -> dict[str, Any]:
+    """Return the speed of two workers over that of this process."""
+    return {"slices_2": on_workers(partial(slices_2, share=0.05 if quick else SPEED_SHARE))}
 
 
 #: What can run alone, by name.
 PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "greedy-rls": greedy_rls_in_memory, "wide": greedy_rls_wide, "plans": plan_worst_factor,
+    "driver-only": searches_in_the_driver, "small-overhead": overhead, "slices": speed_of_two_workers,
 }  # fmt: skip
 
 
@@ -105,14 +101,6 @@ def run(quick: bool, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
         report |= PARTS[name](quick)
     print(json_line(report))
     return report
-
-
-def _wide_data(m: int, n: int) -> tuple[Floats, Floats]:
-    """Return standardized X (m, n) and y (m,), which depends on ten columns."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((m, n))
-    y = X[:, :10] @ rng.uniform(0.5, 1.5, 10) + rng.standard_normal(m)
-    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:

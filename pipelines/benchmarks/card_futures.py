@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -74,7 +75,7 @@ def small_overhead_s(client: Any, repeats: int = 7) -> float | str:
     return float(median(there[1] - alone[1] for alone, there in pairs))
 
 
-def slices_2(client: Any) -> float:
+def slices_2(client: Any, share: float = SPEED_SHARE) -> float:
     """Return the seconds of the search with n = 2500, k = 50 in this process over those on two workers, in pairs."""
     data = as_dataset(*regression_data(SPEED_N // 5, SPEED_N))
     here = RunContext()
@@ -82,7 +83,7 @@ def slices_2(client: Any) -> float:
         there = RunContext(DaskEngine(client), shared_folder=Path(folder))
         _select(data, "poss", SPEED_K, there, iterations=20_000)
         _select(data, "poss", SPEED_K, here, iterations=20_000)
-        iterations = int(SPEED_SHARE * 2.0 * math.e * SPEED_K**2 * SPEED_N)
+        iterations = int(share * 2.0 * math.e * SPEED_K**2 * SPEED_N)
         seconds = []
         for context in (here, there, here):
             found, _ = _select(data, "poss", SPEED_K, context, iterations=iterations)
@@ -90,11 +91,7 @@ def slices_2(client: Any) -> float:
     return 0.5 * (seconds[0] + seconds[2]) / seconds[1]
 
 
-def measure() -> dict[str, Any]:
-    """Return the figures of the card on two workers of this machine."""
+def on_workers(figure: Callable[[Any], Any]) -> Any:
+    """Return a figure that is measured on two workers of this machine."""
     with local_cluster(2, "2GiB") as client:
-        stayed = driver_only(client)
-        return {
-            "driver_only": len(stayed), "driver_only_names": stayed, "small_overhead_s": small_overhead_s(client),
-            "slices_2": slices_2(client),
-        }  # fmt: skip
+        return figure(client)

@@ -19,6 +19,7 @@ from pipelines.papers.report.document import Document
 from pipelines.papers.report.saved import make_parts
 from pipelines.papers.report.settings import Settings
 from pipelines.papers.report.write import write
+from pipelines.papers.unconfirmed import differences
 from pipelines.table import json_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
@@ -45,7 +46,7 @@ def everything(
     quick: Annotated[bool, typer.Option("--quick", help="Few runs and small data, to see that it works.")] = False,
     processes: Processes = 2,
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="Begin no part after this time. The next call continues.")
+        float, typer.Option(min=0.0, help="Begin nothing new after this time. The next call continues.")
     ] = math.inf,
 ) -> None:
     """Write one report of all papers. A part that is already saved in the folder is not made again."""
@@ -58,6 +59,8 @@ def everything(
     confirmed, claims = document.claims
     failed = [name for name, part in made.items() if part.content is None]
     figures = {"parts": len(made), "failed": failed, **document.counts, "claims": claims, "confirmed": confirmed}
+    for line in [] if quick else differences(document):
+        print(line)
     print(json_line({**figures, "seconds": document.seconds}))
     if failed:
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
 """POCSS (Feng, Qian, Tang, AAAI 2019): Algorithm 1 with the evaluation of Algorithm 2 (Lemmas 1 to 4), line by line.
 
 Independent of dsel. For matrices whose columns are independent of each other, as the lemmas ask. As in the paper's
-experiments, submatrices of 2k columns and more are left out.
+experiments, submatrices of 2k columns and more are left out, unless `any_size`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def evaluate(A: Matrix, old: Solution, flips: Iterable[int]) -> Solution:
 class LiteralPocss:
     """The archive P with f(P) and P+, and lines 5 to 13 of Algorithm 1 as `step`."""
 
-    def __init__(self, A: Matrix, k: int) -> None:
-        self.A, self.k = A, k
+    def __init__(self, A: Matrix, k: int, any_size: bool = False) -> None:
+        self.A, self.most = A, A.shape[1] if any_size else 2 * k - 1
         self.P: list[Solution] = [((), float(np.sum(A**2)), np.zeros((0, A.shape[0])))]
 
     def index(self, s: Iterable[int]) -> int:
@@ -60,7 +60,7 @@ class LiteralPocss:
     def step(self, parent: int, flips: Iterable[int]) -> None:
         """One iteration: the parent's place in P and the bits that flip."""
         y, f, y_plus = evaluate(self.A, self.P[parent], list(flips))
-        if len(y) >= 2 * self.k:
+        if len(y) > self.most:
             return
         if any((z_f < f and len(z) <= len(y)) or (z_f <= f and len(z) < len(y)) for z, z_f, _ in self.P):
             return

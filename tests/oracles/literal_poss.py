@@ -1,8 +1,8 @@
 """Algorithm 2 of POSS (Qian, Yu, Zhou, NIPS 2015), line by line. Independent of dsel.
 
 A solution is the frozenset of the columns whose bit is 1. Where the paper is silent this does what the authors'
-program does: o1 is +inf, unevaluated, for no column and for 2k and more; an offspring that is not strictly dominated
-goes to the end of the archive, even where it equals its parent.
+program does: o1 is +inf, unevaluated, for no column and, unless `any_size`, for 2k and more; an offspring that is not
+strictly dominated goes to the end of the archive, even where it equals its parent.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ def normal_equations(X: Floats, y: Floats) -> Criterion:
 class LiteralPoss:
     """The archive P, a list of (s, o1), and line 4 to 9 as `step`."""
 
-    def __init__(self, f: Criterion, n: int, k: int, I: Callable[[Bits], Hashable] = lambda s: 0) -> None:
-        self.f, self.n, self.k, self.I = f, n, k, I
+    def __init__(
+        self, f: Criterion, n: int, k: int, I: Callable[[Bits], Hashable] = lambda s: 0, any_size: bool = False
+    ) -> None:
+        self.f, self.n, self.k, self.I, self.most = f, n, k, I, n if any_size else 2 * k - 1
         self.P: list[tuple[Bits, float]] = [(frozenset(), np.inf)]
 
     def index(self, s: Iterable[int]) -> int:
@@ -57,7 +59,7 @@ class LiteralPoss:
     def step(self, parent: int, flips: Iterable[int]) -> None:
         """One iteration: the parent's place in P and the bits that flip."""
         s = self.P[parent][0] ^ frozenset(flips)
-        o1 = np.inf if len(s) == 0 or len(s) >= 2 * self.k else self.f(s)
+        o1 = np.inf if len(s) == 0 or len(s) > self.most else self.f(s)
         rivals = [(z, z1) for z, z1 in self.P if self.I(z) == self.I(s)]
         if any((z1 < o1 and len(z) <= len(s)) or (z1 <= o1 and len(z) < len(s)) for z, z1 in rivals):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from pipelines.benchmarks.simulated_workers import counted_speed
 from pipelines.benchmarks.synthetic import regression_data
+from pipelines.papers import unconfirmed
 from pipelines.papers.__main__ import app
 from pipelines.papers.contents import PAPERS
 from pipelines.papers.greedy_rls import low_rank_ls_svm
@@ -209,3 +211,48 @@ def test_the_low_rank_updated_ls_svm_chooses_by_leave_one_out_error() -> None:
     while len(expected) < 3:
         expected.append(min((i for i in range(6) if i not in expected), key=lambda i: error([*expected, i])))
     assert low_rank_ls_svm.select(X, y, 3, 0.5) == expected
+
+
+def test_the_documentation_names_the_statements_that_are_not_confirmed() -> None:
+    page = (Path(__file__).parents[2] / "deploy" / "docs" / "explanation" / "papers.md").read_text()
+    assert f"\n\n{unconfirmed.table()}\n\n" in page
+    parts = {part.name: part for paper in PAPERS for part in paper.parts}
+    for one in unconfirmed.UNCONFIRMED:
+        assert one.said in inspect.getsource(inspect.getmodule(parts[one.part].make) or unconfirmed)
+
+
+def test_a_report_names_statements_for_which_the_table_is_wrong(tmp_path: Path) -> None:
+    known = unconfirmed.UNCONFIRMED[0]
+    new = Claim(said="It is better.", holds=False)
+    for holds in (True, False):
+        content = Content(lead="", claims=(Claim(said=known.said, holds=holds), new))
+        part = Part(known.part, "Figure 2", lambda settings, content=content: content)  # type: ignore[misc]
+        made = make_parts([part], Settings(tmp_path, False, 1), [part.name], lambda line: None)
+        found = unconfirmed.differences(Document.of(papers(part), made, False))
+        assert f"{known.part}: not confirmed, and not in the table: {new.said}" in found
+        assert len(found) == 1 + holds
+
+
+def test_a_part_continues_with_the_tasks_that_are_left(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def square(x: int) -> int:
+        calls.append(x)
+        return x * x
+
+    def make(asked: Settings) -> Content:
+        return Content(lead=str(asked.map(square, range(4))))
+
+    part, settings = Part("p", "P", make), Settings(tmp_path, processes=1)
+    now = iter([0.0] * 5 + [10.0] * 100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: next(now))
+        assert (
+            make_parts([Part("p", "P", make)], Settings(tmp_path, processes=1), [], lambda line: None, seconds=5.0)
+            == {}
+        )
+    assert 0 < len(calls) < 4
+    done = make_parts([part], settings, [], lambda line: None)["p"]
+    assert done.content == Content(lead="[0, 1, 4, 9]")
+    assert calls == [0, 1, 2, 3]
+    assert not (tmp_path / "unfinished").exists()

@@ -211,10 +211,12 @@ class ColumnPass(Pass):
         shared : Any
             Sent to each worker once.
         only : ndarray of int, optional
-            Cells that hold none of these ascending columns are left out.
+            Cells that hold none of these ascending columns are left out. Of data in memory only they count as read.
         """
         blocks, dataset = self.blocks, self.blocks.dataset
         groups, read = blocks.load(engine, only)
+        if dataset.in_memory and only is not None:
+            read = dataset.x_bytes * only.size // dataset.n
         common = (blocks.root, shared)
         began = time.perf_counter()
         arguments = [(cells, parts, self._targets(cells), _columns(per_column, cells)) for cells, parts in groups]

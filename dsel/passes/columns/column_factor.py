@@ -174,7 +174,7 @@ def chosen_columns_cost(blocks: ColumnBlocks, columns: int) -> PassCost:
     """Return the cost of that pass for some columns, if they are in different chunks."""
     cost, dataset = chosen_columns_pass(blocks).cost(), blocks.dataset
     if not blocks.by_rows:
-        widest = int(np.diff(blocks.edges).max())
+        widest = 1 if dataset.in_memory else int(np.diff(blocks.edges).max())
         tasks = 0 if dataset.in_memory else min(columns, len(blocks.groups)) + 1
         read = 0 if blocks.keeps else dataset.x_bytes * min(columns * widest, dataset.n) // dataset.n
         cost = replace(cost, bytes_read=read, tasks=tasks)

@@ -135,6 +135,8 @@ class ClientArchive(AskTell):
         Subsets compete only where this function of a subset has the same value.
     empty_value : float
         f of the empty set.
+    limit : int, optional
+        Subsets of fewer than twice as many columns are archived; by default k.
 
     Attributes
     ----------
@@ -144,9 +146,9 @@ class ClientArchive(AskTell):
         The iteration or step at which `best_value` last decreased.
     """
 
-    def __init__(self, k: int, isolation: IsolationFunction, empty_value: float) -> None:
+    def __init__(self, k: int, isolation: IsolationFunction, empty_value: float, limit: int | None = None) -> None:
         self.k, self._empty_value = k, empty_value
-        self.archive = ParetoArchive(k, isolation)
+        self.archive = ParetoArchive(limit or k, isolation)
         self.iteration = 0
         self.last_gain = 0
         self._trace: list[Improvement] = []

@@ -1,7 +1,7 @@
 """The arrays of a Pareto archive, for its compiled kernels: the tables of its subsets, and its own.
 
 An archive holds solutions that do not dominate each other, at most one for every (isolation class, size). k is the
-largest size asked for; subsets of fewer than 2k columns are archived.
+largest size asked for. Subsets of fewer than `sizes` columns are archived: 2k, or n and one or two more for all sizes.
 
 The memory that the tables of an archive take.
 """
@@ -22,18 +22,18 @@ PARENTS = ARCHIVE.int_vector("PARENTS", "(slots,) scratch: slots of the subsets 
 FREE = ARCHIVE.int_vector("FREE", "(slots,) a queue of the slots not in use")
 #: CLASS of a slot without a subset. Others that are not in use still have the tables of the subset that left them.
 NO_SUBSET = -1
-SLOT = ARCHIVE.int_matrix("SLOT", "(classes, 2k) slot of that class and size, -1 if none")
-BEST = ARCHIVE.matrix("BEST", "(classes, 2k) least f in that class up to that size, without the empty set")
+SLOT = ARCHIVE.int_matrix("SLOT", "(classes, sizes) slot of that class and size, -1 if none")
+BEST = ARCHIVE.matrix("BEST", "(classes, sizes) least f in that class up to that size, without the empty set")
 TRACE = ARCHIVE.matrix("TRACE", "(rows, 3) iteration, size, f at every improvement of the best f with size <= k")
 COUNT = ARCHIVE.int_vector("COUNT", "(COUNTERS,)")
 ITERATION, MEMBERS, TRACED, LOOKED_UP, VALUED, EVALUATED, ACCEPTED, REBUILT, LAST_GAIN, COUNTERS = range(10)
 
 CDF = ARCHIVE.vector("CDF", "distribution of the number of flips, see dsel._lib.rng.binomial_cdf")
-FLIPS = ARCHIVE.int_vector("FLIPS", "(max(n, 4k),) scratch: columns to flip")
-CANDIDATE = ARCHIVE.int_vector("CANDIDATE", "(4k + 1,) scratch: a subset in ascending order; last, on demand, its size")
+FLIPS = ARCHIVE.int_vector("FLIPS", "(max(n, 2 sizes),) scratch: columns to flip")
+CANDIDATE = ARCHIVE.int_vector("CANDIDATE", "(2 sizes + 1,) scratch: a subset, ascending; last, on demand, its size")
 RULES = ARCHIVE.int_vector("RULES", "(6,) LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES")
 #: LIMIT: k. MIN_INDEX: 1 where only subsets with the same least index compete. EXCHANGE_EVERY: iterations between
-#: exchange searches, 0 for none. FIRST_SIZE, SIZES: the first size of parents, and how many sizes, modulo 2k.
+#: exchange searches, 0 for none. FIRST_SIZE, SIZES: the first size of parents, and how many sizes, modulo `sizes`.
 LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES = range(6)
 STOP_AT = ARCHIVE.vector("STOP_AT", "(1,) stop when f of some subset of size <= k is at or below this")
 
@@ -44,6 +44,11 @@ DONE, TARGET_REACHED, FULL, ROWS_NEEDED, PAIRS_NEEDED, REFUSED = range(6)
 
 #: Bytes of an archive's tables up to which it also keeps those of subsets that left it.
 _MOST_BYTES = 1 << 29
+
+
+def size_limit(k: int, n: int, any_size: bool) -> int:
+    """Return what an archive has in place of k: it holds subsets of fewer than twice as many of the n columns."""
+    return max(k, n // 2 + 1) if any_size else k
 
 
 def most_members(n: int, k: int) -> int:
@@ -74,5 +79,5 @@ def check_tables(n: int, few_targets: int, k: int, slots: int, memory_limit: int
         raise CapacityError(
             f"The archive's tables need {need:,} bytes for {slots} subsets of up to {most_members(n, k)} of "
             f"{n} columns; {memory_limit:,} bytes are allowed.",
-            "Use a smaller k, isolation 'none', or raise the option memory.",
+            "Use a smaller k, isolation 'none', leave out any_size, or raise the option memory.",
         )

@@ -26,7 +26,14 @@ from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size,
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.archive_layout import check_tables, first_slots, most_members, restart_slots, table_bytes
+from dsel.search.pareto.archive_layout import (
+    check_tables,
+    first_slots,
+    most_members,
+    restart_slots,
+    size_limit,
+    table_bytes,
+)
 from dsel.search.pareto.synchronous_kernel import run_rounds
 
 _TRACE_ROWS = 8192
@@ -42,6 +49,11 @@ _NO_SCRIPT = np.empty(0, np.int64)
 def paper_iterations(k: int, n: int) -> int:
     """Return T = floor(2 e k^2 n), the number of iterations in Theorem 1 of the POSS paper."""
     return math.floor(2.0 * math.e * k * k * n)
+
+
+def any_size_iterations(k: int, n: int) -> int:
+    """Return T = floor(e k n (n + 1)): as in Theorem 1, with an archive of up to n + 1 sizes in place of 2k."""
+    return math.floor(math.e * k * n * (n + 1))
 
 
 def isolated_iterations(k: int, n: int) -> int:
@@ -88,7 +100,7 @@ class Poss:
     objective : Objective
         f(S) over n candidate columns.
     k : int
-        The size limit, 1 <= k <= n. Subsets of 2k columns and more are never archived.
+        The size limit, 1 <= k <= n. Subsets of 2k columns and more are not archived.
     seed : int
         The seed.
     isolation : {"none", "min-index"}
@@ -101,6 +113,8 @@ class Poss:
         Offspring in each round of PPOSS; 0 for POSS, which has the same archives as rounds of one. `iteration` counts
         offspring. With `exchange_every`, an exchange search follows each round that has an offspring whose number is a
         multiple of it.
+    any_size : bool
+        Archive subsets of any size.
 
     Notes
     -----
@@ -121,16 +135,17 @@ class Poss:
         exchange_every: int = 0,
         memory_limit: int = 8 << 30,
         processors: int = 0,
+        any_size: bool = False,
     ) -> None:
         n = objective.n
         check_size(k, n)
         check_seed(seed)
         self.objective = objective
-        self.k = k
+        self.k, self._limit = k, size_limit(k, n, any_size)
         self.isolation = isolation
         self.processors, self._exchange_every = processors, exchange_every
         self.memory_limit = memory_limit
-        self._s_max = most_members(n, k)
+        self._s_max = most_members(n, self._limit)
         self._trace: list[Improvement] = []
         self._pairs_fetched_at = 0
         self._offspring = max(processors, 1)
@@ -138,7 +153,7 @@ class Poss:
             raise OptionError(
                 "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
             )
-        slots = first_slots(k)
+        slots, sizes = first_slots(self._limit), 2 * self._limit
         self._check_memory(slots)
         self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
@@ -146,21 +161,21 @@ class Poss:
         memory.put(archive.PARENTS, np.zeros(slots, np.int64))
         memory.put(archive.FREE, np.arange(slots, dtype=np.int64))
         memory[layout.STATUS][:, layout.CLASS] = archive.NO_SUBSET
-        memory.put(archive.SLOT, np.full((classes, 2 * k), -1, np.int64))
-        memory.put(archive.BEST, np.full((classes, 2 * k), np.inf))
+        memory.put(archive.SLOT, np.full((classes, sizes), -1, np.int64))
+        memory.put(archive.BEST, np.full((classes, sizes), np.inf))
         rows = max(_TRACE_ROWS, 2 * processors)  # each offspring and each exchange search may be an improvement
         memory.put(archive.TRACE, np.zeros((rows, 3)))
         memory.put(archive.COUNT, np.zeros(archive.COUNTERS, np.int64))
         memory.put(archive.CDF, binomial_cdf(n, 1.0 / n))
-        memory.put(archive.FLIPS, np.zeros(max(n, 4 * k), np.int64))
-        memory.put(archive.CANDIDATE, np.zeros(4 * k + 1, np.int64))
-        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, 2 * k], np.int64))
+        memory.put(archive.FLIPS, np.zeros(max(n, 2 * sizes), np.int64))
+        memory.put(archive.CANDIDATE, np.zeros(2 * sizes + 1, np.int64))
+        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, sizes], np.int64))
         memory.put(archive.STOP_AT, np.array([-np.inf]))
-        self._survivors = np.zeros((processors, 2 + 2 * k + memory[archive.CDF].size), np.int64)
+        self._survivors = np.zeros((processors, 2 + sizes + memory[archive.CDF].size), np.int64)
         self._start()
 
     def _check_memory(self, slots: int) -> None:
-        check_tables(self.objective.n, self.objective.few_targets, self.k, slots, self.memory_limit)
+        check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
 
     def _start(self) -> None:
         """Start with an archive of only the empty set (line 1 of Algorithm 2)."""
@@ -298,7 +313,7 @@ class Poss:
         need = 3 + (int(self._count[archive.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
-        twice = table_bytes(self.objective.n, self.objective.few_targets, self.k, 2 * slots)
+        twice = table_bytes(self.objective.n, self.objective.few_targets, self._limit, 2 * slots)
         self._enlarge(max(2 * slots, need) if twice <= self.memory_limit else need)
 
     def _enlarge(self, slots: int) -> None:
@@ -352,7 +367,7 @@ class Poss:
         """Make the archive hold exactly these subsets, oldest first, and continue from an iteration.
 
         parents: the first size of the subsets that may be drawn as parents, and how many sizes there are from it on,
-        modulo 2k; by default all sizes.
+        modulo 2k (with `any_size`, all sizes); by default all.
 
         Subsets are of ascending columns, and none dominates another. The empty set is not among them. Tables that still
         exist are used again: those of subsets that are archived, and of those that left the archive lately. Others are
@@ -375,7 +390,7 @@ class Poss:
         self._trace = []
         count[archive.ITERATION] = count[archive.LAST_GAIN] = iteration // self._offspring
         self._pairs_fetched_at = iteration
-        memory[archive.RULES][[archive.FIRST_SIZE, archive.SIZES]] = parents or (0, 2 * self.k)
+        memory[archive.RULES][[archive.FIRST_SIZE, archive.SIZES]] = parents or (0, 2 * self._limit)
 
     def _slot_of(self, members: Sequence[int]) -> int:
         """Return the slot of an archived subset, or -1."""
@@ -411,8 +426,8 @@ class Poss:
     def _keep_more_tables(self) -> None:
         """Have room for tables of subsets that left the archive, if they are small."""
         n, few = self.objective.n, self.objective.few_targets
-        slots = restart_slots(n, few, self.k)
-        if self._memory[layout.F].shape[0] < slots and table_bytes(n, few, self.k, slots) <= self.memory_limit:
+        slots = restart_slots(n, few, self._limit)
+        if self._memory[layout.F].shape[0] < slots and table_bytes(n, few, self._limit, slots) <= self.memory_limit:
             self._enlarge(slots)
 
     def _use_again(self, solutions: set[tuple[int, ...]]) -> None:

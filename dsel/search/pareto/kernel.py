@@ -281,7 +281,7 @@ def list_parents(P: ArchiveTables) -> int:
     """
     rules, order = int_vector(P, archive.RULES), int_vector(P, archive.ORDER)
     parents, status = int_vector(P, archive.PARENTS), int_matrix(P, layout.STATUS)
-    members, modulus = int_vector(P, archive.COUNT)[archive.MEMBERS], 2 * rules[archive.LIMIT]
+    members, modulus = int_vector(P, archive.COUNT)[archive.MEMBERS], int_matrix(P, archive.SLOT).shape[1]
     listed = 0
     for i in range(members):
         if (status[order[i], layout.SIZE] - rules[archive.FIRST_SIZE] + modulus) % modulus < rules[archive.SIZES]:
@@ -312,7 +312,7 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
     cdf = vector(P, archive.CDF)
     n = P[layout.N_COLUMNS]
     addresses = int_vector(P, layout.K)
-    k = rules[archive.LIMIT]
+    sizes = int_matrix(P, archive.SLOT).shape[1]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     undo = np.empty((wanted.shape[0], 3))
     undone = 0
@@ -331,7 +331,7 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
                 break
             n_flips = draw_flips(stream(rules[archive.SEED], t, np.int64(slot)), np.int64(1), n, cdf, flips)
             size = flipped_size(status, position, parent, flips, n_flips)
-            if n_flips == 0 or n_flips > layout.MOST_FLIPS or size <= 0 or size >= 2 * k:
+            if n_flips == 0 or n_flips > layout.MOST_FLIPS or size <= 0 or size >= sizes:
                 continue
             cls = class_after_flips(P, parent, n_flips)
             guessed = np.int64(0)
@@ -424,8 +424,8 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     stop_at = vector(P, archive.STOP_AT)[0]
     cdf = vector(P, archive.CDF)
     n = P[layout.N_COLUMNS]
-    k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
-    slots = int_vector(P, archive.FREE).shape[0]
+    seed, every = rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
+    slots, sizes = int_vector(P, archive.FREE).shape[0], int_matrix(P, archive.SLOT).shape[1]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     parents, number = int_vector(P, archive.PARENTS), list_parents(P)
     used = 0
@@ -448,7 +448,7 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
         traced = count[archive.TRACED]
         size = flipped_size(status, position, parent, flips, n_flips)
         # The first objective of the paper is +inf for the empty set, which is always archived, and from 2k columns on.
-        if n_flips > 0 and 0 < size < 2 * k:
+        if n_flips > 0 and 0 < size < sizes:
             cls = class_after_flips(P, parent, n_flips)
             looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
             value = offspring_value(P, parent, n_flips, best[cls, size] + band)

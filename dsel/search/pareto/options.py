@@ -14,8 +14,8 @@ from dsel.config.types import Float, Int
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.search.anytime import Stop
 from dsel.search.method import Options, ProblemSummary, Requirements
-from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, table_bytes
-from dsel.search.pareto.compiled import isolated_iterations, paper_iterations
+from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, size_limit, table_bytes
+from dsel.search.pareto.compiled import any_size_iterations, isolated_iterations, paper_iterations
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
 from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time, wide_iterations
 
@@ -38,8 +38,8 @@ class StopOptions(Options):
     ----------
     iterations : int, optional
         T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates; with isolation: min-index
-        floor(k^2 (n - k) n log n). Where the Gram matrix does not fit, and without `seconds`, it is at most what takes
-        about ten minutes on the reference core. The plan states the number.
+        floor(k^2 (n - k) n log n), with any_size floor(e k n (n + 1)). Where the Gram matrix does not fit, and without
+        `seconds`, it is at most what takes about ten minutes on the reference core. The plan states the number.
     seconds : float, optional
         Wall time. Compilation is not counted.
     target : float, optional
@@ -138,6 +138,9 @@ class ArchiveOptions(StopOptions):
     isolation : {"none", "min-index"} or callable
         Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
         columns. A job file names it as package.module:function.
+    any_size : bool
+        Archive subsets of any size. In the papers' experiments, and by default, those of 2k columns and more are
+        refused. The tables take memory of the order n^3, so this is for a few hundred columns.
     memory : int
         Bytes that the tables of the archive may take.
     """
@@ -147,6 +150,7 @@ class ArchiveOptions(StopOptions):
     exchange_every: Int | None = Field(None, ge=0)
     swaps: Float = Field(0.0, ge=0, le=1)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
+    any_size: bool = False
     memory: Int = Field(8 << 30, gt=0)
 
     @field_validator("isolation", mode="before")
@@ -161,10 +165,16 @@ class ArchiveOptions(StopOptions):
             )
         return value
 
+    def limit(self, k: int, n: int) -> int:
+        """Return half the size from which on subsets of n columns are not archived: k, and more with `any_size`."""
+        return size_limit(k, n, self.any_size)
+
     def iterations_of(self, k: int, n: int) -> int:
-        """Return T for k of n columns: as asked, or of the theorem about the isolation function."""
+        """Return T for k of n columns: as asked, or of the theorem about these options."""
         if self.iterations is None and self.isolation == "min-index":
             return isolated_iterations(k, n)
+        if self.iterations is None and self.any_size:
+            return any_size_iterations(k, n)
         return super().iterations_of(k, n)
 
     def calls_function(self, criterion: bool) -> bool:
@@ -187,14 +197,17 @@ class ArchiveOptions(StopOptions):
             return "restarts: only with warm_start: exchange"
         if self.swaps and not self.calls_function(criterion):
             return "swaps: only with a custom criterion or isolation function; elsewhere exchange_every does more"
+        if self.any_size and self.isolation == "min-index":
+            return "any_size cannot be combined with isolation: min-index"
         extras = self._asked_extras() if self.calls_function(criterion) else ""
         if extras:
             return needs_no_function(extras)
         return needs_no_function("target_r2") if criterion and self.target_r2 is not None else ""
 
     def _asked_extras(self) -> str:
-        """Return the names of the asked options that add solutions to the archive."""
+        """Return the names of the asked options that only searches of f over columns have."""
         asked = {"warm_start": self.warm_start != "none", "exchange_every": bool(self.exchange_every)}
+        asked["any_size"] = self.any_size
         return ", ".join(name for name, is_asked in asked.items() if is_asked and name in self.model_fields_set)
 
     def exchange_interval(self, n: int, k: int, has_gram: bool) -> int:
@@ -224,19 +237,23 @@ class ArchiveOptions(StopOptions):
             return Requirements(seconds=self.seconds, notes=notes)
         if not callable(self.isolation):
             self._check_memory(problem)
-        needs_gram = callable(self.isolation) or bool(self.exchange_every)
+        needs_gram = callable(self.isolation) or bool(self.exchange_every) or self.any_size
         return Requirements(
-            whole_gram=needs_gram, table_slots=first_slots(problem.k), seconds=self.seconds,
+            whole_gram=needs_gram, table_slots=first_slots(self.limit(problem.k, problem.n)), seconds=self.seconds,
             columns_entered=self._columns_entered(problem), notes=notes,
         )  # fmt: skip
 
     def _notes_of_plan(self, problem: ProblemSummary) -> tuple[str, ...]:
         """Return what the plan says about the number of iterations."""
         k, n = problem.to_choose
-        if self.isolation != "min-index" or self.iterations is not None or not 0 < k <= n:
+        if self.iterations is not None or not 0 < k <= n:
+            return ()
+        rules = {"isolation: min-index": "k^2 (n - k) n log n", "any_size": "e k n (n + 1)"}
+        name = "any_size" if self.any_size else f"isolation: {self.isolation}"
+        if name not in rules:
             return ()
         T = self.iterations_of(k, n)
-        return (f"isolation: min-index makes {T:,} iterations, k^2 (n - k) n log n; the option iterations changes it",)
+        return (f"{name} makes {T:,} iterations, {rules[name]}; the option iterations changes it",)
 
     def _columns_entered(self, problem: ProblemSummary) -> int | None:
         """Return how many columns enter at least, where the Gram matrix does not fit: those of the warm start."""
@@ -248,12 +265,11 @@ class ArchiveOptions(StopOptions):
         k, free = problem.k - problem.included, problem.n - problem.included - problem.excluded
         few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
         if 0 < k <= free:
-            check_tables(free, few, k, first_slots(k), self.memory)
+            limit = self.limit(k, free)
+            check_tables(free, few, limit, first_slots(limit), self.memory)
 
     def known_iterations(self, problem: ProblemSummary) -> int | None:
-        """Return how many iterations of the compiled search there are at most; None where it calls a function."""
-        if self.calls_function(problem.criterion):
-            return None
+        """Return how many iterations there are at most; None where there is nothing to choose."""
         k, n = problem.to_choose
         return self.iterations_of(k, n) if 0 < k <= n else None
 
@@ -324,7 +340,7 @@ class WorkerOptions(ArchiveOptions):
             return Schedule(at_a_time, 1, processors, self._order)
         iterations = self.iterations_within(k, n, few_targets, has_gram)
         every = self.exchange_interval(n, k, has_gram)
-        division = Division(n, k, few_targets, every, iterations, self.seconds, processors, has_gram)
+        division = Division(n, self.limit(k, n), few_targets, every, iterations, self.seconds, processors, has_gram)
         return replace(division.schedule(in_flight, length), order=self._order)
 
 
@@ -364,10 +380,10 @@ class SliceOptions(WorkerOptions):
 
     def requirements(self, problem: ProblemSummary) -> Requirements:
         needs = replace(super().requirements(problem), iterations=self.known_iterations(problem))
-        if needs.table_slots < first_slots(problem.k):
+        limit, few = self.limit(problem.k, problem.n), problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+        if needs.table_slots < first_slots(limit):
             return needs
-        few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
-        return replace(needs, table_slots=restart_slots(problem.n, few, problem.k))
+        return replace(needs, table_slots=restart_slots(problem.n, few, limit))
 
 
 #: Tasks of the order of arrival that may be out at the same time.
@@ -394,8 +410,10 @@ def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placem
     if evaluates:
         return Placement(where, why, recorded, at_a_time)
     every, T = options.exchange_interval(n, k, site.has_gram), options.iterations_within(k, n, few, site.has_gram)
-    seconds = Division(n, k, few, every, T, options.seconds, has_gram=site.has_gram).total
-    tables, notes = table_bytes(n, few, k, restart_slots(n, few, k)), options.cut_short(k, n, few, site.has_gram)
+    limit = options.limit(k, n)
+    seconds = Division(n, limit, few, every, T, options.seconds, has_gram=site.has_gram).estimate
+    tables = table_bytes(n, few, limit, restart_slots(n, few, limit))
+    notes = options.cut_short(k, n, few, site.has_gram)
     return Placement(where, why, recorded, at_a_time, seconds, tables, T if notes else None, notes)
 
 

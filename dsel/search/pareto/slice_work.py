@@ -86,6 +86,8 @@ class SliceRules:
         Iterations between two exchange searches, 0 for none.
     processors : int
         Offspring per round of PPOSS; 0 for POSS.
+    any_size : bool
+        Archive subsets of any size, not only of fewer than 2k columns.
     """
 
     k: int
@@ -93,6 +95,7 @@ class SliceRules:
     isolation: Isolation = "none"
     exchange_every: int = 0
     processors: int = 0
+    any_size: bool = False
 
     def search(self, objective: Objective, memory: int) -> Poss:
         """Return a search with an empty archive. memory: bytes for its tables."""

@@ -22,6 +22,7 @@ from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublish
 from dsel.search.anytime import Stop
 from dsel.search.outcome import Improvement
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset, trace_rows
+from dsel.search.pareto.archive_layout import size_limit
 from dsel.search.pareto.slice_work import COUNTED, Slice, SliceResult, SliceRules
 from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
@@ -56,7 +57,8 @@ class SlicedSearch(ClientArchive):
     ) -> None:  # fmt: skip
         assert stop.iterations is not None
         whole = max(rules.processors, 1)  # rounds of PPOSS are not divided
-        super().__init__(rules.k, ISOLATIONS[rules.isolation], objective.c)
+        limit = size_limit(rules.k, objective.n, rules.any_size)
+        super().__init__(rules.k, ISOLATIONS[rules.isolation], objective.c, limit)
         self.objective, self.rules, self.stop = objective, rules, stop
         self.schedule = replace(
             schedule, length=math.ceil(schedule.length / whole) * whole, processors=rules.processors
@@ -145,7 +147,7 @@ class SlicedSearch(ClientArchive):
         inputs = None
         if self._publisher is not None:
             inputs = replace(self._inputs.get(q, PublishedInputs(())), rows=self._publisher.rows)
-        parents = self.schedule.parents(q, self.k)
+        parents = self.schedule.parents(q, self.archive.k)
         return Slice(start, stop, solutions, target=self.stop.target, parents=parents, inputs=inputs)
 
     def tell(self, task: Task, result: TaskResult) -> None:

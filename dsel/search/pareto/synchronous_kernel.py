@@ -32,13 +32,13 @@ from dsel.search.pareto.kernel import (
 def _keep_survivor(P: ArchiveTables, parent: Int, n_flips: Int, survivor: Ints) -> None:
     """Write the offspring of the flips in FLIPS to its row of `survivors`, see `run_rounds`."""
     flips, candidate = int_vector(P, archive.FLIPS), int_vector(P, archive.CANDIDATE)
-    k = int_vector(P, archive.RULES)[archive.LIMIT]
+    sizes = int_matrix(P, archive.SLOT).shape[1]
     size = write_candidate(P, parent, n_flips)
     survivor[0], survivor[1] = n_flips, size
     for x in range(size):
         survivor[2 + x] = candidate[x]
     for x in range(n_flips):
-        survivor[2 + 2 * k + x] = flips[x]
+        survivor[2 + sizes + x] = flips[x]
 
 
 @compiled("i8(i8[::1], i8, i8, i8[:, ::1])", nogil=True)
@@ -46,7 +46,7 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     """Continue to round `until`, until the target is reached, the archive is full or inputs are missing.
 
     A round whose inputs are missing (ROWS_NEEDED, PAIRS_NEEDED) starts again in the next call.
-    survivors: (processors, 2 + 2k + flips) scratch: for each offspring that the archive before the round does not
+    survivors: (processors, 2 + sizes + flips) scratch: for each offspring that the archive before the round does not
     refuse, the number of flips, its size, its columns, and the flips.
     """
     count = int_vector(P, archive.COUNT)
@@ -58,7 +58,7 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     cdf = vector(P, archive.CDF)
     n = P[layout.N_COLUMNS]
     slots = int_matrix(P, archive.SLOT)
-    k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
+    seed, every = rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     most = int_vector(P, archive.FREE).shape[0]
     parents, number, listed_at = int_vector(P, archive.PARENTS), list_parents(P), count[archive.ACCEPTED]
@@ -77,7 +77,7 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
         for slot in range(processors):
             n_flips = draw_flips(stream(seed, t, np.int64(slot)), np.int64(1), n, cdf, flips)
             size = flipped_size(status, position, parent, flips, n_flips)
-            if n_flips == 0 or not 0 < size < 2 * k:
+            if n_flips == 0 or not 0 < size < slots.shape[1]:
                 continue
             cls = class_after_flips(P, parent, n_flips)
             value = offspring_value(P, parent, n_flips, best[cls, size] + band)
@@ -111,10 +111,10 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
 @compiled("void(i8[::1], i8, b1, i8[::1])")
 def _insert_survivor(P: ArchiveTables, parent: Int, archived: Bool, survivor: Ints) -> None:
     """Offer a survivor to the archive: from its parent's table, or the empty set's if the parent was removed."""
-    flips, k = int_vector(P, archive.FLIPS), int_vector(P, archive.RULES)[archive.LIMIT]
+    flips, sizes = int_vector(P, archive.FLIPS), int_matrix(P, archive.SLOT).shape[1]
     if archived:
         for x in range(survivor[0]):
-            flips[x] = survivor[2 + 2 * k + x]
+            flips[x] = survivor[2 + sizes + x]
         try_insert(P, parent, survivor[0])
         return
     for x in range(survivor[1]):

@@ -29,6 +29,9 @@ LEAST_GENERATIONS = 8
 _GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 #: Seconds on the reference core after which a search without the whole Gram matrix ends, by default.
 LONGEST_WIDE_SECONDS = 600.0
+#: Entries of a large Gram matrix are not in the caches: seconds that they add to an iteration for each column, up to a
+#: number of columns, and each column to choose.
+_OUTSIDE_CACHES, _MOST_OUTSIDE = 5e-12, 4000
 #: Slices that may be out at the same time, at most: enough for 32 workers with two tasks each.
 MOST_IN_FLIGHT = 64
 #: The same for single iterations that evaluate a custom criterion, and iterations of the search for each of them.
@@ -177,6 +180,13 @@ class Division:
     def total(self) -> float:
         """The seconds of the search on the reference core."""
         total = self.iterations * self.each
+        return total if self.seconds is None else min(total, self.seconds)
+
+    @property
+    def estimate(self) -> float:
+        """The same with what large Gram matrices add, for a plan. The division into slices leaves it out."""
+        added = _OUTSIDE_CACHES * min(self.n, _MOST_OUTSIDE) * self.k if self.has_gram else 0.0
+        total = self.total + self.iterations * added
         return total if self.seconds is None else min(total, self.seconds)
 
     @property

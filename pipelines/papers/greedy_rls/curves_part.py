@@ -9,7 +9,6 @@ from pipelines.papers.greedy_rls import curves
 from pipelines.papers.greedy_rls.curves import DISAGREES, SETS, Curves
 from pipelines.papers.report.model import Claim, Content, Grid, Plot, Series
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 #: Folds and features, where they are fewer than the paper's ten folds and all features.
 _FEWER = {"mnist5": (10, 100), "colon-cancer": (10, 400)}
@@ -26,7 +25,7 @@ def make(settings: Settings) -> Content:
         for name in sorted(names, key=lambda name: -len(_FEWER.get(name, ())))
         for fold in range(_folds(name, settings))
     ]
-    each = map_processes(curves.saved_fold, plan, settings.processes)
+    each = settings.map(curves.saved_fold, plan)
     found: dict[str, Curves] = {}
     said: list[Claim] = []
     for name in names:

@@ -67,7 +67,7 @@ def make(settings: Settings) -> Content:
         ),
         claims=_claims(small, greedy, others, large, many, same),
         reduced=(
-            f"The time of the low-rank updated LS-SVM is that of {candidates} candidates times k n; all cost the "
+            f"The time of the low-rank updated LS-SVM is the least of {candidates} candidates times k n; all cost the "
             "same.", "One BLAS thread.",
         ),
     )  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 from pipelines.papers.heuristic_search import tables
 from pipelines.papers.report.model import Claim, Content, Grid, Plot, Series
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 _LOWER = "Figure 3, lower panel: duke breast cancer is not available."
 _QUICK = (2.0, float("inf"))
@@ -25,7 +24,7 @@ def make(settings: Settings) -> Content:
     if tables.case("libras 45/46", 5) is None:
         return Content.without_data("Figure 3: libras and duke breast cancer are not available.")
     gammas, seconds = settings.pick((tables.FIGURE_3_GAMMAS, 60.0), (_QUICK, 0.5))
-    points = map_processes(_point, [(gamma, seconds) for gamma in gammas], settings.processes)
+    points = settings.map(_point, [(gamma, seconds) for gamma in gammas])
     x, names = tuple(map(float, range(len(points)))), tuple(point["gamma"] for point in points)
     ended = [point for point in points if point["ended"]]
     errors = [point["error"] for point in ended]

@@ -9,7 +9,6 @@ from typing import Any
 from pipelines.papers.heuristic_search import tables
 from pipelines.papers.report.model import Claim, Comparison, ComparisonTable, Content, Number
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 #: For each data set: worth of the last digit in the paper, what the report divides by, and its digits after the point.
 _PRINT = {
@@ -47,7 +46,7 @@ def make(settings: Settings) -> Content:
     if not cases:
         return Content.without_data("Tables 1 and 2: no data set is available.")
     seconds = settings.pick(60.0, 0.5)
-    found = map_processes(_row, [(*case, seconds) for case in cases], settings.processes)
+    found = settings.map(_row, [(*case, seconds) for case in cases])
     names = list(dict.fromkeys(name for name, _ in cases))
     by_name = {name: [row for row in found if row["data"] == name] for name in names}
     errors = [_errors(name, rows, seconds) for name, rows in by_name.items()]

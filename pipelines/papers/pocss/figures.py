@@ -12,7 +12,6 @@ from pipelines.papers.pocss import table_1
 from pipelines.papers.preprocess import self_expression
 from pipelines.papers.report.model import Claim, Content, Plot, Series
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 _POINTS = 200
 #: Sets for Figure 2; the paper's are Rl CTs and sEMG.
@@ -32,7 +31,7 @@ def make_figure_1(settings: Settings) -> Content:
         for method in table_1.METHODS
         for seed in range(runs if method in table_1.RANDOM else 1)
     ]
-    ratios = map_processes(table_1.one_run, plan, settings.processes)
+    ratios = settings.map(table_1.one_run, plan)
     means: dict[str, list[float]] = {
         method: [
             float(np.mean([r for r, task in zip(ratios, plan, strict=True) if task[1:3] == (method, k)])) for k in sizes
@@ -87,10 +86,8 @@ def make_figure_2(settings: Settings) -> Content:
     if not names:
         return Content.without_data("Figure 2: no data set is available.")
     k, runs = settings.pick((table_1.K, 10), (10, 2))
-    curves = map_processes(one_curve, [(name, k, seed) for name in names for seed in range(runs)], settings.processes)
-    levels = map_processes(
-        table_1.one_run, [(name, method, k, 0) for name in names for method in ("Greedy", "IterFS")], settings.processes
-    )
+    curves = settings.map(one_curve, [(name, k, seed) for name in names for seed in range(runs)])
+    levels = settings.map(table_1.one_run, [(name, method, k, 0) for name in names for method in ("Greedy", "IterFS")])
     plots, shares = [], []
     for place, name in enumerate(names):
         greedy, iterfs = levels[2 * place : 2 * place + 2]

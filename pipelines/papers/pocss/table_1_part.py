@@ -9,7 +9,6 @@ from pipelines.papers.pocss import table_1
 from pipelines.papers.pocss.weighted_astar import REASON, error_ratio
 from pipelines.papers.report.model import Claim, Comparison, ComparisonTable, Content, Grid, Number
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 _UNIT = 1e-3
 #: The most expensive runs, of which there are fewer: 6.8 million iterations each.
@@ -38,10 +37,10 @@ def make(settings: Settings) -> Content:
         for seed in range(min(runs, _RUNS.get((name, method), runs)) if method in table_1.RANDOM else 1)
     ]
     plan.sort(key=lambda task: (task[1] != "POCSS", task[0] != "madelon"))  # the longest first
-    ratios = map_processes(table_1.one_run, plan, settings.processes)
+    ratios = settings.map(table_1.one_run, plan)
     weighted = dict(
         zip(
-            names, map_processes(error_ratio, [(name, settings.pick(20.0, 0.2)) for name in names], settings.processes),
+            names, settings.map(error_ratio, [(name, settings.pick(20.0, 0.2)) for name in names]),
             strict=True,
         )
     )  # fmt: skip

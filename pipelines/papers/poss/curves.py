@@ -17,7 +17,6 @@ from pipelines.papers.poss.halves import halves, rows_and_target
 from pipelines.papers.preprocess import regression
 from pipelines.papers.report.model import Claim, Content, Plot, Series
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 NAME = "sonar"
 SIZES = tuple(range(1, table_2.K + 1))
@@ -84,7 +83,7 @@ def make(settings: Settings) -> Content:
         return Content.without_data(f"Figures 1, 3 and 4: {NAME} is not available.")
     splits, sizes = settings.pick((100, SIZES), (2, (1, 3)))
     work = settings.pick(one_split, greedy_split)  # the penalized methods take long to compile
-    found = map_processes(work, [(split, sizes) for split in range(splits)], settings.processes)
+    found = settings.map(work, [(split, sizes) for split in range(splits)])
     curves = {
         method: np.array([one[method] for one in found]) for method in found[0]
     }  # (splits, figures, sizes) for each method

@@ -11,7 +11,6 @@ from pipelines.papers.poss.halves import rows_and_target
 from pipelines.papers.preprocess import regression, standardized
 from pipelines.papers.report.model import Claim, Content, Grid, Plot, Series
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 K = 8
 #: The widest sets with a target; the paper's are gisette (5000 columns) and farm-ads (54 877).
@@ -47,7 +46,7 @@ def make(settings: Settings) -> Content:
     if not names:
         return Content.without_data("Figure 2: no wide data set is available.")
     runs = settings.pick(30, 2)
-    found = map_processes(one_run, [(name, seed) for name in names for seed in range(runs)], settings.processes)
+    found = settings.map(one_run, [(name, seed) for name in names for seed in range(runs)])
     plots, rows, shares = [], [], []
     for place, name in enumerate(names):
         mine = found[place * runs : (place + 1) * runs]

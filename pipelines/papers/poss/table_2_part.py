@@ -13,7 +13,6 @@ from pipelines.papers.poss.halves import rows_and_target, training_half
 from pipelines.papers.preprocess import regression
 from pipelines.papers.report.model import Claim, Comparison, ComparisonTable, Content, Grid, Number
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 _UNIT = 1e-4
 #: The paper's column OPT: mean and standard deviation. It has none for the other data sets.
@@ -54,7 +53,7 @@ def make(settings: Settings) -> Content:
     splits = settings.pick(100, 3)
     plan = [(name, split, 0) for name in names for split in range(splits)]
     work = settings.pick(table_2.one_split, table_2.greedy_split)  # the penalized methods take long to compile
-    answers = map_processes(work, plan, settings.processes)
+    answers = settings.map(work, plan)
     proofs = _proofs([name for name in names if name in PROVABLE], splits, settings)
     rows: list[Comparison] = []
     marks: dict[str, list[str]] = {}
@@ -85,7 +84,7 @@ def _seconds(settings: Settings) -> float:
 
 def _proofs(names: list[str], splits: int, settings: Settings) -> dict[str, list[tuple[float, float, bool]]]:
     plan = [(name, split, _seconds(settings)) for name in names for split in range(splits)]
-    found = map_processes(optimum, plan, settings.processes)
+    found = settings.map(optimum, plan)
     return {name: found[place * splits : (place + 1) * splits] for place, name in enumerate(names)}
 
 

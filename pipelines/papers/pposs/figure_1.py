@@ -17,7 +17,6 @@ from pipelines.papers.poss.halves import rows_and_target
 from pipelines.papers.preprocess import regression, standardized
 from pipelines.papers.report.model import Claim, Content, Grid, Plot, Series
 from pipelines.papers.report.settings import Settings
-from pipelines.processes import map_processes
 
 K = 8
 NAMES = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms", "clean1")
@@ -50,7 +49,7 @@ def make(settings: Settings) -> Content:
         return Content.without_data("Figure 1: no data set is available.")
     processors, runs = settings.pick((PROCESSORS, 10), ((1, 2), 2))
     plan = [(name, N, seed) for name in names for N in processors for seed in range(runs)]
-    found = np.array(map_processes(one_run, plan, settings.processes)).reshape(len(names), len(processors), runs, 4)
+    found = np.array(settings.map(one_run, plan)).reshape(len(names), len(processors), runs, 4)
     speed = speedups(processors, settings.pick(4.0, 0.3))
     cores = min(usable_cores(), processors[-1])
     computing = speedups(tuple(range(1, cores + 1)), settings.pick(4.0, 0.3), computes=True)

@@ -6,14 +6,17 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dsel._lib.versions import versions
 from pipelines.papers.report.model import Content
 from pipelines.papers.report.settings import Part, Settings
+from pipelines.processes import OutOfTimeError
 
 
 class Made(BaseModel):
@@ -37,20 +40,22 @@ def make_parts(
     """Return the parts by name.
 
     Parts that are saved with the same `quick` are read, except those in `again`. If `again` names any, the others are
-    only read, not made. A part that fails is not saved, and the next run tries it again. No part begins after
-    `seconds`.
+    only read, not made. A part that fails is not saved, and the next run tries it again. No part and no task of a part
+    begins after `seconds`; the next call continues.
     """
     found: dict[str, Made] = {}
-    start = time.monotonic()
+    settings = replace(settings, until=min(settings.until, time.monotonic() + seconds))
     for part in parts:
         saved = None if part.name in again else read_part(settings, part.name)
         if saved is not None:
             found[part.name] = saved
             tell(f"{part.name}: saved {saved.made}")
-        elif time.monotonic() - start > seconds:
+        elif again and part.name not in again:
+            continue
+        elif time.monotonic() >= settings.until or (made := _make(part, settings)) is None:
             tell(f"{part.name}: left for the next call")
-        elif not again or part.name in again:
-            found[part.name] = _make(part, settings)
+        else:
+            found[part.name] = made
             tell(f"{part.name}: {found[part.name].error or 'made'}, {found[part.name].seconds:.0f} s")
     return found
 
@@ -68,11 +73,14 @@ def read_part(settings: Settings, name: str) -> Made | None:
     return made if made.quick == settings.quick else None
 
 
-def _make(part: Part, settings: Settings) -> Made:
+def _make(part: Part, settings: Settings) -> Made | None:
+    """Make a part and save it. None if the time is over before it is finished."""
     start = time.monotonic()
     content, error = None, ""
     try:
         content = part.make(settings)
+    except OutOfTimeError:
+        return None
     except Exception as failure:  # one part must not lose the others
         traceback.print_exc()
         error = f"{type(failure).__name__}: {failure}"
@@ -86,4 +94,5 @@ def _make(part: Part, settings: Settings) -> Made:
         partial = path.with_suffix(".partial")
         partial.write_text(made.model_dump_json(indent=1))
         partial.replace(path)
+        rmtree(settings.unfinished, ignore_errors=True)
     return made
