@@ -17,7 +17,7 @@ from dask.delayed import delayed
 from distributed import Client, futures_of, wait
 
 from dsel.data.dataset import as_dataset
-from dsel.engine import dask_engine as large_values
+from dsel.engine import parcel as large_values
 from dsel.engine.base import Engine
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.dask_futures import DaskExecutor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from distributed import Client, LocalCluster
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
+from dsel.search.exact.astar import on_workers as astar
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.trees_on_workers import SubtreeEstimate
 from dsel.selection.context import RunContext
@@ -31,20 +33,25 @@ def distance(S: Any) -> float:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster) as client:  # type: ignore[no-untyped-call]
-        yield client
+def clients() -> Iterator[dict[int, Client]]:
+    """Clients of clusters by their number of workers. A cluster that is scaled may fail when it is closed."""
+    with ExitStack() as stack:
+        yield {
+            workers: stack.enter_context(Client(stack.enter_context(
+                LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None)  # type: ignore[no-untyped-call]
+            )))  # type: ignore[no-untyped-call]
+            for workers in (1, 2, 4)
+        }  # fmt: skip
 
 
 @pytest.fixture
-def counted(cluster: LocalCluster) -> Iterator[CountTasks]:
-    with counting_tasks(cluster) as plugin:
+def client(clients: dict[int, Client]) -> Client:
+    return clients[2]
+
+
+@pytest.fixture
+def counted(client: Client) -> Iterator[CountTasks]:
+    with counting_tasks(client.cluster) as plugin:
         yield plugin
 
 
@@ -97,8 +104,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[bool, bool], 
 @pytest.mark.parametrize("targets", [True, False], ids=["supervised", "Y = X"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_by_default_every_pareto_search_runs_as_futures_with_the_bits_of_one_process(
-    kind: str, targets: bool, method: str, stores: dict[tuple[bool, bool], Path], client: Client,
-    cluster: LocalCluster, counted: CountTasks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    kind: str, targets: bool, method: str, stores: dict[tuple[bool, bool], Path],
+    clients: dict[int, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if kind.startswith("wide"):
         hold_column_blocks(monkeypatch.setattr)
@@ -106,15 +113,14 @@ def test_by_default_every_pareto_search_runs_as_futures_with_the_bits_of_one_pro
     here = run(kind, method, targets, store, RunContext())
     assert here.plan is not None
     assert (here.plan["search_on"], here.counts["futures"]) == ("client", 0)
-    for workers in (1, 3):
-        cluster.scale(workers)  # type: ignore[no-untyped-call]
-        client.wait_for_workers(workers)
-        counted.since_last_call()
+    for workers, client in clients.items():
         folder = None if "no folder" in kind else tmp_path / f"with-{workers}"
-        there = run(kind, method, targets, store, RunContext(DaskEngine(client), shared_folder=folder))
+        with counting_tasks(client.cluster) as counted:
+            there = run(kind, method, targets, store, RunContext(DaskEngine(client), shared_folder=folder))
+            tasks = counted.since_last_call()
         assert there.plan is not None
         assert there.plan["search_on"] == "workers"
-        assert counted.since_last_call() == there.counts["futures"] >= workers
+        assert tasks == there.counts["futures"] >= workers
         assert 0.0 < there.counts["utilisation"] <= 1.0
         assert (there.iterations, there.counts["form"]) == (here.iterations, here.counts["form"])
         if method == "pposs-asy":  # as published: what a task finds depends on the tasks that have arrived
@@ -124,7 +130,6 @@ def test_by_default_every_pareto_search_runs_as_futures_with_the_bits_of_one_pro
         if kind == "wide":
             assert there.counts["rows_fetched"] <= 60
             assert not list(tmp_path.glob("with-*/*"))  # the rows are removed at the end
-    cluster.scale(2)  # type: ignore[no-untyped-call]
 
 
 def answer(selection: Selection) -> tuple[Any, ...]:
@@ -141,13 +146,16 @@ def answer(selection: Selection) -> tuple[Any, ...]:
         ("poss", {"slices": 1}, "workers"),
         ("pposs", {"slices": 1}, "workers"),
         ("pposs", {"slices": 1, "search_on": "workers", "iterations": 320}, "workers"),
-        ("astar", {}, "client"),
+        ("astar", {}, "workers"),
+        ("astar", {"search_on": "client"}, "client"),
         ("forward", {}, "client"),
     ],
 )
 def test_tasks_on_workers_are_where_the_plan_says(
-    method: str, options: dict[str, Any], where: str, client: Client, counted: CountTasks, store: Path
-) -> None:
+    method: str, options: dict[str, Any], where: str, client: Client, counted: CountTasks, store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(astar, "_ALONE", 0)
     found = select(client, store, method, **options)
     assert found.plan is not None
     assert found.plan["search_on"] == where

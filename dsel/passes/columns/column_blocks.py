@@ -24,7 +24,7 @@ from dsel.data.blocks import Block, StoredRows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
-from dsel.engine.dask_engine import MOST_WITH_GRAPH
+from dsel.engine.parcel import MOST_WITH_GRAPH
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.base import Pass, PassCost, PassRecord, merge_tasks, record_pass
 from dsel.passes.execution.pass_checkpoints import identity_of_pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from dataclasses import replace
 from itertools import combinations
@@ -22,7 +21,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.search.portfolio import method as portfolio
 from dsel.search.portfolio.method import METHOD
 from dsel.search.portfolio.search import ROUNDS, STREAMS
-from dsel.search.runtime.ask_tell import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
+from tests.search.shuffled_executor import ShuffledExecutor
 
 
 def data(seed: int = 0, n: int = 30, targets: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -35,27 +34,6 @@ def task(seed: int = 0, k: int = 4, **options: Any) -> SearchTask:
     X, Y = data(seed)
     objective = DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y)))
     return SearchTask(objective, k, seed, METHOD.options(**options))
-
-
-class ShuffledExecutor(SerialExecutor):
-    """Three workers whose results arrive in any order; each third task is lost once."""
-
-    workers = target_parallelism = 3
-
-    def __init__(self, work: Work, options: ExecutorOptions | None = None) -> None:
-        super().__init__(work, options)
-        self._order, self._polls = random.Random(3), 0
-
-    @property
-    def free_slots(self) -> int:
-        return 3 - len(self._submitted)
-
-    def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
-        waiting = list(self._submitted)
-        chosen = self._order.choice(waiting)
-        self._submitted.remove(chosen)
-        self._polls += 1
-        return [(chosen, LostTask("gone", False) if self._polls % 3 == 0 else self._work(chosen))]
 
 
 def answers(found: SearchOutcome) -> tuple[Any, ...]:

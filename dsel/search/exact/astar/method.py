@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from dsel._lib.tolerances import MARGIN
 from dsel.config.types import Bool, Float, Int
 from dsel.search.anytime import Deadline, Stop, drive
+from dsel.search.exact.astar.on_workers import drive_on_workers
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
 from dsel.search.exact.base import FAILURES, without_proof
@@ -18,7 +19,7 @@ from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.greedy.forward import forward
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
-from dsel.search.placement import Placement, Site
+from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
 
 
 class AStarOptions(Options):
@@ -40,6 +41,9 @@ class AStarOptions(Options):
         Whether a subset from a quick search removes nodes from the fringe.
     memory : int
         Bytes that the fringe and the closed list may take.
+    search_on : {"auto", "client", "workers"}
+        Where nodes are expanded. "auto": on the workers of the cluster, if there is one and K or W is in memory. The
+        first 2000 nodes are always expanded in this process. Nodes come in the same order everywhere.
     """
 
     gamma: Float = Field(0.0, ge=0)
@@ -49,6 +53,7 @@ class AStarOptions(Options):
     bound: AStarBound = "eigenvalue"
     prune: Bool = False
     memory: Int = Field(4 << 30, gt=0)
+    search_on: SearchOn = "auto"
 
     @model_validator(mode="after")
     def _one_weight(self) -> AStarOptions:
@@ -68,12 +73,14 @@ def requirements(problem: ProblemSummary, options: AStarOptions) -> Requirements
 
 
 def place(problem: ProblemSummary, options: AStarOptions, site: Site) -> Placement:
-    """Return this process: bounds of children, which workers could compute, are 55 % of an expansion of 0.3 ms.
-
-    That was measured for 45 columns and 10 targets. The queue and the closed list take the rest. So two workers could
-    gain a factor of 1.4 at most, before 1 KB of children for each expansion is sent.
-    """
-    return Placement(why="one queue orders all nodes, and takes almost as long as the bounds")
+    """Return where nodes are expanded. Elsewhere or not, one queue in this process orders them."""
+    if options.search_on == "client":
+        return Placement(why=ASKED)
+    if not site.cluster:
+        return Placement(why=NO_CLUSTER)
+    if not site.has_gram and problem.n_targets:
+        return Placement(why="rows of the Gram matrix are fetched in this process, when a node needs them")
+    return Placement("workers", "workers expand nodes ahead of the search, after the first 2,000 nodes")
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -100,9 +107,15 @@ def run(task: SearchTask) -> SearchOutcome:
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
+    tasks: dict[str, Any] = {}
     ended = "seconds"  # if a single node would take longer
     if options.seconds is None or search.node_seconds() <= deadline.remaining:
-        ended = "goal" if search.done else drive(search, stop, task.on_slice)
+        if search.done:
+            ended = "goal"
+        elif task.on_workers and options.search_on != "client" and not wide:
+            ended, tasks = drive_on_workers(search, task.executor, stop, task.on_slice)
+        else:
+            ended = drive(search, stop, task.on_slice)
     if search.memory_full:
         ended = "memory"
     ended = "goal" if search.done else ended
@@ -110,7 +123,13 @@ def run(task: SearchTask) -> SearchOutcome:
         search.offer(forward(objective, task.k).best(task.k).members)
         search.complete(deadline)
     search.sharpen()
-    counts = {**search.counts(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
+    counts = {
+        **search.counts(),
+        **tasks,
+        "suboptimality": search.suboptimality,
+        "made": search.made,
+        "done": search.done,
+    }
     if math.isfinite(search.weighted_suboptimality):
         counts["weighted_suboptimality"] = search.weighted_suboptimality
     return SearchOutcome(

@@ -21,7 +21,7 @@ import heapq
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -56,6 +56,24 @@ _SMALL = 512
 
 #: f, minus the size (larger nodes first), number in the order of making, node.
 _Entry = tuple[float, int, int, Node]
+
+
+@dataclass(frozen=True)
+class Expand:
+    """Computes the children of a node: the bounds of all of them in the graph, or the nodes themselves in the tree.
+
+    The result depends on the node alone, so any process may compute it.
+    """
+
+    reduced: ReducedProblem | None
+    problem: BoundProblem | None
+
+    def __call__(self, node: Node, q: int, deadline: Deadline | None = None) -> Children | list[Node]:
+        """Return the children of a node with q columns to choose. Raises OutOfTime in the tree, at the deadline."""
+        if self.reduced is not None:
+            return self.reduced.children(node.members, q, self.problem)
+        assert self.problem is not None
+        return tree_children(self.problem, node, q, deadline)
 
 
 class AStar(ExactSearch):
@@ -113,6 +131,10 @@ class AStar(ExactSearch):
             self.offer(incumbent)
         self.goal: tuple[int, ...] | None = None
         self.memory_full = False
+        #: Nodes that are expanded ahead of the search by their members, with the result once it is there.
+        self.ahead: dict[tuple[int, ...], tuple[_Entry, Children | list[Node] | None]] | None = None
+        self._unsent: list[_Entry] = []
+        self.expand = Expand(self._reduced, self._problem)
         root = self._root()
         self._push(root)
         self._check_claim(root.l)
@@ -144,7 +166,9 @@ class AStar(ExactSearch):
 
     def _push(self, node: Node) -> None:
         self._made += 1
-        heapq.heappush(self._fringe, self._entry(node, self._made))
+        heapq.heappush(self._fringe, entry := self._entry(node, self._made))
+        if self.ahead is not None:
+            heapq.heappush(self._unsent, entry)
 
     @property
     def iteration(self) -> int:
@@ -224,7 +248,8 @@ class AStar(ExactSearch):
         """Return the subset with the column that lowers f most, or as it is if none can be added."""
         q = self.k - len(members)
         if self._reduced is not None:
-            found = self._bounded_children(Node(members, 0.0, 0.0, None), q, self._reduced)
+            node = Node(members, 0.0, 0.0, None)
+            found = self._reliable(self._reduced.children(members, q, self._problem), node, q)
             return (*members, int(found.columns[int(found.u.argmin())])) if found.columns.size else members
         assert self._problem is not None
         free = tuple(j for j in range(self.objective.n) if j not in members)
@@ -274,8 +299,63 @@ class AStar(ExactSearch):
         with one_blas_thread() if self.objective.n <= _SMALL else nullcontext():
             return self._advance(until, target)
 
+    # Nodes that are expanded elsewhere.
+
+    def look_ahead(self) -> None:
+        """Let nodes be expanded elsewhere from now on, before the search takes them."""
+        self.ahead, self._unsent = {}, list(self._fringe)
+
+    def _needs_expansion(self, node: Node) -> bool:
+        return len(node.members) < self.k and not node.terminal
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the first node of the fringe is being expanded elsewhere."""
+        if self.ahead is None or not self._fringe or not self._needs_expansion(self._fringe[0][3]):
+            return False
+        sent = self.ahead.get(self._fringe[0][3].members)
+        return sent is not None and sent[1] is None
+
+    @property
+    def unsent(self) -> int:
+        """About how many nodes of the fringe are not expanded ahead yet."""
+        return len(self._unsent)
+
+    def next_nodes(self, most: int) -> list[Node]:
+        """Return the first nodes of the fringe that are not expanded ahead yet. Each is for `expect` or `take_back`."""
+        nodes: list[Node] = []
+        assert self.ahead is not None
+        while self._unsent and len(nodes) < most:
+            entry = heapq.heappop(self._unsent)
+            taken = not self._fringe or entry < self._fringe[0]  # by the search
+            if not taken and self._needs_expansion(entry[3]):
+                self.ahead[entry[3].members] = entry, None
+                nodes.append(entry[3])
+        return nodes
+
+    def expect(self, node: Node, children: Children | list[Node]) -> None:
+        """Keep what an expansion of `next_nodes` gave until the search takes the node."""
+        if self.ahead is not None and node.members in self.ahead:
+            self.ahead[node.members] = self.ahead[node.members][0], children
+
+    def take_back(self, nodes: Iterable[Node]) -> None:
+        """Forget that nodes of `next_nodes` are being expanded."""
+        for node in nodes:
+            if self.ahead is not None and node.members in self.ahead:
+                heapq.heappush(self._unsent, self.ahead.pop(node.members)[0])
+
+    def _expanded_node(self, node: Node, q: int) -> Children | list[Node]:
+        """Return the children of a node, which may have been computed ahead."""
+        if self.ahead:
+            _, children = self.ahead.pop(node.members, (None, None))
+            if children is not None:
+                return children
+        return self.expand(node, q, self.deadline)
+
     def _advance(self, until: int, target: float | None) -> bool:
         while not self.done and not self.memory_full:
+            if self.waiting:
+                return False
             if target is not None and self.best_value <= target:
                 return True
             if self.iteration >= until or self.deadline.passed:
@@ -317,6 +397,8 @@ class AStar(ExactSearch):
         """Prune the node if its l allows no subset better than the best; only with an incumbent."""
         if not self._prune or not node.l >= self.best_value - self._margin:
             return False
+        if self.ahead:
+            self.ahead.pop(node.members, None)
         self._pruned = min(self._pruned, node.l)
         return True
 
@@ -337,10 +419,10 @@ class AStar(ExactSearch):
     def _children(self, node: Node) -> list[Node] | None:
         """Return the new children, or None if no column can be added."""
         q = self.k - len(node.members)
-        if self._reduced is not None:
-            return self._graph_children(node, q, self._reduced)
-        assert self._problem is not None
-        children = tree_children(self._problem, node, q, self.deadline)
+        found = self._expanded_node(node, q)
+        if isinstance(found, Children):
+            return self._graph_children(node, self._reliable(found, node, q))
+        children = found
         if not children:
             return None
         best = min(children, key=lambda child: child.u)
@@ -348,9 +430,8 @@ class AStar(ExactSearch):
             self.offer(best.members)
         return [child for child in children if not self._cannot_be_better(child)]
 
-    def _graph_children(self, node: Node, q: int, reduced: ReducedProblem) -> list[Node] | None:
+    def _graph_children(self, node: Node, found: Children) -> list[Node] | None:
         """Close all children, and return those that were not closed before and are not pruned."""
-        found = self._bounded_children(node, q, reduced)
         if not found.columns.size:
             return None
         members, closed = node.members, self._closed
@@ -368,9 +449,8 @@ class AStar(ExactSearch):
                     children.append(Node((*members, j), l, u, None))
         return children
 
-    def _bounded_children(self, node: Node, q: int, reduced: ReducedProblem) -> Children:
+    def _reliable(self, found: Children, node: Node, q: int) -> Children:
         """Return the children with the bounds of Theorem 4; near dependence the errors are the objective's."""
-        found = reduced.children(node.members, q, self._problem)
         if self._problem is None:
             return found
         for x in np.flatnonzero(found.unreliable):
