@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from dsel.jobs.certify import submodularity_ratio
     from dsel.jobs.verify import verify
     from dsel.planning.eigh import Eigendecomposition
-    from dsel.selection.report.page import report
-    from dsel.selection.result import Selection
-    from dsel.selection.saved import open_selection
+    from dsel.selection.result import Selection, open_selection, report
     from dsel.selection.stability.result import Stability
 
 __all__ = [
@@ -50,10 +48,10 @@ _HOMES = {
     "certify": "dsel.api",
     "eigh": "dsel.api",
     "ingest": "dsel.data.ingest",
-    "open_selection": "dsel.selection.saved",
+    "open_selection": "dsel.selection.result",
     "open_store": "dsel.data.store.reader",
     "plan": "dsel.api",
-    "report": "dsel.selection.report.page",
+    "report": "dsel.selection.result",
     "select": "dsel.api",
     "stability": "dsel.api",
     "submodularity_ratio": "dsel.jobs.certify",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule, sketch_rule
+from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
+from dsel.engine.base import Engine
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.errors import OptionError
@@ -344,8 +345,7 @@ def stability(
     """
     request = _request(k=k, method=method, **arguments)
     dataset = _dataset(X, Y, request)
-    client = None if dataset.in_memory else active_client()
-    with engine_of(client) as engine:
+    with _engine_for(dataset) as engine:
         return run_stability(
             dataset, request, RunContext(engine), resample=resample,
             samples=samples, parts=parts, split=split, row_groups=row_groups,
@@ -386,10 +386,9 @@ def plan(
     request = _request(**arguments)
     dataset = _dataset(X, Y, request)
     validated = validate(dataset, request)
-    client = None if dataset.in_memory else active_client()
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
-    with engine_of(client) as engine:
+    with _engine_for(dataset) as engine:
         limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
         available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
     made = plan_selection(dataset, validated, RunContext(), available=available)
@@ -466,13 +465,18 @@ def eigh(
     """
     rule = None
     if rank is not None or accuracy is not None:
-        rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     dataset = as_dataset(X, None, unsupervised=True, sample_weight=sample_weight)
-    with engine_of(None if dataset.in_memory else active_client()) as engine:
+    with _engine_for(dataset) as engine:
         available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
         return decompose(
             dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
         )  # fmt: skip
+
+
+def _engine_for(dataset: Dataset) -> AbstractContextManager[Engine]:
+    """Provide the engine of the active client; that of this process without one, and for data in memory."""
+    return engine_of(None if dataset.in_memory else active_client())
 
 
 @contextmanager

@@ -56,10 +56,7 @@ class CrossValidated:
         if find_spec("sklearn") is None:  # before a pass over the data, not after it
             raise MissingExtraError("CrossValidated needs scikit-learn, which is not installed.", _INSTALL)
         if not hasattr(self.estimator, "fit"):
-            raise OptionError(
-                f"CrossValidated: {self.estimator!r} is no estimator.",
-                "Give one, such as Ridge().",
-            )
+            raise OptionError(f"CrossValidated: {self.estimator!r} is no estimator.", "Give one, such as Ridge().")
         try:
             check_split(self.split, 1, self.row_groups)
         except ValueError as error:

@@ -19,7 +19,7 @@ from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
-from dsel.search.runtime.journal import Journal
+from dsel.search.journal import Journal
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.storage.locks import locked

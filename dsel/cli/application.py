@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import Field, fields
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -22,7 +21,9 @@ from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.errors import DselError, Interrupted
 
 if TYPE_CHECKING:
+    from dsel.jobs.reporting import Reporter
     from dsel.selection.result import Selection
+    from dsel.storage.paths import AnyPath
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -30,11 +31,8 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 USAGE = 2
 
 
-class LogFormat(StrEnum):
-    """The format of log lines."""
-
-    text = "text"
-    json = "json"
+#: The format of log lines.
+LogFormat = Literal["text", "json"]
 
 
 def remember_log_format(log_format: LogFormat) -> LogFormat:
@@ -43,7 +41,7 @@ def remember_log_format(log_format: LogFormat) -> LogFormat:
 
 
 #: Options that `main` needs to print an error in the requested format.
-_chosen: dict[str, Any] = {"log_format": LogFormat.text, "debug": False}
+_chosen: dict[str, Any] = {"log_format": "text", "debug": False}
 
 
 def examples(*commands: str) -> str:
@@ -96,17 +94,11 @@ def report(what: str, remedy: str = "", *, where: str = "", exit_code: int, kind
     trace : str
         The traceback, if it was asked for or if the error is unexpected.
     """
-    if _chosen["log_format"] is LogFormat.json:
+    if _chosen["log_format"] == "json":
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        fields = {
-            "time": now,
-            "level": "ERROR",
-            "message": f"{what} {remedy}".rstrip(),
-            "kind": kind,
-            "exit_code": exit_code,
-        }
-        fields |= {"where": where} if where else {}
-        typer.echo(json.dumps({**fields, **({"traceback": trace} if trace else {})}), err=True)
+        fields = {"time": now, "level": "ERROR", "message": f"{what} {remedy}".rstrip(), "kind": kind}
+        optional = {name: text for name, text in (("where", where), ("traceback", trace)) if text}
+        typer.echo(json.dumps({**fields, "exit_code": exit_code, **optional}), err=True)
         return
     if trace and _chosen["debug"]:
         typer.echo(trace, err=True, nl=False)
@@ -163,17 +155,12 @@ def main() -> NoReturn:
         sys.stdout = None
         sys.exit(0)
     except Exception as error:
-        if _is_usage(error):
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # of typer: its class moves with versions
             _report_usage(error)
             sys.exit(USAGE)
         _report_unexpected(error)
         sys.exit(DselError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _is_usage(error: Exception) -> bool:
-    """Return whether the error is about the command line. Versions of typer differ in where its class is."""
-    return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
 def _report_usage(error: Any) -> None:
@@ -198,6 +185,28 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False, default=str))
 
 
+def print_answer(as_json: bool, values: Any, text: Callable[[], Any]) -> None:
+    """Print values as JSON, or what `text` returns."""
+    if as_json:
+        print_json(values)
+    else:
+        typer.echo(text())
+
+
+def path_of(text: str) -> AnyPath:
+    """Return a path of the file system, or of object storage."""
+    from dsel.storage.paths import as_path
+
+    return as_path(text)
+
+
+def reporter_of(log_format: LogFormat) -> Reporter:
+    """Return what shows the progress of a job in this terminal, or logs it."""
+    from dsel.jobs.reporting import Reporter
+
+    return Reporter.for_terminal(log_format)
+
+
 def print_selection(selection: Selection, as_json: bool, *, details: bool = False, footer: str = "") -> None:
     """Print a selection.
 
@@ -213,22 +222,16 @@ def print_selection(selection: Selection, as_json: bool, *, details: bool = Fals
         A last line of the text.
     """
     if as_json:
-        print_json(_as_json(selection))
+        values = selection.as_dict()
+        for row in (*values["front"], *values["forward"]):
+            row["labels"] = [selection.label(j) for j in row["indices"]]
+        print_json({**values, "coefficients": selection.coefficients, "intercept": selection.intercept})
         return
     from dsel.selection.render import render
 
     typer.echo(render(selection, terminal_width(), details=details).rstrip("\n"))
     if footer:
         typer.echo(footer)
-
-
-def _as_json(selection: Selection) -> dict[str, Any]:
-    """Return all that is saved, with the coefficients, and with the labels of every subset of the front."""
-    values = selection.as_dict()
-    for name in ("front", "forward"):
-        for row in values.get(name, ()):
-            row["labels"] = [selection.label(j) for j in row["indices"]]
-    return {**values, "coefficients": selection.coefficients, "intercept": selection.intercept}
 
 
 def _finite(value: Any) -> Any:
@@ -244,33 +247,14 @@ def _finite(value: Any) -> Any:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
 Out = Annotated[str | None, typer.Option(help="Folder for the result: a path, or an s3://, gs:// or az:// URL.")]
 Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section, used instead of the job file's.")]
-K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
-MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
-ChooseK = Annotated[str | None, typer.Option(help="How --k auto chooses: folds, bic, ebic or path.")]
 Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
 Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 Log = Annotated[
     LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=remember_log_format)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for programs.")]
-
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
-]
-
-
-def as_size(k: str | None) -> int | str | None:
-    """Return a number of columns, or the word that was given."""
-    return int(k) if k is not None and k.lstrip("-").isdigit() else k
-
-
-def changes(k: str | None, max_k: int | None, choose_k: str | None) -> dict[str, Any]:
-    """Return the keys of a job file that the options for k replace."""
-    return {"k": as_size(k), "max_k": max_k, "choose_k": choose_k}
-
 
 #: Types of options on the command line by that of the field; text for all others.
 _TYPES: dict[Any, Any] = {

@@ -5,37 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from dsel.cli.application import (
-    ChooseK,
     Cluster,
     Folder,
-    Job,
     Json,
-    K,
     Log,
-    LogFormat,
-    MaxK,
     Out,
     Store,
-    Trust,
     app,
-    as_size,
-    changes,
     examples,
-    print_json,
+    path_of,
+    print_answer,
     print_selection,
+    reporter_of,
     terminal_width,
 )
 
 if TYPE_CHECKING:
     from dsel.config.job import JobFile
 
+Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
+K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
+MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
+ChooseK = Annotated[str | None, typer.Option(help="How --k auto chooses: folds, bic, ebic or path.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
+]
 
-from enum import StrEnum
+
+def as_size(k: str | None) -> int | str | None:
+    """Return a number of columns, or the word that was given."""
+    return int(k) if k is not None and k.lstrip("-").isdigit() else k
+
+
+def job_of(
+    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None
+) -> JobFile:
+    """Return a job with the values that options replace."""
+    from dsel.config.job import read_job
+
+    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k}
+    return read_job(job, None if out is None else path_of(out), cluster, changes)
+
+
+#: How subsamples are drawn, and how the rows are divided into parts.
+Resample = Literal["pairs", "halves", "bootstrap"]
+Split = Literal["random", "blocks"]
 
 
 @app.command(epilog=examples("dsel init data.zarr", "dsel init data.zarr --out night.yaml --k 20"))
@@ -51,10 +70,8 @@ def init(
     from dsel.jobs.job_template import write_job_file
 
     size = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
-    if json:
-        print_json({"job": str(out), "store": store, "k": size, "method": method})
-    else:
-        typer.echo(f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}")
+    values = {"job": str(out), "store": store, "k": size, "method": method}
+    print_answer(json, values, lambda: f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}")
 
 
 @app.command(epilog=examples("dsel run job.yaml", "dsel run job.yaml --out s3://bucket/result --cluster cluster.yaml"))
@@ -66,31 +83,28 @@ def run(
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     fail_on_change: Annotated[
-        bool,
-        typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one."),
+        bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
     require_progress: Annotated[
         bool,
         typer.Option("--require-progress", help="End with exit code 76, not 75, if a stopped run has saved nothing."),
     ] = False,
-    log_format: Log = LogFormat.text,
+    log_format: Log = "text",
     json: Json = False,
 ) -> None:
     """Run a job. An interrupted job continues; a finished one is not run again.
 
     With out: {folder: runs} in the job file, each run on changed data gets its own folder.
     """
-    from dsel.config.job import RunSeries, read_job
+    from dsel.config.job import RunSeries
     from dsel.errors import Interrupted, NoProgressError
     from dsel.jobs.finished import finished_job
     from dsel.jobs.locations import out_folder
-    from dsel.jobs.reporting import Reporter
-    from dsel.storage.latest import resolve_run
-    from dsel.storage.paths import as_path
+    from dsel.storage.paths import resolve_run
 
-    asked = read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k))
+    asked = job_of(job, out, cluster, k, max_k, choose_k)
     with require_no_change(asked, fail_on_change):
-        reporter = Reporter.for_terminal(log_format.value)
+        reporter = reporter_of(log_format)
         selection = finished_job(asked, reporter)
         if selection is None:
             from dsel.jobs.runner import run_job  # it imports all that searches need
@@ -118,33 +132,20 @@ def plan(
     json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
-    from dsel.config.job import read_job
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
-    from dsel.storage.paths import as_path
 
-    made, dataset = plan_job(read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k)))
-    made = calibrated(made, dataset)
-    if json:
-        print_json(made.as_dict())
-    else:
-        typer.echo(str(made))
+    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k)))
+    print_answer(json, made.as_dict(), lambda: made)
     made.require()
 
 
 @app.command(epilog=examples("dsel resume result"))
-def resume(
-    folder: Folder,
-    trust: Trust = False,
-    log_format: Log = LogFormat.text,
-    json: Json = False,
-) -> None:
+def resume(folder: Folder, trust: Trust = False, log_format: Log = "text", json: Json = False) -> None:
     """Continue an interrupted job."""
-    from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import resume_job
-    from dsel.storage.paths import as_path
 
-    print_selection(resume_job(as_path(folder), Reporter.for_terminal(log_format.value), trust=trust), json)
+    print_selection(resume_job(path_of(folder), reporter_of(log_format), trust=trust), json)
 
 
 @app.command(epilog=examples("dsel certify result --time 10m", "dsel certify result --time 1h --all-sizes --workers 4"))
@@ -158,37 +159,30 @@ def certify(
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     coefficients: Annotated[
-        float | None,
-        typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only."),
+        float | None, typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only.")
     ] = None,
     trust: Trust = False,
-    log_format: Log = LogFormat.text,
+    log_format: Log = "text",
     json: Json = False,
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
     from dsel.jobs.certify import ProofBudget, Sizes
-    from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import certify_run
-    from dsel.storage.paths import as_path
 
     sizes: Sizes = "all" if all_sizes else "chosen"
     budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficients=coefficients)
-    reporter = Reporter.for_terminal(log_format.value)
-    print_selection(certify_run(as_path(folder), budget, workers, reporter, trust=trust), json)
+    reporter = reporter_of(log_format)
+    print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
 
 
 @app.command(epilog=examples("dsel status result", "dsel status s3://bucket/result --json"))
 def status(folder: Folder, json: Json = False) -> None:
     """Print whether a job runs, on which host, how far it is, and what it said last."""
     from dsel.jobs.status import read_status
-    from dsel.storage.paths import as_path
 
-    found = read_status(as_path(folder))
-    if json:
-        print_json(found.as_dict())
-    else:
-        typer.echo(found.render())
+    status = read_status(path_of(folder))
+    print_answer(json, status.as_dict(), status.render)
 
 
 @app.command(epilog=examples("dsel demo", "dsel demo --out /tmp/dsel-demo"))
@@ -199,11 +193,9 @@ def demo(
     """Ingest a small example data set, select from it, and compare methods."""
     from dsel.jobs.demo import render_demo, run_demo
 
-    found = run_demo(out)
-    if json:
-        print_json({name: selection.as_dict() for name, selection in found.items()})
-    else:
-        typer.echo(render_demo(found, out, terminal_width()))
+    selections = run_demo(out)
+    values = {name: selection.as_dict() for name, selection in selections.items()}
+    print_answer(json, values, lambda: render_demo(selections, out, terminal_width()))
 
 
 @app.command(epilog=examples("dsel history runs", "dsel history s3://bucket/runs --json"))
@@ -213,13 +205,9 @@ def history(
 ) -> None:
     """Print a table of runs: rows, k, error, bound, duration, bytes read, and what changed from run to run."""
     from dsel.selection.changes.runs import read_history, render_history
-    from dsel.storage.paths import as_path
 
-    found = read_history(as_path(folder))
-    if json:
-        print_json([one.as_dict() for one in found])
-    else:
-        typer.echo(render_history(found, terminal_width()), nl=False)
+    runs = read_history(path_of(folder))
+    print_answer(json, [run.as_dict() for run in runs], lambda: render_history(runs, terminal_width()).rstrip("\n"))
 
 
 @contextmanager
@@ -228,7 +216,7 @@ def require_no_change(job: JobFile, asked: bool) -> Iterator[None]:
     from dsel.config.job import RunSeries
     from dsel.errors import OptionError, SelectionChanged
     from dsel.selection.changes.runs import RunSummary
-    from dsel.storage.latest import latest_name
+    from dsel.storage.paths import latest_name
 
     if not asked:
         yield
@@ -249,21 +237,6 @@ def require_no_change(job: JobFile, asked: bool) -> Iterator[None]:
         )
 
 
-class Resample(StrEnum):
-    """How subsamples are drawn."""
-
-    pairs = "pairs"
-    halves = "halves"
-    bootstrap = "bootstrap"
-
-
-class Split(StrEnum):
-    """How the rows are divided into parts."""
-
-    random = "random"
-    blocks = "blocks"
-
-
 @app.command(
     epilog=examples("dsel stability data.zarr --k 10", "dsel stability data.zarr --k 10 --max-errors 1 --out stable")
 )
@@ -271,10 +244,10 @@ def stability(
     store: Store,
     k: Annotated[int, typer.Option("--k", min=1, help="Number of columns to choose at most on each subsample.")],
     method: Annotated[str, typer.Option(help="Method: forward, poss, omp, ...")] = "forward",
-    resample: Annotated[Resample, typer.Option(help="Halves in pairs, halves, or bootstrap samples.")] = Resample.pairs,
+    resample: Annotated[Resample, typer.Option(help="Halves in pairs, halves, or bootstrap samples.")] = "pairs",
     samples: Annotated[int, typer.Option(min=2, help="Number of subsamples.")] = 100,
     parts: Annotated[int, typer.Option(min=4, help="Parts of the rows that subsamples are made of.")] = 20,
-    split: Annotated[Split, typer.Option(help="Parts at random, or blocks of consecutive rows.")] = Split.random,
+    split: Annotated[Split, typer.Option(help="Parts at random, or blocks of consecutive rows.")] = "random",
     row_groups: Annotated[str | None, typer.Option(help="Variable with the group of each row.")] = None,
     groups: Annotated[str | None, typer.Option(help="Coordinate with the groups of columns, such as source.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="A target of the store; repeatable. By default all.")] = None,
@@ -286,28 +259,24 @@ def stability(
     ] = None,
     out: Out = None,
     cluster: Cluster = None,
-    log_format: Log = LogFormat.text,
+    log_format: Log = "text",
     json: Json = False,
 ) -> None:
     """Print how often each column is chosen on subsamples of the rows. All subsamples take one pass."""
     from dsel.config.job import read_cluster
     from dsel.config.request import SelectionRequest
-    from dsel.jobs.reporting import Reporter
     from dsel.jobs.workers import stability_run
-    from dsel.storage.paths import as_path
 
     request = SelectionRequest.of(k=k, method=method, lam=lam, seed=seed, groups=groups, targets=target or None)
     found = stability_run(
-        as_path(store), request, out=None if out is None else as_path(out),
-        cluster=None if cluster is None else read_cluster(cluster), reporter=Reporter.for_terminal(log_format.value),
-        resample=resample.value, samples=samples, parts=parts, split=split.value, row_groups=row_groups,
+        path_of(store), request, out=None if out is None else path_of(out),
+        cluster=None if cluster is None else read_cluster(cluster), reporter=reporter_of(log_format),
+        resample=resample, samples=samples, parts=parts, split=split, row_groups=row_groups,
     )  # fmt: skip
-    asked = threshold is not None or max_errors is not None
-    stable = found.stable(threshold, max_errors=max_errors) if asked else None
-    if json:
-        print_json(found.as_dict() | ({} if stable is None else {"stable": stable}))
-        return
-    typer.echo(str(found))
-    if stable is not None:
+    values, text = found.as_dict(), str(found)
+    if threshold is not None or max_errors is not None:
+        stable = found.stable(threshold, max_errors=max_errors)
         least = found.threshold(max_errors) if max_errors is not None else threshold
-        typer.echo(f"Stable, on {least:.1%} or more: {', '.join(stable) or 'none'}")
+        values["stable"] = stable
+        text += f"\nStable, on {least:.1%} or more: {', '.join(stable) or 'none'}"
+    print_answer(json, values, lambda: text)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dsel.cli.application import Json, app, examples, print_json
+from dsel.cli.application import Json, app, examples, print_answer, reporter_of
 
 
 @app.command(epilog=examples("dsel warm", "dsel warm --method poss --method forward"))
@@ -19,18 +19,15 @@ def warm(
     """Compile the searches for this machine, so that the first selection starts at once. For images and clusters."""
     from time import perf_counter
 
-    from dsel.jobs.reporting import Reporter
     from dsel.jobs.warm import warm as compile_methods
 
     began = perf_counter()
-    reporter = Reporter.for_terminal()
+    reporter = reporter_of("text")
     with reporter.showing():
         names = compile_methods(method or [], lambda name: reporter.stage(f"compile {name}"))
     seconds = round(perf_counter() - began, 1)
-    if json:
-        print_json({"methods": names, "seconds": seconds})
-    else:
-        typer.echo(f"Compiled in {seconds:.1f} s: {', '.join(names)}")
+    values = {"methods": names, "seconds": seconds}
+    print_answer(json, values, lambda: f"Compiled in {seconds:.1f} s: {', '.join(names)}")
 
 
 @app.command(epilog=examples("dsel tls certificates > tls.sh", "source tls.sh && dask scheduler"))
@@ -48,7 +45,5 @@ def tls(folder: Annotated[Path, typer.Argument(help="A new folder, which all hos
     except OSError as error:
         raise OutputError(f"The folder {folder} cannot be created: {error.strerror}.", "Name a new folder.") from error
     variables = environment(folder)
-    if json:
-        print_json({"folder": str(folder), "variables": variables})
-    else:
-        typer.echo("\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    print_answer(json, {"folder": str(folder), "variables": variables}, lambda: "\n".join(lines))

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+import dsel
 from dsel._lib.text import printable
 from dsel.cli.application import (
     Cluster,
     Folder,
     Json,
     Log,
-    LogFormat,
     Store,
     app,
     examples,
-    print_json,
+    path_of,
+    print_answer,
     print_selection,
+    reporter_of,
     terminal_width,
 )
 
@@ -32,53 +33,38 @@ def show(
     json: Json = False,
 ) -> None:
     """Print a saved selection."""
-    from dsel.selection.saved import open_selection
-
-    print_selection(open_selection(folder), json, details=details)
+    print_selection(dsel.open_selection(folder), json, details=details)
 
 
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
     from dsel.selection.results.export import compare_selections
-    from dsel.selection.saved import open_selection
 
-    found = compare_selections(open_selection(a), open_selection(b), names=(a, b))
-    if json:
-        print_json(found.as_dict())
-    else:
-        typer.echo(found.render(terminal_width()))
-
-
-class ExportForm(StrEnum):
-    """The form of an export."""
-
-    labels = "labels"
-    csv = "csv"
-    json = "json"
+    compared = compare_selections(dsel.open_selection(a), dsel.open_selection(b), names=(a, b))
+    print_answer(json, compared.as_dict(), lambda: compared.render(terminal_width()))
 
 
 @app.command(epilog=examples("dsel export result", "dsel export result --format csv --out coefficients.csv"))
 def export(
     folder: Folder,
     form: Annotated[
-        ExportForm, typer.Option("--format", help="labels: one a line; csv or json: with coefficients and intercept.")
-    ] = ExportForm.labels,
+        Literal["labels", "csv", "json"],
+        typer.Option("--format", help="labels: one a line; csv or json: with coefficients and intercept."),
+    ] = "labels",
     out: Annotated[str | None, typer.Option(help="File to write: a path or a URL. By default standard output.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
     from dsel.selection.results.export import export_text, write_export
-    from dsel.selection.saved import open_selection
-    from dsel.storage.paths import as_path
 
-    text = export_text(open_selection(folder), "json" if json else form.value)
+    text = export_text(dsel.open_selection(folder), "json" if json else form)
     if out is None:
         # A program gets the labels as they are. To a terminal they could be commands.
         typer.echo(printable(text, keep_lines=True) if sys.stdout.isatty() else text, nl=False)
     else:
-        write_export(text, as_path(out), overwrite=overwrite)
+        write_export(text, path_of(out), overwrite=overwrite)
 
 
 @app.command(epilog=examples("dsel predict result new.zarr predictions.zarr"))
@@ -88,7 +74,7 @@ def predict(
     out: Annotated[str, typer.Argument(help="The Zarr group to write: a path, or an s3://, gs:// or az:// URL.")],
     cluster: Cluster = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Zarr group.")] = False,
-    log_format: Log = LogFormat.text,
+    log_format: Log = "text",
     json: Json = False,
 ) -> None:
     """Predict the targets for every row of a store, block by block, and write them to a Zarr group."""
@@ -97,23 +83,19 @@ def predict(
     from dask.utils import format_bytes
 
     from dsel.config.job import read_cluster
-    from dsel.jobs.reporting import Reporter
     from dsel.jobs.workers import predict_run
-    from dsel.storage.paths import as_path
 
     section = None if cluster is None else read_cluster(cluster)
-    reporter = Reporter.for_terminal(log_format.value)
-    found = predict_run(
-        as_path(folder), as_path(store), as_path(out), cluster=section, overwrite=overwrite, reporter=reporter
+    written = predict_run(
+        path_of(folder), path_of(store), path_of(out), cluster=section, overwrite=overwrite,
+        reporter=reporter_of(log_format),
+    )  # fmt: skip
+    m, N = written.shape
+    text = (
+        f"{out}: {m:,} rows x {N:,} targets from {written.columns} columns, {format_bytes(written.bytes_read)} read in "
+        f"{written.seconds:.1f} s"
     )
-    if json:
-        print_json({"out": out, **asdict(found)})
-        return
-    m, N = found.shape
-    typer.echo(
-        f"{out}: {m:,} rows x {N:,} targets from {found.columns} columns, {format_bytes(found.bytes_read)} read in "
-        f"{found.seconds:.1f} s"
-    )
+    print_answer(json, {"out": out, **asdict(written)}, lambda: text)
 
 
 @app.command(epilog=examples("dsel report result", "dsel report result --out report.html"))
@@ -125,13 +107,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a result as one HTML page with pictures. It works offline, prints, and runs no script."""
-    from dsel.selection.report.page import report as write
-
-    page = write(folder, out)
-    if json:
-        print_json({"report": str(page)})
-    else:
-        typer.echo(page)
+    page = dsel.report(folder, out)
+    print_answer(json, {"report": str(page)}, lambda: page)
 
 
 @app.command(epilog=examples("dsel verify result", "dsel verify result --sample 1000 --workers 4"))
@@ -145,17 +122,14 @@ def verify(
     tolerance: Annotated[float, typer.Option(help="Allowed rounding, as a share of ||Y||^2.")] = 1e-9,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the check.")] = 1,
     state: Annotated[
-        Path | None,
-        typer.Option(help="A folder of yours for what is checked so far, by default in ~/.local/state."),
+        Path | None, typer.Option(help="A folder of yours for what is checked so far, by default in ~/.local/state.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
     from json import dumps
 
-    from dsel.jobs.verify import verify as verify_result
-
-    found = verify_result(
+    found = dsel.verify(
         folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, state=state,
         progress=_show,
     )  # fmt: skip

@@ -5,22 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dsel.cli.application import Json, Store, app, examples, print_json, terminal_width, with_flags
-from dsel.config.ingest_request import IngestRequest
+import dsel
+from dsel.cli.application import Json, Store, app, examples, print_answer, terminal_width, with_flags
+from dsel.config.ingest_request import IngestRequest, SourceOptions
 
 if TYPE_CHECKING:
     from dsel.data.append.append import AppendReport
     from dsel.data.ingest_report import IngestReport
-
-
-from enum import Enum, StrEnum
-from pathlib import Path
-
-from dsel.config.ingest_request import SourceOptions
 
 
 @app.command(epilog=examples("dsel info data.zarr", "dsel info s3://bucket/data.zarr --json"))
@@ -28,11 +24,8 @@ def info(store: Store, json: Json = False) -> None:
     """Print what a store contains."""
     from dsel.data.info import describe, render
 
-    found = describe(store)
-    if json:
-        print_json(found.as_dict())
-    else:
-        typer.echo(render(found, terminal_width()))
+    description = describe(store)
+    print_answer(json, description.as_dict(), lambda: render(description, terminal_width()))
 
 
 @app.command(epilog=examples("dsel compact data.zarr", "dsel compact data.zarr --segments 12"))
@@ -45,10 +38,8 @@ def compact(
     from dsel.data.append.append import compact_store
 
     left = compact_store(store, segments)
-    if json:
-        print_json([{"start": one.start, "stop": one.stop, "time": one.time} for one in left])
-    else:
-        typer.echo(f"{store} has {len(left)} segments.")
+    values = [{"start": segment.start, "stop": segment.stop, "time": segment.time} for segment in left]
+    print_answer(json, values, lambda: f"{store} has {len(left)} segments.")
 
 
 @app.command(epilog=examples("dsel generate data.zarr --samples 1000000 --features 1000 --informative 20"))
@@ -73,6 +64,9 @@ def generate(
 
 
 Progress = Callable[[int, int], None]
+#: How the eigendecomposition is computed, and how columns are centered and scaled before.
+How = Literal["auto", "gram", "row-gram", "randomized"]
+Scaling = Literal["standardize", "center", "unit", "none"]
 
 
 @app.command(
@@ -102,12 +96,11 @@ def ingest(
     Repeat the command to continue after an interruption. All problems of a table are listed together, before anything
     is written.
     """
-    from dsel.data.ingest import ingest as write
     from dsel.engine.clusters.local import worker_memory
 
     options |= {"worker_memory": worker_memory(memory=memory)}
     with show_progress() as (scanned, progress):
-        report = write(source, store, **options, progress=progress, scanned=scanned)
+        report = dsel.ingest(source, store, **options, progress=progress, scanned=scanned)
     print_report(store, report, json)
 
 
@@ -115,11 +108,9 @@ def print_report(store: str, report: IngestReport | AppendReport, json: bool) ->
     """Print what an ingest or an append did, as text or as JSON."""
     from dsel._lib.text import printable
 
-    if json:
-        print_json({"store": store, **report.to_dict()})
-        return
     first, *rest = report.lines()
-    typer.echo("\n".join(printable(line) for line in (f"{store}: {first}", *(f"  {line}" for line in rest))))
+    lines = [printable(line) for line in (f"{store}: {first}", *(f"  {line}" for line in rest))]
+    print_answer(json, {"store": store, **report.to_dict()}, lambda: "\n".join(lines))
 
 
 @contextmanager
@@ -171,31 +162,12 @@ def append(
     The options are by default those with which the store was ingested. Repeat the command to continue after an
     interruption. A file that was appended before is not appended again.
     """
-    from dsel.data.append.append import append as add
     from dsel.engine.clusters.local import worker_memory
 
     options |= {"worker_memory": worker_memory(memory=memory), "time": time, "again": again}
     with show_progress() as (scanned, progress):
-        report = add(source, store, **options, progress=progress, scanned=scanned)
+        report = dsel.append(source, store, **options, progress=progress, scanned=scanned)
     print_report(store, report, json)
-
-
-class How(StrEnum):
-    """How the eigendecomposition is computed."""
-
-    auto = "auto"
-    gram = "gram"
-    row_gram = "row-gram"
-    randomized = "randomized"
-
-
-class Scaling(Enum):
-    """How columns are centered and scaled."""
-
-    standardize = "standardize"
-    center = "center"
-    unit = "unit"
-    none = "none"
 
 
 @app.command(epilog=examples("dsel eigh data.zarr --rank 30", "dsel eigh data.zarr --accuracy 0.95 --out eigen.zarr"))
@@ -204,10 +176,10 @@ def eigh(
     rank: Annotated[int | None, typer.Option(help="Eigenvalues at most. By default all of them.")] = None,
     accuracy: Annotated[float | None, typer.Option(help="Share of ||X||^2 to capture, between 0 and 1.")] = None,
     out: Annotated[Path | None, typer.Option(help="Zarr group for values and components.")] = None,
-    method: Annotated[How, typer.Option(help="By default what costs least and fits in memory.")] = How.auto,
+    method: Annotated[How, typer.Option(help="By default what costs least and fits in memory.")] = "auto",
     oversampling: Annotated[int, typer.Option(help="Random vectors beyond the rank.")] = 10,
     power_iterations: Annotated[int, typer.Option(help="Power iterations, of two passes each.")] = 2,
-    preprocess: Annotated[Scaling, typer.Option(help="How columns are centered and scaled.")] = Scaling.standardize,
+    preprocess: Annotated[Scaling, typer.Option(help="How columns are centered and scaled.")] = "standardize",
     missing: Annotated[bool, typer.Option("--fill-missing", help="Replace missing values by means.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random vectors.")] = 0,
     checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Time between checkpoints of a pass.")] = 60.0,
@@ -218,21 +190,19 @@ def eigh(
 
     With --out, the same command continues after an interruption.
     """
-    from dsel.config.request import sketch_rule
+    from dsel.config.request import SketchRule
     from dsel.jobs.workers import eigh_run
 
     rule = None
     if rank is not None or accuracy is not None:
-        rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     found = eigh_run(
-        store, rule, out, method=method.value, preprocess=preprocess.value, missing="mean" if missing else "refuse",
+        store, rule, out, method=method, preprocess=preprocess, missing="mean" if missing else "refuse",
         seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
         on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
     )  # fmt: skip
-    if json:
-        names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
-        figures = {name: getattr(found, name) for name in names}
-        print_json({**figures, "values": found.values.tolist(), "out": None if out is None else str(out)})
-        return
-    typer.echo(str(found))
-    typer.echo(f"spectral norm of what is missed: at most {found.error_bound:.6g}")
+    names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
+    figures = {name: getattr(found, name) for name in names}
+    values = {**figures, "values": found.values.tolist(), "out": None if out is None else str(out)}
+    bound = f"spectral norm of what is missed: at most {found.error_bound:.6g}"
+    print_answer(json, values, lambda: f"{found}\n{bound}")

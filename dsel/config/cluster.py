@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from dask.utils import parse_bytes
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from dsel.config.types import Duration, Int, parse_duration
+from dsel.config.types import Duration, Int, Section, parse_duration
 from dsel.config.yaml_files import refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
 
@@ -60,7 +60,7 @@ _Bytes = Annotated[str, AfterValidator(_some_bytes)]
 Security = Literal["tls", "none"]
 
 
-class SiteSection(BaseModel):
+class SiteSection(Section):
     """What every kind of cluster outside this machine has.
 
     Parameters
@@ -71,7 +71,6 @@ class SiteSection(BaseModel):
         How long to wait for the scheduler and for them. The job begins with the workers that are ready by then.
     """
 
-    model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str]
 
     workers: Int | None = Field(None, ge=1, le=_MOST_WORKERS)
@@ -132,7 +131,7 @@ class _Elastic(SiteSection):
         return self.bounds[0]
 
 
-class _Made(_Elastic):
+class _StartedWorkers(_Elastic):
     """Workers that dsel starts.
 
     Parameters
@@ -167,7 +166,7 @@ class _Made(_Elastic):
         return int(parse_bytes(self.memory))
 
 
-class LocalSection(BaseModel):
+class LocalSection(Section):
     """Worker processes on this machine.
 
     Parameters
@@ -183,7 +182,6 @@ class LocalSection(BaseModel):
         settings of Dask's own configuration come first.
     """
 
-    model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str] = "local"
 
     workers: Int | None = Field(None, ge=1, le=_MOST_WORKERS)
@@ -221,7 +219,7 @@ class SchedulerFileSection(SiteSection):
     path: Annotated[_Expanded, Field(min_length=1)]
 
 
-class SlurmSection(_Made):
+class SlurmSection(_StartedWorkers):
     """One Slurm job for each worker, by dask-jobqueue. A lost job is replaced.
 
     Parameters
@@ -256,7 +254,7 @@ class SlurmSection(_Made):
     security: Security = "tls"
 
 
-class KubernetesSection(_Made):
+class KubernetesSection(_StartedWorkers):
     """A DaskCluster of the dask-kubernetes operator, with one pod for each worker.
 
     Parameters
@@ -333,13 +331,11 @@ def _section_of(key: str) -> Any:
     return BeforeValidator(convert)
 
 
-Section = LocalSection | AddressSection | SchedulerFileSection | SlurmSection | KubernetesSection | GatewaySection
+AnySection = LocalSection | AddressSection | SchedulerFileSection | SlurmSection | KubernetesSection | GatewaySection
 
 
-class ClusterSection(BaseModel):
+class ClusterSection(Section):
     """Where the passes over the data run: one of these sections, by default local workers."""
-
-    model_config = ConfigDict(extra="forbid")
 
     local: LocalSection | None = None
     address: Annotated[AddressSection | None, _section_of("address")] = None
@@ -350,20 +346,20 @@ class ClusterSection(BaseModel):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> ClusterSection:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        given = self._given
         if len(given) > 1:
             raise OptionError(f"cluster: {' and '.join(given)} are both given.", "Name one of them.")
         return self
 
     @property
-    def chosen(self) -> Section:
+    def chosen(self) -> AnySection:
         """The section that is given."""
-        for name in type(self).model_fields:
-            section = getattr(self, name)
-            if section is not None:
-                found: Section = section
-                return found
-        return LocalSection()
+        return next(iter(self._given.values()), LocalSection())
+
+    @property
+    def _given(self) -> dict[str, AnySection]:
+        sections = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: section for name, section in sections.items() if section is not None}
 
     def resolved_against(self, folder: Path) -> ClusterSection:
         """Return the section with the path of a scheduler file resolved against a folder."""

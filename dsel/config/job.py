@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -21,7 +20,7 @@ from pydantic import (
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import SizeRule
-from dsel.config.types import Bool, Duration, Float, Int, first_error, parse_duration
+from dsel.config.types import Bool, Duration, Float, Int, Section, first_error, parse_duration
 from dsel.config.yaml_files import read_yaml, refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
@@ -41,7 +40,7 @@ def _place(value: Any) -> AnyPath:
 _Place = Annotated[AnyPath, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
 
 
-class CertifySection(BaseModel):
+class CertifySection(Section):
     """A proof after the search of how far the selection can be from the best one.
 
     Parameters
@@ -59,8 +58,6 @@ class CertifySection(BaseModel):
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     time: Duration = "1m"
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
@@ -73,7 +70,7 @@ class CertifySection(BaseModel):
         return parse_duration(self.time)
 
 
-class RunSeries(BaseModel):
+class RunSeries(Section):
     """A folder with a folder for each run of a repeated job.
 
     Parameters
@@ -84,7 +81,7 @@ class RunSeries(BaseModel):
         How many good runs are kept. Older ones are removed after a good run.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     folder: _Place
     keep: Int = Field(30, ge=1)
@@ -246,15 +243,13 @@ def read_job(
         held_out = _from_folder(folder, as_path(job.choose_k.held_out))
         resolved["choose_k"] = job.choose_k.model_copy(update={"held_out": str(held_out)})
     resolved["cluster"] = job.cluster.resolved_against((cluster or path).absolute().parent)
-    job = job.model_copy(update=resolved)
-    if out is not None:
-        job = job.model_copy(update={"out": out.absolute()})
-    if isinstance(job.out, RunSeries):
-        series = job.out.model_copy(update={"folder": _from_folder(folder, job.out.folder)})
-        job = job.model_copy(update={"out": series})
-    if job.out is None:
-        job = job.model_copy(update={"out": folder / f"{path.stem}.result"})
-    return job
+    resolved["out"] = resolved.get("out", job.out) if out is None else out.absolute()
+    if resolved["out"] is None:
+        resolved["out"] = folder / f"{path.stem}.result"
+    if isinstance(resolved["out"], RunSeries):
+        series = resolved["out"]
+        resolved["out"] = series.model_copy(update={"folder": _from_folder(folder, series.folder)})
+    return job.model_copy(update=resolved)
 
 
 def read_cluster(path: Path) -> ClusterSection:

@@ -1,8 +1,6 @@
 """What may be asked of a selection: one model for `dsel.select`, job files and saved results.
 
-Which rows of a store a selection uses: the last or the first ones, or those between two values of a coordinate.
-
-How a randomized eigendecomposition is made: its rank or accuracy, and its cost.
+It also says which rows of a store are used, and how a randomized eigendecomposition is made.
 """
 
 from __future__ import annotations
@@ -14,25 +12,16 @@ from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from dsel.config.size_rule import SizeRule, size_rule
-from dsel.config.types import Bool, Float, Int, first_error
-from dsel.errors import OptionError
+from dsel.config.types import Bool, Float, Int, Section
 
 #: The largest rank for an accuracy, if none is given.
 MOST_RANK = 1000
 
 
-class SketchRule(BaseModel):
+class SketchRule(Section):
     """How X is replaced by a randomized sketch of lower rank.
 
     Parameters
@@ -47,7 +36,7 @@ class SketchRule(BaseModel):
         Power iterations. Each one takes two passes over the data and makes the sketch sharper.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     rank: Int | None = Field(None, ge=1)
     accuracy: Float | None = Field(None, gt=0, lt=1)
@@ -66,14 +55,6 @@ class SketchRule(BaseModel):
         return MOST_RANK if self.rank is None else self.rank
 
 
-def sketch_rule(**values: Any) -> SketchRule:
-    """Return the rule with these values. Errors: OptionError."""
-    try:
-        return SketchRule(**values)
-    except ValidationError as error:
-        raise OptionError(first_error(error, SketchRule)) from error
-
-
 _FORMS = "write last: 90 (segments), last: 0.2 (a share of the rows), first: the same, or time: [from, to]"
 
 
@@ -90,7 +71,7 @@ def _window(value: Any) -> Any:
         return {name: _count(name, wanted)}
     if not isinstance(wanted, list | tuple) or len(wanted) != 2:
         raise ValueError(f"{name}: write [from, to], with null for an open end")
-    low, high = (_bound(name, one) for one in wanted)
+    low, high = (_bound(name, end) for end in wanted)
     if low is None and high is None:
         raise ValueError(f"{name}: give one of the two ends at least")
     if low is not None and high is not None and isinstance(low, str) != isinstance(high, str):
@@ -172,16 +153,16 @@ def _column_groups(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value):
         return value
     if isinstance(value, dict):
-        lists = [isinstance(one, list | tuple | np.ndarray) for one in value.values()]
+        lists = [isinstance(columns, list | tuple | np.ndarray) for columns in value.values()]
         if all(lists):
             return {str(name): list(_columns(columns)) for name, columns in value.items()}
-        if any(lists) or not all(isinstance(one, str | numbers.Integral) for one in value.values()):
+        if any(lists) or not all(isinstance(name, str | numbers.Integral) for name in value.values()):
             raise ValueError("map each column to the name of its group, or each name to a list of columns")
         found: dict[str, list[Column]] = {}
         for column, name in zip(_columns(value.keys()), value.values(), strict=True):
             found.setdefault(str(name), []).append(column)
         return found
-    if isinstance(value, list | tuple) and all(isinstance(one, list | tuple | np.ndarray) for one in value):
+    if isinstance(value, list | tuple) and all(isinstance(columns, list | tuple | np.ndarray) for columns in value):
         return [list(_columns(columns)) for columns in value]
     raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
 
@@ -189,7 +170,7 @@ def _column_groups(value: Any) -> Any:
 Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]
 
 
-class SelectionRequest(BaseModel):
+class SelectionRequest(Section):
     """What to select, and how. Everything that can be checked without the data is checked here.
 
     Parameters
@@ -240,7 +221,7 @@ class SelectionRequest(BaseModel):
         code, which runs with the rights of the job.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     k: Size
     max_k: Int | None = Field(None, ge=1)
@@ -273,20 +254,6 @@ class SelectionRequest(BaseModel):
         if earlier is not None and values.get("reduce") is not None:
             raise ValueError("reduce and sketch are two names of one key: give one of them")
         return values if earlier is None else {**values, "reduce": earlier}
-
-    @classmethod
-    def of(cls, **values: Any) -> Self:
-        """Return the request with these values.
-
-        Raises
-        ------
-        OptionError
-            A value is wrong. The error names it.
-        """
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise OptionError(first_error(error, cls)) from error
 
     @property
     def limit(self) -> int:

@@ -6,9 +6,9 @@ from numbers import Real
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from dsel.config.types import Bool, Float, Int
+from dsel.config.types import Bool, Float, Int, Section
 
 #: How rows are divided into folds: by a hash of their numbers, or into blocks of consecutive rows. With "forward" each
 #: block is predicted from those before it.
@@ -50,7 +50,7 @@ def is_share(value: Any) -> bool:
     return True
 
 
-class SizeRule(BaseModel):
+class SizeRule(Section):
     """How ``k="auto"`` chooses the number of columns.
 
     Parameters
@@ -87,7 +87,7 @@ class SizeRule(BaseModel):
     10
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     by: SizeCriterion | None = None
     folds: Int = Field(5, ge=2)

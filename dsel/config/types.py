@@ -1,6 +1,6 @@
 """Types of options: whole numbers, numbers, truth values, durations; and what pydantic finds wrong, in one sentence.
 
-What an error suggests for an option that dsel does not know.
+For an option that dsel does not know, the sentence suggests one.
 """
 
 from __future__ import annotations
@@ -9,37 +9,25 @@ import math
 import re
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
 
-#: Names that other libraries use, and dsel's own.
-_SYNONYMS = {
-    "alpha": "lam",
-    "lambda": "lam",
-    "lambda_": "lam",
-    "max_iter": "iterations",
-    "n_iter": "iterations",
-    "max_time": "seconds",
-    "time_limit": "seconds",
-    "timeout": "seconds",
-    "n_features": "k",
-    "n_features_to_select": "k",
-    "n_select": "k",
-    "normalize": "preprocess",
-    "random_seed": "seed",
-    "random_state": "seed",
-    "rng": "seed",
-    "sample_weights": "sample_weight",
-    "scaler": "preprocess",
-    "scoring": "criterion",
-    "scorer": "criterion",
-    "standardize": "preprocess",
-    "weights": "sample_weight",
+#: Options, and the names that other libraries have for them.
+_OTHER_NAMES = {
+    "criterion": ("scorer", "scoring"),
+    "iterations": ("max_iter", "n_iter"),
+    "k": ("n_features", "n_features_to_select", "n_select"),
+    "lam": ("alpha", "lambda", "lambda_"),
+    "preprocess": ("normalize", "scaler", "standardize"),
+    "sample_weight": ("sample_weights", "weights"),
+    "seconds": ("max_time", "time_limit", "timeout"),
+    "seed": ("random_seed", "random_state", "rng"),
 }
+_SYNONYMS = {other: name for name, others in _OTHER_NAMES.items() for other in others}
 
 #: What takes the place of arguments that dsel does not have.
 _REMARKS = {
@@ -211,3 +199,23 @@ def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel]:
         if inner:
             model = inner[0]
     return model
+
+
+class Section(BaseModel):
+    """A model whose keys are known, and whose errors are sentences."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Return the model with these values.
+
+        Raises
+        ------
+        OptionError
+            A value is wrong. The error is one sentence.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise OptionError(first_error(error, cls)) from error

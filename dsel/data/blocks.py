@@ -30,6 +30,10 @@ class StoredRows:
         """Return the uncompressed bytes of the chunks that this reads."""
         return self.array.bytes_read(self.start, self.stop, columns)
 
+    def __getitem__(self, rows: slice) -> StoredRows:
+        """Return some of the rows."""
+        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
+
 
 @dataclass(frozen=True)
 class PartWeights:
@@ -46,6 +50,15 @@ class PartWeights:
         there = (self.partition.of_rows(self.start, self.stop) > 0) == self.held_out
         weights = load_weights(self.weights)
         return there.astype(np.float64) if weights is None else np.where(there, weights, 0.0)
+
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the uncompressed bytes of the weights of the data."""
+        return part_bytes(self.weights)
+
+    def __getitem__(self, rows: slice) -> PartWeights:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, weights=weights, start=self.start + rows.start, stop=self.start + rows.stop)
 
 
 @dataclass(frozen=True)
@@ -68,19 +81,9 @@ def cut_block(block: Block, start: int, stop: int) -> Block:
     """Return rows [start, stop) of a block that is not loaded."""
     if (start, stop) == (block.start, block.stop):
         return block
-    a, b = start - block.start, stop - block.start
-    return replace(block, start=start, stop=stop, x=_cut(block.x, a, b), y=_cut(block.y, a, b), w=_cut(block.w, a, b))
-
-
-def _cut(part: Any, a: int, b: int) -> Any:
-    """Return rows [a, b) of x, y or w of a block."""
-    if part is None:
-        return None
-    if isinstance(part, StoredRows):
-        return replace(part, start=part.start + a, stop=part.start + b)
-    if isinstance(part, PartWeights):
-        return replace(part, weights=_cut(part.weights, a, b), start=part.start + a, stop=part.start + b)
-    return part[a:b]
+    rows = slice(start - block.start, stop - block.start)
+    x, y, w = (None if part is None else part[rows] for part in (block.x, block.y, block.w))
+    return replace(block, start=start, stop=stop, x=x, y=y, w=w)
 
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
@@ -105,13 +108,7 @@ def part_bytes(part: Any, columns: NDArray[np.int64] | None = None) -> int:
     """Return the bytes that loading x, y or w reads: uncompressed, in whole chunks; of data in memory all of it."""
     if part is None:
         return 0
-    if isinstance(part, PartWeights):
-        return part_bytes(part.weights)
-    if isinstance(part, StoredRows):
-        return part.bytes_read(columns)
-    if isinstance(part, SparseRows | ObsColumns):
-        return part.bytes_read()
-    return array_bytes(part)
+    return int(part.bytes_read(columns)) if hasattr(part, "bytes_read") else array_bytes(part)
 
 
 def array_bytes(data: Any) -> int:

@@ -82,10 +82,10 @@ class ColumnGroups:
 
     def resolve(self, wanted: Sequence[str | int], labels: Labels, argument: str) -> Ints:
         """Return the columns of the groups that are named, or that the named columns belong to."""
-        place = {name: i for i, name in enumerate(self.names)}
         known = set(labels.tolist())
-        groups = [place[name] for name in wanted if isinstance(name, str) and name in place and name not in known]
-        rest = [name for name in wanted if not (isinstance(name, str) and name in place and name not in known)]
+        number = {name: i for i, name in enumerate(self.names) if name not in known}
+        groups = [number[name] for name in wanted if isinstance(name, str) and name in number]
+        rest = [name for name in wanted if not (isinstance(name, str) and name in number)]
         if rest:
             groups += self.of(resolve_labels(rest, labels, "feature or group", argument).tolist())
         return self.columns(groups)
@@ -165,18 +165,15 @@ def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
 
 def _by_coordinate(dataset: Dataset, name: str) -> ColumnGroups:
     """Return groups of columns with the same value of a coordinate. An empty value is none."""
-    values = _coordinate(dataset, name)
-    names = list(dict.fromkeys(value for value in values.tolist() if value))
-    number = {value: i for i, value in enumerate(names)}
-    return _completed(dataset, names, np.array([number.get(value, -1) for value in values.tolist()], np.int64))
+    values = _coordinate(dataset, name).tolist()
+    number = {value: i for i, value in enumerate(dict.fromkeys(value for value in values if value))}
+    return _completed(dataset, list(number), np.array([number.get(value, -1) for value in values], np.int64))
 
 
 def _coordinate(dataset: Dataset, name: str) -> Labels:
     """Return a label for each column."""
-    store, found, known = dataset.store, None, sorted(dataset.coordinates)
-    if name in dataset.coordinates:
-        return dataset.coordinates[name]
-    if isinstance(store, Store) and "/" not in name:
+    store, found, known = dataset.store, dataset.coordinates.get(name), sorted(dataset.coordinates)
+    if isinstance(store, Store) and found is None and "/" not in name:
         found = read_labels(store.path, name, dataset.n)
     if isinstance(store, SparseStore):
         found = read_labels(store.path, f"var/{name}", dataset.n) if name in store.var else None
@@ -198,14 +195,9 @@ def _completed(dataset: Dataset, names: list[str], of_column: Ints) -> ColumnGro
     clash = sorted((own & set(names)) | repeated)
     if clash:
         raise OptionError(f"groups: {shorten(clash)} names a group and another column or group.", "Rename the group.")
-    order: dict[int, int] = {}
-    found, result = [], np.empty(dataset.n, np.int64)
-    for j, group in enumerate(of_column.tolist()):
-        if group < 0 or group not in order:
-            found.append(labels[j] if group < 0 else names[group])
-            result[j] = len(found) - 1
-            if group >= 0:
-                order[group] = len(found) - 1
-        else:
-            result[j] = order[group]
-    return ColumnGroups(tuple(found), result)
+    # A column without a group gets a number beyond those of the groups.
+    own_numbers = np.where(of_column < 0, len(names) + np.arange(dataset.n), of_column)
+    numbers, first, members = np.unique(own_numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    ordered = tuple(names[i] if i < len(names) else labels[i - len(names)] for i in numbers[order].tolist())
+    return ColumnGroups(ordered, np.argsort(order)[members])

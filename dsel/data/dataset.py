@@ -19,16 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
+from dsel.data import in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
-from dsel.data.in_memory import (
-    align,
-    as_matrix,
-    column_labels,
-    feature_coordinates,
-    is_xarray_dataset,
-    row_blocks,
-    xarray_variables,
-)
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray, group_tag
@@ -264,20 +256,24 @@ def as_dataset(
                 return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
-    if is_xarray_dataset(X):
-        X, Y, sample_weight = xarray_variables(X, Y, unsupervised, sample_weight)
-    X, Y, sample_weight = align(X, None if unsupervised else Y, sample_weight)
+    if in_memory.is_xarray_dataset(X):
+        X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
+    X, Y, sample_weight = in_memory.align(X, None if unsupervised else Y, sample_weight)
     dataset = _from_arrays(X, Y)
     if targets is not None:
-        dataset = _with_targets(dataset, targets)
+        if not dataset.n_targets:
+            raise OptionError(f"There is no Y to choose {list(targets)} from.")
+        chosen = _resolve_targets(targets, dataset.targets)
+        labels = dataset.targets[chosen]
+        dataset = replace(dataset, n_targets=len(chosen), targets=labels, target_columns=chosen)
     if sample_weight is None or sample_weight is False:
         return dataset
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
 
 
 def _from_arrays(X: Any, Y: Any) -> Dataset:
-    x = as_matrix(X, "X")
-    y = None if Y is None else as_matrix(Y, "Y")
+    x = in_memory.as_matrix(X, "X")
+    y = None if Y is None else in_memory.as_matrix(Y, "Y")
     m, n = (int(size) for size in x.shape)
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
@@ -287,9 +283,9 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
     return Dataset(
-        name="X", m=m, n=n, n_targets=N, features=column_labels(X, "x", n), targets=column_labels(Y, "y", N),
-        blocks=row_blocks(x, y), x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
-        coordinates=feature_coordinates(X),
+        name="X", m=m, n=n, n_targets=N, features=in_memory.column_labels(X, "x", n),
+        targets=in_memory.column_labels(Y, "y", N), blocks=in_memory.row_blocks(x, y), x_bytes=array_bytes(x),
+        y_bytes=0 if y is None else array_bytes(y), coordinates=in_memory.feature_coordinates(X),
         flat_target=y is not None and (Y.ndim if hasattr(Y, "ndim") else np.ndim(Y)) == 1,
     )  # fmt: skip
 
@@ -342,13 +338,6 @@ def _from_sparse_store(
     return _with_weights(dataset, store_weights(store, sample_weight))
 
 
-def _with_targets(dataset: Dataset, targets: Sequence[str | int]) -> Dataset:
-    if not dataset.n_targets:
-        raise OptionError(f"There is no Y to choose {list(targets)} from.")
-    chosen = _resolve_targets(targets, dataset.targets)
-    return replace(dataset, n_targets=len(chosen), targets=dataset.targets[chosen], target_columns=chosen)
-
-
 def _resolve_targets(targets: Sequence[str | int], labels: Labels) -> NDArray[np.int64]:
     """Return the columns of Y in ascending order, as they are read."""
     if not targets:
@@ -360,11 +349,7 @@ def _with_weights(dataset: Dataset, weights: Weights | None) -> Dataset:
     if weights is None:
         return dataset
 
-    def part(block: Block) -> Any:
-        values = weights.values
-        if isinstance(values, StoredArray):
-            return StoredRows(values, block.start, block.stop)
-        return values[block.start : block.stop]
-
-    blocks = tuple(replace(block, w=part(block)) for block in dataset.blocks)
+    values = weights.values
+    rows = StoredRows(values, 0, dataset.m) if isinstance(values, StoredArray) else values
+    blocks = tuple(replace(block, w=rows[block.start : block.stop]) for block in dataset.blocks)
     return replace(dataset, blocks=blocks, weights=weights)

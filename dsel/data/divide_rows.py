@@ -1,8 +1,14 @@
-"""Divide the rows of a dataset: into folds, by groups of rows, or into rows to train on and held-out rows."""
+"""Divide the rows of a dataset: into folds, by groups of rows, or into rows to train on and held-out rows.
+
+Or take some consecutive rows of a store as a separate dataset (`select_rows`). No data are copied.
+"""
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,11 +20,12 @@ from dsel.config.size_rule import RowSplit
 from dsel.data.blocks import PartWeights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
-from dsel.data.store.array import StoredArray, read_labels
+from dsel.data.store.array import StoredArray, metadata_file, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
+from dsel.data.store.segments import read_segments
 from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import list_names
+from dsel.storage.paths import AnyPath, list_names
 
 #: Held-out rows are in this many parts, so that their error has a standard error.
 HELD_OUT_PARTS = 5
@@ -102,7 +109,10 @@ def _parts_of_groups(codes: Ints, parts: int, seed: int, repeats: int, held_out:
         if held_out is None:
             _balance(of_group, shuffled, counts, range(parts))
         else:
-            _hold_out(of_group, shuffled, counts, parts, held_out)
+            before = np.cumsum(counts[shuffled]) - counts[shuffled]
+            held = before < held_out * counts.sum()  # groups with about this share of the rows go to parts 1 and up
+            held[-1] = False  # at least one group stays
+            _balance(of_group, shuffled[held], counts, range(1, parts))
         labels[repetition] = of_group[codes]
     return labels
 
@@ -116,14 +126,6 @@ def _balance(of_group: Ints, groups: Ints, counts: Ints, parts: range) -> None:
         rows[least] += counts[group]
 
 
-def _hold_out(of_group: Ints, shuffled: Ints, counts: Ints, parts: int, share: float) -> None:
-    """Give random groups with about this share of the rows to parts 1 and up."""
-    before = np.cumsum(counts[shuffled]) - counts[shuffled]
-    held = before < share * counts.sum()
-    held[-1] = False  # at least one group stays
-    _balance(of_group, shuffled[held], counts, range(1, parts))
-
-
 def split_held_out(dataset: Dataset, partition: RowPartition) -> tuple[Dataset, Dataset]:
     """Return the rows to train on and the held-out rows as two datasets: in each, the other rows have weight 0."""
 
@@ -132,3 +134,147 @@ def split_held_out(dataset: Dataset, partition: RowPartition) -> tuple[Dataset, 
         return replace(dataset, blocks=blocks, row_part=partition, held_out=held_out)
 
     return part(False), part(True)
+
+
+def select_rows(dataset: Dataset, rows: dict[str, Any] | None) -> Dataset:
+    """Return the rows of a store that `rows` names, numbered from 0.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data.
+    rows : dict or None
+        ``{"last": 90}``: the last 90 segments; ``{"last": 0.2}``: the last fifth of the rows; ``{"first": ...}``
+        likewise; ``{"time": [from, to]}``: rows whose value of a variable over the samples is at least `from` and less
+        than `to`, where None is an open end. Without a variable `time`, it is the time of each segment. None: all rows.
+
+    Raises
+    ------
+    OptionError
+        If the data are not in a store, there is no such variable, or no row is left.
+    DataError
+        If the rows are not in the order of the variable.
+
+    Notes
+    -----
+    Reads the variable, and no values of X and Y.
+    """
+    if rows is None:
+        return dataset
+    if dataset.store is None:
+        raise OptionError(
+            f"rows is {json.dumps(rows)}, and the data are not in a store.", "Give the rows of X instead."
+        )
+    ((name, wanted),) = rows.items()
+    start, stop = 0, dataset.m
+    if name == "last":
+        start = _edge(dataset, -wanted)
+    elif name == "first":
+        stop = _edge(dataset, wanted)
+    else:
+        start, stop = _between(dataset, name, wanted)
+    if start >= stop:
+        raise OptionError(f"rows: no row of {dataset.name} has {json.dumps(rows)}.", "Choose a wider window.")
+    return _window(dataset, start, stop, json.dumps(rows))
+
+
+def _edge(dataset: Dataset, wanted: Any) -> int:
+    """Return where the first `wanted` segments, or this share of the rows, end; if negative, where the last begin."""
+    if isinstance(wanted, float):
+        rows = max(1, round(abs(wanted) * dataset.m))
+        return int(dataset.m - rows if wanted < 0 else rows)
+    ranges = dataset.row_ranges
+    if abs(wanted) >= len(ranges):
+        return 0 if wanted < 0 else dataset.m
+    return int(ranges[wanted][0])
+
+
+def _between(dataset: Dataset, name: str, ends: list[Any]) -> tuple[int, int]:
+    """Return the rows whose value of a variable is at least the first end and less than the second."""
+    if name == "time" and metadata_file(_folder_of(dataset) / name) is None:
+        return _by_time_of_segment(dataset, ends)
+    values = _row_values(dataset, name)
+    if values.dtype.kind in "Mm":
+        ends = [None if end is None else _moment(name, end) for end in ends]
+    else:
+        kind = "text" if values.dtype.kind == "O" else "numbers"
+        for end in ends:
+            if end is not None and isinstance(end, str) != (kind == "text"):
+                raise OptionError(f"rows: {name} of {dataset.name} has {kind}, and {end!r} is not.", f"Give {kind}.")
+    unordered = np.flatnonzero(~np.asarray(values[1:] >= values[:-1], bool))  # also a row without a value
+    if unordered.size:
+        wrong = int(unordered[0]) + 1
+        raise DataError(
+            f"rows: {name} of {dataset.name} is not in ascending order: row {wrong} has {values[wrong]} after "
+            f"{values[wrong - 1]}.",
+            "Append rows in the order of this variable, or choose segments with last.",
+        )
+    low, high = (None if end is None else bisect_left(values, end) for end in ends)
+    return low or 0, dataset.m if high is None else high
+
+
+def _moment(name: str, end: Any) -> np.datetime64:
+    """Return a time as UTC."""
+    try:
+        found = datetime.fromisoformat(str(end))
+    except ValueError:
+        raise OptionError(
+            f"rows: {end!r} is not a time for {name}.", "Write it as 2026-08-01 or 2026-08-01T06:00."
+        ) from None
+    return np.datetime64(found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None), "ns")
+
+
+def _by_time_of_segment(dataset: Dataset, ends: list[Any]) -> tuple[int, int]:
+    """Return the rows of the segments whose time is at least the first end and less than the second."""
+    assert dataset.store is not None
+    low, high = (None if end is None else _moment("time", end) for end in ends)
+    segments = [one for one in read_segments(dataset.store.path, dataset.m) if one.time]
+    times = [_moment("time", one.time) for one in segments]
+    inside = [i for i, time in enumerate(times) if (low is None or time >= low) and (high is None or time < high)]
+    if not inside:
+        return 0, 0
+    if inside[-1] - inside[0] >= len(inside):
+        raise DataError(
+            f"rows: the segments of {dataset.name} are not in the order of their times.", "Choose them with last."
+        )
+    return segments[inside[0]].start, segments[inside[-1]].stop
+
+
+def _folder_of(dataset: Dataset) -> AnyPath:
+    """Return where the variables over the samples are."""
+    store = dataset.store
+    assert store is not None
+    return store.path / "obs" if isinstance(store, SparseStore) else store.path
+
+
+def _row_values(dataset: Dataset, name: str) -> NDArray[Any]:
+    """Return the values of a variable over the samples: numbers, times, or an object array of text."""
+    assert dataset.store is not None
+    path, folder = dataset.store.path, _folder_of(dataset)
+    if metadata_file(folder / name) is None:
+        known = sorted(part for part in list_names(folder) if "." not in part)
+        raise OptionError(f"rows: {path} has no variable {name!r}.", f"It has {shorten(known)}.")
+    array = open_array(str(path), f"obs/{name}" if folder != path else name).array
+    if len(array.shape) != 1 or array.shape[0] < dataset.m:
+        raise OptionError(f"rows: {name} of {path} has shape {array.shape}.", "Name one value for each sample.")
+    values = np.asarray(array[: dataset.m])
+    attributes = read_attributes(folder / name)
+    units = str(attributes.get("units", ""))
+    if values.dtype.kind in "iuf" and " since " in units:
+        from xarray.coding.times import decode_cf_datetime
+
+        return np.asarray(decode_cf_datetime(values, units, attributes.get("calendar")))
+    if values.dtype.kind in "iufbMm":
+        return values
+    return np.array([str(value) for value in values.tolist()], dtype=object)
+
+
+def _window(dataset: Dataset, start: int, stop: int, asked: str) -> Dataset:
+    blocks = tuple(
+        replace(block, start=block.start - start, stop=block.stop - start) for block in dataset.rows(start, stop)
+    )
+    share = (stop - start) / dataset.m
+    return replace(
+        dataset, m=stop - start, blocks=blocks, x_bytes=round(dataset.x_bytes * share),
+        y_bytes=round(dataset.y_bytes * share), window=asked, first_row=dataset.first_row + start,
+    )  # fmt: skip

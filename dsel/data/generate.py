@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.base import Array, Reader, Rows, Source
+from dsel.config.ingest_request import IngestRequest, Progress
+from dsel.data.formats.base import Array, PieceReader, Reader, Rows, Source
 from dsel.data.ingest import write_source
 from dsel.data.ingest_report import IngestReport
 from dsel.data.labels import default_labels
 from dsel.data.schema import ATTR_GENERATOR
-from dsel.data.store.writer import Progress
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, as_path
 
@@ -23,20 +24,10 @@ MODEL_STREAM: Final = 1 << 32  # the key of the generator of the model; groups o
 
 
 def generate_regression(
-    store: str | AnyPath,
-    *,
-    samples: int,
-    features: int,
-    informative: int = 30,
-    noise: float = 0.5,
-    correlation: float = 0.7,
-    dtype: str = "float32",
-    seed: int = 0,
-    worker_memory: int | None = None,
-    chunks: tuple[int, int] | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-) -> IngestReport:
+    store: str | AnyPath, *, samples: int, features: int, informative: int = 30, noise: float = 0.5,
+    correlation: float = 0.7, dtype: str = "float32", seed: int = 0, worker_memory: int | None = None,
+    chunks: tuple[int, int] | None = None, overwrite: bool = False, progress: Progress | None = None,
+) -> IngestReport:  # fmt: skip
     """Write a linear regression problem into a new store, block by block.
 
     The features are standard normal. Features i and j of a sequence correlate by ``correlation ** |i - j|``; then the
@@ -87,15 +78,8 @@ def generate_regression(
     >>> generate_regression("data.zarr", samples=10_000, features=500, seed=1)  # doctest: +SKIP
     """
     model = RegressionSource(samples, features, informative, noise, correlation, dtype, seed)
-    return write_source(
-        model,
-        as_path(store),
-        worker_memory=worker_memory,
-        chunks=chunks,
-        overwrite=overwrite,
-        progress=progress,
-        attributes={ATTR_GENERATOR: model.truth()},
-    )
+    request = IngestRequest(worker_memory=worker_memory, chunks=chunks, overwrite=overwrite, progress=progress)
+    return write_source(model, as_path(store), request, {ATTR_GENERATOR: model.truth()})
 
 
 class RegressionSource(Source):
@@ -107,16 +91,19 @@ class RegressionSource(Source):
     y_dtype = np.dtype(np.float64)
 
     def __init__(
-        self,
-        samples: int,
-        features: int,
-        informative: int,
-        noise: float,
-        correlation: float,
-        dtype: str,
-        seed: int,
+        self, samples: int, features: int, informative: int, noise: float, correlation: float, dtype: str, seed: int
     ) -> None:
-        _check(samples, features, informative, noise, correlation, dtype, seed)
+        share = f"informative={informative} of {features} features"
+        for holds, what, remedy in (
+            (samples >= 1, f"samples={samples}", "It must be at least 1."),
+            (1 <= informative <= features, share, "Take 1 to all of them."),
+            (noise >= 0.0, f"noise={noise}", "It must be 0 or more."),
+            (-1.0 < correlation < 1.0, f"correlation={correlation}", "It must be between -1 and 1."),
+            (dtype in ("float16", "float32", "float64"), f"dtype={dtype!r}", "Use float16, float32 or float64."),
+            (0 <= seed < 1 << 63, f"seed={seed}", "It must be 0 or more, and below 2^63."),
+        ):
+            if not holds:
+                raise OptionError(f"generate_regression: {what} is not possible.", remedy)
         self.shape = (samples, features)
         self.dtype = np.dtype(dtype)
         self.features = default_labels("x", features)
@@ -129,31 +116,28 @@ class RegressionSource(Source):
         signal = float(self.beta @ np.power(correlation, lag) @ self.beta)
         self.noise_scale = noise * np.sqrt(signal)
         self._parameters = {
-            "samples": samples,
-            "features": features,
-            "informative": informative,
-            "noise": noise,
-            "correlation": correlation,
-            "dtype": str(self.dtype),
-            "seed": seed,
-        }
+            "samples": samples, "features": features, "informative": informative, "noise": noise,
+            "correlation": correlation, "dtype": str(self.dtype), "seed": seed,
+        }  # fmt: skip
         self.r2 = 1.0 / (1.0 + noise**2)
         self.group_rows = max(1, min(GROUP_ROWS, GROUP_ELEMENTS // features))
 
     def truth(self) -> dict[str, Any]:
         """Return the parameters, the true features, beta, and R^2 of the true model."""
-        return {
-            **self._parameters,
-            "true_features": self.true.tolist(),
-            "beta": self.beta.tolist(),
-            "r2": self.r2,
-        }
+        return {**self._parameters, "true_features": self.true.tolist(), "beta": self.beta.tolist(), "r2": self.r2}
 
     def identity(self) -> dict[str, Any]:
         return {"generator": self.name, "version": 1, **self._parameters}
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _ModelReader(self, start)
+        return PieceReader(self._groups(start))
+
+    def _groups(self, start: int) -> Generator[Rows, None, None]:
+        index, skip = divmod(start, self.group_rows)
+        while True:
+            x, y = self.group(index)
+            yield Rows(x[skip:], y[skip:])
+            index, skip = index + 1, 0
 
     def group(self, index: int) -> tuple[Array, Array]:
         """Return X (in its dtype) and Y (float64) of one group of rows, from row index * group_rows on."""
@@ -174,49 +158,3 @@ class RegressionSource(Source):
 def keyed_generator(seed: int, stream: int) -> np.random.Generator:
     """Return a Philox generator keyed by two numbers: streams are independent, and need not be made in order."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], dtype=np.uint64)))
-
-
-class _ModelReader(Reader):
-    """Keeps the group in which the last block ended, because the next block begins in it."""
-
-    def __init__(self, model: RegressionSource, start: int) -> None:
-        self._model = model
-        self._row = start
-        self._group: tuple[int, Array, Array] | None = None
-
-    def fill(self, rows: Rows) -> None:
-        done, height = 0, self._model.group_rows
-        while done < len(rows):
-            index, skip = divmod(self._row, height)
-            if self._group is None or self._group[0] != index:
-                self._group = (index, *self._model.group(index))
-            count = min(height - skip, len(rows) - done)
-            part = rows[done : done + count]
-            part.x[:] = self._group[1][skip : skip + count]
-            if part.y is not None:
-                part.y[:] = self._group[2][skip : skip + count]
-            done += count
-            self._row += count
-
-    def close(self) -> None:
-        self._group = None
-
-
-def _check(
-    samples: int, features: int, informative: int, noise: float, correlation: float, dtype: str, seed: int
-) -> None:
-    checks = (
-        (samples >= 1, f"samples={samples}", "It must be at least 1."),
-        (
-            1 <= informative <= features,
-            f"informative={informative} of {features} features",
-            "Take 1 to all of them.",
-        ),
-        (noise >= 0.0, f"noise={noise}", "It must be 0 or more."),
-        (-1.0 < correlation < 1.0, f"correlation={correlation}", "It must be between -1 and 1."),
-        (dtype in ("float16", "float32", "float64"), f"dtype={dtype!r}", "Use float16, float32 or float64."),
-        (0 <= seed < 1 << 63, f"seed={seed}", "It must be 0 or more, and below 2^63."),
-    )
-    for holds, what, remedy in checks:
-        if not holds:
-            raise OptionError(f"generate_regression: {what} is not possible.", remedy)

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data.blocks import Block
-from dsel.data.labels import Labels, as_labels, default_labels, require_unique
+from dsel.data.labels import Labels, as_labels, default_labels, is_a, require_unique
+from dsel.data.schema import bounds
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError
 
@@ -81,15 +82,12 @@ def _from_pandas(data: Any, what: str) -> NDArray[Any]:
     columns = [data.iloc[:, j] for j in range(data.shape[1])] if data.ndim == 2 else [data]
     values = [_numbers(column) for column in columns]
     _require(what, [(c.name, c.dtype) for c, found in zip(columns, values, strict=True) if found is None])
-    matrix = np.empty((len(data), len(columns)), _common_dtype(values))
+    # The float that holds all columns: float32 if they are float32 and booleans.
+    dtype = np.result_type(np.float32, *(np.uint8 if c.dtype.kind == "b" else c.dtype for c in values))  # type: ignore[union-attr]
+    matrix = np.empty((len(data), len(columns)), dtype)
     for j, found in enumerate(values):
         matrix[:, j] = found
     return matrix if data.ndim == 2 else matrix[:, 0]
-
-
-def _common_dtype(columns: list[Any]) -> np.dtype[Any]:
-    """Return the float that holds all columns: float32 if they are float32 and booleans."""
-    return np.result_type(np.float32, *(np.uint8 if c.dtype.kind == "b" else c.dtype for c in columns))
 
 
 def _numbers(column: Any) -> NDArray[Any] | None:
@@ -132,19 +130,14 @@ def _require(what: str, wrong: list[tuple[Any, Any]]) -> None:
 BLOCK_BYTES = 64 << 20
 
 
-def is_pandas(data: Any) -> bool:
-    """Return whether `data` is a DataFrame or a Series of pandas."""
-    return _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series")
-
-
 def is_data_array(data: Any) -> bool:
     """Return whether `data` is an xarray DataArray."""
-    return _is(data, "xarray", "DataArray")
+    return is_a(data, "xarray", "DataArray")
 
 
 def is_xarray_dataset(data: Any) -> bool:
     """Return whether `data` is an xarray Dataset."""
-    return _is(data, "xarray", "Dataset")
+    return is_a(data, "xarray", "Dataset")
 
 
 def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: Any) -> tuple[Any, Any, Any]:
@@ -173,21 +166,15 @@ def column_labels(data: Any, prefix: str, count: int) -> Labels:
         names = labels
     elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
         names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
-    elif count == 1 and _is_named(data):
-        names = [data.name]
+    elif count == 1 and (is_series(data) or (is_data_array(data) and data.ndim == 1)):
+        names = [data.name] if isinstance(data.name, str) and data.name else names
     require_unique(names, what, where, "Give every column a unique name.")
     return as_labels(names)
 
 
-def _is_named(data: Any) -> bool:
-    """Return whether a target of one dimension has a name."""
-    named = is_series(data) or (is_data_array(data) and data.ndim == 1)
-    return named and isinstance(data.name, str) and data.name != ""
-
-
 def feature_coordinates(data: Any) -> dict[str, Labels]:
     """Return the coordinates of the columns of an xarray array, other than their labels."""
-    if not _is(data, "xarray", "DataArray") or data.ndim != 2:
+    if not is_data_array(data) or data.ndim != 2:
         return {}
     dims = (data.dims[1],)
     found = {str(name): one for name, one in data.coords.items() if one.dims == dims and name != data.dims[1]}
@@ -203,7 +190,7 @@ def as_matrix(data: Any, what: str) -> Any:
         data = frame_matrix(data, what)
     if is_data_array(data):
         data = data.data
-    sparse, lazy = hasattr(data, "tocsr"), _is(data, "dask", "Array")
+    sparse, lazy = hasattr(data, "tocsr"), is_a(data, "dask", "Array")
     if sparse and what == "Y":
         data, sparse = _dense(data), False
     if not (sparse or lazy):
@@ -245,14 +232,13 @@ def _require_real_matrix(data: Any, what: str) -> None:
 
 def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:
     """Return the blocks of two matrices: the chunks of a Dask X, otherwise slices of about 64 MiB."""
-    if _is(x, "dask", "Array"):
+    if is_a(x, "dask", "Array"):
         return _dask_blocks(x, y)
-    if _is(y, "dask", "Array"):
+    if is_a(y, "dask", "Array"):
         y = np.asarray(y.compute())
     m = x.shape[0]
     rows = max(1, BLOCK_BYTES // max(1, 8 * x.shape[1]))
-    edges = [*range(0, m, rows), m]
-    return tuple(Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in pairwise(edges))
+    return tuple(Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in pairwise(bounds(m, rows)))
 
 
 def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
@@ -260,7 +246,7 @@ def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
 
     x = x.rechunk({1: -1})
     if y is not None:
-        y = y if _is(y, "dask", "Array") else da.from_array(y)  # type: ignore[no-untyped-call]
+        y = y if is_a(y, "dask", "Array") else da.from_array(y)  # type: ignore[no-untyped-call]
         y = y.rechunk((x.chunks[0], -1))
     edges = np.concatenate([[0], np.cumsum(x.chunks[0])]).tolist()
     xs = x.to_delayed().ravel().tolist()
@@ -283,19 +269,12 @@ def _dense_block(data: Any, what: str, block_info: Any = None) -> NDArray[Any]:
 
 def _dense(data: Any) -> NDArray[Any]:
     """Return a dense array, with NaN where it was masked."""
-    for dense in ("toarray", "todense"):
-        if hasattr(data, dense):
-            data = getattr(data, dense)()
-            break
+    if hasattr(data, "toarray") or hasattr(data, "todense"):
+        data = data.toarray() if hasattr(data, "toarray") else data.todense()
     if isinstance(data, np.ma.MaskedArray):
         data = data.astype(np.float64) if data.dtype.kind != "f" else data
         data = data.filled(np.nan)
     return np.asarray(data)
-
-
-def _is(value: Any, module: str, name: str) -> bool:
-    kind = type(value)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == module
 
 
 #: Names that samples and columns have by convention, as in a store.
@@ -348,7 +327,13 @@ def _matched(X: Any, other: Any, name: str) -> Any:
     if labels is None or own is None or len(labels) != len(own) or labels.equals(own):
         return other
     if not is_data_array(other) or not is_data_array(X):
-        _refuse_different_index(labels, own, name)
+        pairs = enumerate(zip(labels, own, strict=True))
+        row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
+        raise DataError(
+            f"The indexes of X and {name} differ: row {row} is {labels[row]} in X and {own[row]} in {name}.",
+            f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together "
+            "as they are.",
+        )
     if not (labels.is_unique and own.is_unique):
         raise DataError(
             f"The coordinates {X.dims[0]} of X and {name} differ, and labels occur more than once.",
@@ -374,18 +359,8 @@ def _transposed(X: Any, other: Any) -> Any:
 
 def _row_index(data: Any) -> Any:
     """Return the labels of the rows as a pandas Index; None if they have none."""
-    if is_pandas(data):
+    if is_a(data, "pandas", "DataFrame") or is_a(data, "pandas", "Series"):
         return data.index
     if is_data_array(data) and data.ndim and data.dims[0] in data.indexes:
         return data.indexes[data.dims[0]]
     return None
-
-
-def _refuse_different_index(labels: Any, own: Any, name: str) -> None:
-    pairs = enumerate(zip(labels, own, strict=True))
-    row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
-    raise DataError(
-        f"The indexes of X and {name} differ: row {row} is {labels[row]} in X and {own[row]} in {name}.",
-        f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together as "
-        "they are.",
-    )

@@ -56,10 +56,10 @@ class StoreInfo:
     path: AnyPath
     variables: tuple[VariableInfo, ...]
     features: tuple[str, ...]
-    targets: tuple[str, ...]
     attributes: dict[str, Any]
-    absent: tuple[str, ...]
     notes: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     segments: tuple[SegmentInfo, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,9 +68,6 @@ class StoreInfo:
 
     def lines(self) -> list[str]:
         """Return the summary as plain text, one fact per line. Control characters in labels are escaped."""
-        return [printable(line) for line in self._lines()]
-
-    def _lines(self) -> list[str]:
         text = [str(self.path)]
         for v in self.variables:
             memory = "" if v.bytes_in_memory is None else f", {_size(v.bytes_in_memory)} in memory"
@@ -84,7 +81,7 @@ class StoreInfo:
         text += [f"{key}: {_short(value)}" for key, value in self.attributes.items()]
         text += list(_segment_lines(self.segments))
         text += [f"note: {note}" for note in self.notes]
-        return text
+        return [printable(line) for line in text]
 
 
 def describe(path: str | AnyPath) -> StoreInfo:
@@ -92,19 +89,14 @@ def describe(path: str | AnyPath) -> StoreInfo:
     if is_sparse(as_path(path)):
         return _describe_sparse(open_sparse(path))
     store = open_store(path)
-    present = [name for name in schema.DIMENSIONS if (store.path / name / schema.METADATA_FILE).is_file()]
-    variables = tuple(_variable(store.path, name) for name in present)
+    variables = tuple(_variable(store.path, name) for name in store.variables())
     absent = tuple(store.absent_chunks())
+    attributes = {key: value for key, value in store.attributes.items() if key != schema.ATTR_SEGMENTS}
+    segments = tuple(SegmentInfo(s.start, s.stop, s.time, s.fingerprint()) for s in store.segments)
     return StoreInfo(
-        path=store.path,
-        variables=variables,
-        features=_first(store.features.tolist()),
-        targets=_first(store.targets.tolist()),
-        attributes={key: value for key, value in store.attributes.items() if key != schema.ATTR_SEGMENTS},
-        absent=absent,
-        notes=tuple(_notes(store, variables[0], absent)),
-        segments=tuple(SegmentInfo(s.start, s.stop, s.time, s.fingerprint()) for s in store.segments),
-    )
+        store.path, variables, _first(store.features.tolist()), attributes,
+        tuple(_notes(store, variables[0], absent)), _first(store.targets.tolist()), absent, segments,
+    )  # fmt: skip
 
 
 def render(info: StoreInfo, width: int | None = None) -> str:
@@ -135,15 +127,9 @@ def _describe_sparse(store: SparseStore) -> StoreInfo:
     share = f"{store.stored:,} values ({store.stored / (m * n):.2g} of the elements)"
     blocks = f"{len(store.row_bounds) - 1} row blocks"
     parts = tuple(_variable(store.path, f"X/{name}") for name in ("data", "indices", "indptr"))
-    return StoreInfo(
-        path=store.path,
-        variables=parts,
-        features=_first(store.features.tolist()),
-        targets=(),
-        attributes={"X": f"{m} x {n} {store.dtype}, {share}, by rows, {blocks}", "obs": ", ".join(store.obs)},
-        absent=(),
-        notes=("targets and weights are columns of obs, by name",) if store.obs else (),
-    )
+    attributes = {"X": f"{m} x {n} {store.dtype}, {share}, by rows, {blocks}", "obs": ", ".join(store.obs)}
+    notes = ("targets and weights are columns of obs, by name",) if store.obs else ()
+    return StoreInfo(store.path, parts, _first(store.features.tolist()), attributes, notes)
 
 
 def _variable(path: AnyPath, name: str) -> VariableInfo:

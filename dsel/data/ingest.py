@@ -5,30 +5,25 @@ What an ingest did, and what the data are like.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOptions, with_options
 from dsel.data import schema
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Array, Format, Source, SparseSource
+from dsel.data.formats.base import Array, Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
-from dsel.data.formats.tables import frames, parquet
+from dsel.data.formats.tables import arrow
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
-from dsel.data.store.sparse_writer import SparsePlan, write_sparse_store
 from dsel.data.store.staging import check_place
-from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store
+from dsel.data.store.writer import SparsePlan, WritePlan, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
@@ -86,15 +81,13 @@ def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords])
     if isinstance(opened, SparseSource):
         if request.missing != "keep" or request.chunks is not None or request.chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
-        return write_sparse_store(
-            SparsePlan(opened, place.absolute(), _known(request.compression)), overwrite=request.overwrite,
+        return write_store(
+            SparsePlan(opened, place.absolute(), request.compression), overwrite=request.overwrite,
             progress=request.progress, attributes=_recorded(replace(request, first_column=opened.first_column)),
         )  # fmt: skip
     return write_source(
-        without_missing_values(opened, request.missing, request.scanned), place, compression=request.compression,
-        worker_memory=request.worker_memory, chunks=request.chunks, chunk_rows=request.chunk_rows,
-        overwrite=request.overwrite, progress=request.progress, attributes=_recorded(request),
-    )  # fmt: skip
+        without_missing_values(opened, request.missing, request.scanned), place, request, _recorded(request)
+    )
 
 
 def _recorded(options: SourceOptions) -> dict[str, Any]:
@@ -111,42 +104,25 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
         return open_source(as_path(source), options)
     if is_data_array(source):
         source = source.to_dataset(name="X")
-    kind: Format | None = None
-    opened: Callable[[Any, SourceOptions], Source | SparseSource] | None = None
-    if annotated.is_annotated(source):
-        kind, opened = annotated.H5AD, annotated.open_object
-    elif is_xarray_dataset(source):
-        kind, opened = labelled.NETCDF, labelled.open_dataset
-    elif frames.is_frame(source):
-        kind, opened = parquet.FORMAT, frames.open_frame
-    if kind is None or opened is None:
-        raise OptionError(
-            f"source is a {type(source).__name__}.",
-            "Give a path, a DataFrame, a Dataset or an AnnData object; for arrays use dsel.data.ingest.ingest_arrays.",
-        )
-    require_options(kind, options, f"a {type(source).__name__}")
-    return opened(source, options)
-
-
-def _known(compression: str) -> str:
-    if compression not in COMPRESSIONS:
-        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
-    return compression
+    for is_kind, kind, opened in (
+        (annotated.is_annotated, annotated.H5AD, annotated.open_object),
+        (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
+        (arrow.is_frame, arrow.PARQUET, arrow.open_frame),
+    ):
+        if is_kind(source):
+            require_options(kind, options, f"a {type(source).__name__}")
+            return opened(source, options)
+    raise OptionError(
+        f"source is a {type(source).__name__}.",
+        "Give a path, a DataFrame, a Dataset or an AnnData object; for arrays use dsel.data.ingest.ingest_arrays.",
+    )
 
 
 def ingest_arrays(
-    x: Array,
-    store: str | AnyPath,
-    *,
-    y: Array | None = None,
-    features: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
-    samples: Sequence[str] | None = None,
-    weight: Array | None = None,
-    compression: str = "none",
-    chunks: tuple[int, int] | None = None,
-    overwrite: bool = False,
-) -> IngestReport:
+    x: Array, store: str | AnyPath, *, y: Array | None = None, features: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None, samples: Sequence[str] | None = None, weight: Array | None = None,
+    compression: str = "none", chunks: tuple[int, int] | None = None, overwrite: bool = False,
+) -> IngestReport:  # fmt: skip
     """Write arrays in memory into a new store.
 
     Parameters
@@ -179,26 +155,18 @@ def ingest_arrays(
         If the store cannot be written.
     """
     source = ArraySource(x, y, features=features, targets=targets, samples=samples, weight=weight)
-    return write_source(source, as_path(store), compression=compression, chunks=chunks, overwrite=overwrite)
+    request = IngestRequest(compression=compression, chunks=chunks, overwrite=overwrite)
+    return write_source(source, as_path(store), request)
 
 
 def write_source(
-    source: Source,
-    store: AnyPath,
-    *,
-    compression: str = "none",
-    worker_memory: int | None = None,
-    chunks: tuple[int, int] | None = None,
-    chunk_rows: int | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    attributes: dict[str, Any] | None = None,
+    source: Source, store: AnyPath, request: IngestRequest, attributes: dict[str, Any] | None = None
 ) -> IngestReport:
     """Write an opened source into a store, and add `attributes` to those of its group. See `ingest`."""
+    chunks, chunk_rows = request.chunks, request.chunk_rows
     if chunk_rows is not None and chunk_rows < 1:
         raise OptionError(f"chunk_rows is {chunk_rows}.", "It is a number of rows >= 1.")
-    _known(compression)
-    memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
+    memory = DEFAULT_WORKER_MEMORY if request.worker_memory is None else request.worker_memory
     if 0 in source.shape:
         raise DataError(
             f"{source.name}: X has shape {source.shape[0]} x {source.shape[1]}.",
@@ -209,5 +177,5 @@ def write_source(
     elif not isinstance(chunks, tuple | list) or len(chunks) != 2 or min(chunks) < 1:
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
     fitted = (chunk_rows or min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
-    plan = WritePlan(source, store.absolute(), fitted, compression, memory=max(1, memory // 4))
-    return write_store(plan, overwrite=overwrite, progress=progress, attributes=attributes)
+    plan = WritePlan(source, store.absolute(), request.compression, fitted, memory=max(1, memory // 4))
+    return write_store(plan, overwrite=request.overwrite, progress=request.progress, attributes=attributes)

@@ -1,19 +1,25 @@
-"""What an ingest did, and what the data are like."""
+"""What an ingest did, and what the data are like.
+
+A `ColumnProfile` gathers what the columns of X hold while they are written: missing values, constants, equal columns.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
+import numpy as np
 from dask.utils import format_bytes
+from numpy.typing import NDArray
 
+from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Source
+from dsel.data.formats.base import Source, SparseSource
 from dsel.data.labels import default_labels
-
-if TYPE_CHECKING:
-    from dsel.data.store.column_profile import ColumnProfile
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class IngestReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        report: dict[str, Any] = as_json(asdict(self))
+        return report
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
@@ -119,21 +126,27 @@ class IngestReport:
 
 
 def report_of(
-    source: Source, profile: ColumnProfile, chunks: tuple[int, int], size: int, seconds: float, *, resumed_rows: int
-) -> IngestReport:
-    """Return the report about a source that was written."""
+    source: Source | SparseSource, profile: ColumnProfile | None, chunks: tuple[int, ...], size: int, seconds: float,
+    resumed_rows: int,
+) -> IngestReport:  # fmt: skip
+    """Return the report about a source that was written. profile: what the columns of a dense X hold."""
     names = list(source.features) if source.features is not None else default_labels("x", source.shape[1])
-    categories: dict[str, int] = {}
-    for label, column in zip(names, source.sources or (), strict=False):
-        if label != column:
-            categories[column] = categories.get(column, 0) + 1
+    pairs = zip(names, source.sources or (), strict=False)
+    details: dict[str, Any] = {}
+    if profile is not None:
+        duplicates = [[names[j] for j in group] for group in profile.duplicates()]
+        details = {**profile_of(profile, names), "duplicates": duplicates}
+    notes, targets, stored = list(source.notes), len(source.targets or ()), None
+    if isinstance(source, Source):
+        targets = source.n_targets
+    else:
+        stored = source.stored
+        notes += [f"targets are {', '.join(source.targets)}"] if source.targets else []
     return IngestReport(
-        source.shape, source.n_targets, str(source.dtype), chunks, size, seconds, resumed_rows,
+        source.shape, targets, str(source.dtype), chunks, size, seconds, resumed_rows,
         types=dict(source.types) or {str(source.dtype): source.shape[1]},
-        **profile_of(profile, names),
-        duplicates=[[names[j] for j in group] for group in profile.duplicates()],
-        categories=categories, classes={name: list(found) for name, found in source.classes.items()},
-        notes=list(source.notes),
+        categories=dict(Counter(column for label, column in pairs if label != column)), stored=stored, notes=notes,
+        classes={name: list(found) for name, found in source.classes.items()}, **details,
     )  # fmt: skip
 
 
@@ -146,9 +159,105 @@ def profile_of(profile: ColumnProfile, labels: Any) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Return a value with lists for tuples, as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): as_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [as_json(part) for part in value]
     return value
+
+
+Array = NDArray[Any]
+
+_PIECE_BYTES: Final = 500_000  # the copies of a piece fit into the cache
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass
+class ColumnProfile:
+    """Counts and extremes of each column, and a digest by which equal columns are found.
+
+    Attributes
+    ----------
+    missing, infinite : ndarray of int, shape (n,)
+        How many values are NaN, and how many are infinite.
+    low, high : ndarray of float, shape (n,)
+        The smallest and the largest value that is not NaN.
+    digest : ndarray of uint64, shape (n,)
+        A sum over the rows that is the same for equal columns, and for others with probability 2**-64.
+    """
+
+    missing: NDArray[np.int64]
+    infinite: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    digest: NDArray[np.uint64]
+
+    @classmethod
+    def empty(cls, n: int) -> ColumnProfile:
+        """Return the profile of n columns without rows."""
+        zeros = np.zeros(n, np.int64)
+        return cls(zeros, zeros.copy(), np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n, np.uint64))
+
+    @classmethod
+    def from_text(cls, text: str) -> ColumnProfile:
+        """Return the profile that `to_text` has written."""
+        found = read_npz(io.BytesIO(base64.b85decode(text)))
+        return cls(*(found[name] for name in ("missing", "infinite", "low", "high", "digest")))
+
+    def to_text(self) -> str:
+        """Return the profile as text, for the progress file."""
+        return base64.b85encode(pack_npz(vars(self), compressed=True)).decode()
+
+    def add(self, x: Array, first_row: int) -> None:
+        """Add rows of X, the first of which is row `first_row`."""
+        step = max(1, _PIECE_BYTES // max(1, x.shape[1] * 8))
+        for start in range(0, len(x), step):
+            self._add_piece(np.asarray(x[start : start + step]), first_row + start)
+
+    def constant(self) -> NDArray[np.int64]:
+        """Return the columns without two different values."""
+        return np.flatnonzero((self.low == self.high) | (self.low > self.high))
+
+    def duplicates(self) -> list[list[int]]:
+        """Return groups of columns that are equal in every row; constant columns are left out."""
+        groups: defaultdict[tuple[int, float, float, int], list[int]] = defaultdict(list)
+        keys = zip(self.digest.tolist(), self.low.tolist(), self.high.tolist(), self.missing.tolist(), strict=True)
+        for j, key in enumerate(keys):
+            if key[1] < key[2]:
+                groups[key].append(j)
+        return [group for group in groups.values() if len(group) > 1]
+
+    def _add_piece(self, x: Array, first_row: int) -> None:
+        bits = _bits(x)
+        rows = _mixed(np.arange(first_row + 1, first_row + 1 + len(x), dtype=np.uint64)) | np.uint64(1)
+        self.digest += (_mixed(bits) * rows[:, None]).sum(axis=0, dtype=np.uint64)
+        is_nan = np.isnan(x) if x.dtype.kind == "f" else np.zeros((), bool)
+        if is_nan.any():
+            self.missing += is_nan.sum(axis=0)
+            low, high = np.where(is_nan, np.inf, x).min(axis=0), np.where(is_nan, -np.inf, x).max(axis=0)
+        else:
+            low, high = x.min(axis=0), x.max(axis=0)
+        if np.isinf(low).any() or np.isinf(high).any():
+            self.infinite += np.isinf(x).sum(axis=0)
+        np.minimum(self.low, low, out=self.low)
+        np.maximum(self.high, high, out=self.high)
+
+
+def _bits(x: Array) -> NDArray[np.uint64]:
+    """Return 64 bits for each value: equal numbers of one array have equal bits, and all NaN have the same."""
+    if x.dtype.kind != "f":
+        return x.astype(np.int64 if x.dtype.kind == "i" else np.uint64).view(np.uint64)
+    values = x.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return bits of which each depends on all of the given ones, as in SplitMix64."""
+    bits = bits * _MIX
+    bits ^= bits >> np.uint64(32)
+    bits *= _MIX
+    bits ^= bits >> np.uint64(29)
+    return bits

@@ -1,4 +1,7 @@
-"""Labels of columns: defaults, uniqueness, and the columns that a label or an index names."""
+"""Labels of columns: defaults, uniqueness, and the columns that a label or an index names.
+
+Data of optional libraries, which bring their own labels, are recognised by the names of their types (`is_a`).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,12 @@ from dsel.errors import DataError, OptionError
 
 #: Labels of columns or rows, as an array of str.
 Labels = NDArray[np.object_]
+
+
+def is_a(value: Any, package: str, name: str) -> bool:
+    """Return whether the type of a value has this name and comes from this package, which is not imported."""
+    kind = type(value)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == package
 
 
 def default_labels(prefix: str, count: int) -> list[str]:

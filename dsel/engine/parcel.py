@@ -24,7 +24,7 @@ from uuid import uuid4
 import cloudpickle
 
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.search.pareto.evaluation_memo import cannot_travel
+from dsel.search.pareto.evaluations import cannot_travel
 
 #: Seconds in which the processes of a cluster have to answer.
 _ANSWER_SECONDS = 20

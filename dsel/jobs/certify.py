@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from dsel.config.job import MOST_COEFFICIENTS
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.checkpoint import ProofStore
@@ -35,7 +35,7 @@ from dsel.search.exact.starting_subset import extended
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
 from dsel.selection.candidates import candidates_of
-from dsel.selection.context import RunContext
+from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -167,7 +167,8 @@ def certify_selection(
     selection = with_certificates(selection, found, dataset.features.tolist())
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    selection = with_better_subset(dataset, validated, selection, prepared, whole, objective)
+    run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+    selection = with_better_subset(run, selection)
     if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
         return selection
     return with_submodularity(selection, objective)

@@ -23,8 +23,8 @@ from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
+from dsel.search.journal import Journal
 from dsel.search.registry import METHODS
-from dsel.search.runtime.journal import Journal
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath

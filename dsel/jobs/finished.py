@@ -10,9 +10,8 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.jobs.series.folders import RunFolders
 from dsel.selection.result import Selection
-from dsel.storage.latest import latest_name
 from dsel.storage.locks import is_free
-from dsel.storage.paths import as_path
+from dsel.storage.paths import as_path, latest_name
 
 log = logging.getLogger("dsel")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dsel.config.import_path import guarding_imports
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.data.store.reader import Store
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.run_folder import MANIFEST

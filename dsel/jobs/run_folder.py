@@ -3,7 +3,7 @@
 `job.json` says what was asked and of which data. `passes/` exists while a pass over the data runs
 (`dsel.passes.execution.pass_checkpoints`), and `checkpoint.json` while the search runs. `run.log` has the log lines,
 `status.json` what `dsel status` prints, and `journal.jsonl` the events of a search on workers
-(`dsel.search.runtime.journal`). At the end come `selection.json` and `selection.zarr`.
+(`dsel.search.journal`). At the end come `selection.json` and `selection.zarr`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dsel.errors import DataError, DselError, Interrupted, MissingInputError, Ou
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
-from dsel.search.runtime.journal import read_journal
-from dsel.selection.result import Selection
-from dsel.selection.saved import SELECTION, open_selection
+from dsel.search.journal import read_journal
+from dsel.selection.result import Selection, open_selection
+from dsel.selection.saved import SELECTION
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.leftovers import is_temporary, remove_leftovers
 from dsel.storage.locks import Lock, is_free, locked

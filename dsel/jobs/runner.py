@@ -41,19 +41,16 @@ from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.trees_on_workers import on_workers
-from dsel.search.runtime.journal import Journal
-from dsel.selection.changes.compare import comparing, describe_changes, with_bound
-from dsel.selection.changes.previous import PreviousRun
+from dsel.search.journal import Journal
+from dsel.selection.changes.compare import PreviousRun, comparing, with_bound
 from dsel.selection.changes.runs import is_series
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_selection
-from dsel.selection.render import describe_cost
-from dsel.selection.result import Selection
-from dsel.selection.saved import open_selection
-from dsel.storage.latest import resolve_run
+from dsel.selection.render import describe_changes, describe_cost
+from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock
 from dsel.storage.object_store import ending
-from dsel.storage.paths import AnyPath, ObjectPath
+from dsel.storage.paths import AnyPath, ObjectPath, resolve_run
 
 log = logging.getLogger("dsel")
 

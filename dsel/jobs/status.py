@@ -18,8 +18,7 @@ from dsel._lib.text import printable
 from dsel.errors import AccessError, DselError, MissingInputError, StorageError
 from dsel.selection.changes.runs import run_names
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.latest import resolve_run
-from dsel.storage.paths import AnyPath, ObjectPath
+from dsel.storage.paths import AnyPath, ObjectPath, resolve_run
 
 log = logging.getLogger("dsel")
 

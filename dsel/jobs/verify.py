@@ -10,14 +10,14 @@ from typing import Any
 
 from dsel.data.column_groups import SingleColumns, column_groups
 from dsel.data.dataset import as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import engine_for
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.jobs.locations import job_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.base import log_passes
-from dsel.selection.saved import open_selection
+from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside
 from dsel.verification.check import TOLERANCE, Progress, check_log
 from dsel.verification.problem import EPSILON, extended_sums

@@ -20,7 +20,7 @@ import numpy as np
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import Missing, Preprocess, SelectionRequest, SketchRule
 from dsel.data.dataset import as_dataset
-from dsel.data.row_window import select_rows
+from dsel.data.divide_rows import select_rows
 from dsel.engine.base import Engine
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.connect import cluster_of
@@ -34,8 +34,8 @@ from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_p
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, plan_lines
 from dsel.planning.plan import available_resources
 from dsel.selection.context import RunContext
+from dsel.selection.result import open_selection
 from dsel.selection.results.predict_store import PredictionReport, predict_store
-from dsel.selection.saved import open_selection
 from dsel.selection.stability.result import Stability
 from dsel.selection.stability.run import run_stability
 from dsel.storage.paths import AnyPath

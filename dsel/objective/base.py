@@ -120,7 +120,7 @@ class ItemObjective(Protocol):
         """Return the ascending items of S without columns that depend on those before them."""
 
 
-class Objective(Protocol):
+class Objective(ItemObjective, Protocol):
     """Error f(S) of subsets S of n candidate columns, which are given as local indices 0 to n - 1.
 
     `DenseObjective` holds K and M as matrices. `OnDemandObjective` fetches rows of them when a search needs them.
@@ -164,8 +164,6 @@ class Objective(Protocol):
     """
 
     @property
-    def n(self) -> int: ...
-    @property
     def K(self) -> Floats: ...
     @property
     def M(self) -> Floats: ...
@@ -176,11 +174,7 @@ class Objective(Protocol):
     @property
     def target_gram(self) -> Floats | None: ...
     @property
-    def c(self) -> float: ...
-    @property
     def lam(self) -> float: ...
-    @property
-    def total(self) -> float: ...
     @property
     def columns(self) -> Ints: ...
     @property
@@ -195,38 +189,24 @@ class Objective(Protocol):
     @property
     def groups(self) -> None: ...
     @property
-    def columns_of(self) -> Objective: ...
-    @property
-    def included_size(self) -> int: ...
-    def most_columns(self, k: int) -> int: ...
-    def without_dependent(self, S: Iterable[int]) -> tuple[int, ...]: ...
-    def subset(self, limit: int) -> ItemState: ...
-    def members(self, S: Iterable[int]) -> tuple[int, ...]: ...
-    def within(self, columns: Iterable[int]) -> list[int]: ...
-    @property
     def few_targets(self) -> int:
         """N where targets are kept one by one, 0 where only M is used."""
-        ...
 
     @property
     def floor(self) -> Floats:
         """(n,) array: a subset in which the others leave at most this of a column's square is dependent."""
-        ...
 
     @property
     def diagonal(self) -> Floats:
         """(n,) diagonal of K."""
-        ...
 
     @property
     def moment_diagonal(self) -> Floats:
         """(n,) diagonal of M."""
-        ...
 
     @property
     def has_gram(self) -> bool:
         """Whether all of K is in memory. If not, rows must be fetched before they are used."""
-        ...
 
     @property
     def eigen_factor(self) -> tuple[Floats, Floats, Floats] | None:
@@ -234,17 +214,14 @@ class Objective(Protocol):
 
         Then K = W'W, M = (PW)'(PW), and D has the eigenvalues of PP', descending.
         """
-        ...
 
     @property
     def max_entries(self) -> int:
         """Number of single entries of K to ask for in one call of `entries`."""
-        ...
 
     @property
     def fetch_cost(self) -> int:
         """Numbers read to fetch one batch of rows; 0 where all of K is in memory."""
-        ...
 
     def value(self, S: Iterable[int]) -> float:
         """Compute f(S).
@@ -262,7 +239,6 @@ class Objective(Protocol):
         float
             f(S), in units of ||Y||^2.
         """
-        ...
 
     def rank(self, S: Iterable[int]) -> int:
         """Count the independent columns in S.
@@ -277,7 +253,6 @@ class Objective(Protocol):
         int
             At most the number of distinct columns in S.
         """
-        ...
 
     def rows(self, S: Sequence[int] | Ints) -> Floats:
         """Return rows of K, which must have been fetched.
@@ -292,7 +267,6 @@ class Objective(Protocol):
         (s, n) array
             The rows, in the order of S.
         """
-        ...
 
     def moment_rows(self, S: Sequence[int] | Ints) -> Floats:
         """Return rows of M, which must have been fetched.
@@ -307,7 +281,6 @@ class Objective(Protocol):
         (s, n) array
             The rows, in the order of S.
         """
-        ...
 
     def entries(self, J: Ints, L: Ints) -> Floats:
         """Return single entries of K and M, whether or not their rows were fetched.
@@ -322,7 +295,6 @@ class Objective(Protocol):
         (2, pairs) array
             K_jl, and M_jl where M is used.
         """
-        ...
 
     def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
         """Fetch those rows of K (and M) of the columns S that are missing.
@@ -334,7 +306,6 @@ class Objective(Protocol):
         likely : callable, optional
             Returns columns that may be needed next, the likeliest first. They fill up the last batch.
         """
-        ...
 
     def subset_tables(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
         """Allocate tables of several subsets for the compiled kernels.
@@ -351,7 +322,6 @@ class Objective(Protocol):
         KernelArrays
             Arrays of the layout `dsel.objective.kernels.layout`. They must outlive every call that uses their block.
         """
-        ...
 
     def restrict(self, allowed: ArrayLike) -> Objective:
         """Return the objective over some of the columns.
@@ -366,7 +336,6 @@ class Objective(Protocol):
         Objective
             With local indices 0 to n_allowed - 1.
         """
-        ...
 
     def condition(self, include: Sequence[int]) -> Objective:
         """Return the objective of what to add to columns that are always chosen.
@@ -391,22 +360,6 @@ class Objective(Protocol):
         The part of the included columns is removed once (a Schur complement). Every method then searches the other
         columns as usual.
         """
-        ...
-
-    def in_data(self, S: Iterable[int]) -> list[int]:
-        """Return indices in the data: those of the included columns, then those of S.
-
-        Parameters
-        ----------
-        S : iterable of int
-            Local columns.
-
-        Returns
-        -------
-        list of int
-            Indices of columns of the data.
-        """
-        ...
 
     def counts(self) -> dict[str, int]:
         """Return what was read on demand.
@@ -416,4 +369,3 @@ class Objective(Protocol):
         dict
             Counts by name; empty where all of K is in memory.
         """
-        ...

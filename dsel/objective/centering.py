@@ -71,10 +71,20 @@ class CenteringError:
         merged : bool, default True
             Whether inner products of columns are merged. If not, all rows are centered by the same means.
         """
+        steps, merges = blocks + 1.0 + (rows if filled else 0.0), math.log2(blocks)
+        first = math.sqrt(merges) + (1.0 if filled or raw else 0.0)
+
+        # of an inner product of two columns whose means are x and y times as large as their deviations
+        def second_order(x: float, y: float) -> float:
+            return _EPS**2 * (rows**2 + (blocks + 1.0) ** 2) * x * y
+
+        def error(x: float, y: float) -> float:
+            h_x, h_y = _EPS * steps * x, _EPS * steps * y
+            return first * (h_x + h_y) + merges * h_x * h_y + second_order(x, y)
+
         x, y = (4.0 + float(r.max(initial=0.0)) for r in (ratios, of_targets))
-        pair = _Pair(rows, blocks, filled, raw)
-        gram = pair.error(x, x) if merged or filled else pair.second_order(x, x)
-        return cls(gram, pair.error(x, y), pair.error(y, y), largest)
+        gram = error(x, x) if merged or filled else second_order(x, x)
+        return cls(gram, error(x, y), error(y, y), largest)
 
     def share(self, coefficients: float) -> float:
         """Return by what share of ||Y||^2 f of a subset may be too large.
@@ -109,25 +119,6 @@ class CenteringError:
             largest=max(self.largest, largest), included=(1.0 + (self.included or 0.0)) * (1.0 + more) - 1.0,
             subtracted=self.subtracted or subtracted,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """The error of an inner product of two columns whose means are x and y times as large as their deviations."""
-
-    rows: int
-    blocks: int
-    filled: bool
-    raw: bool
-
-    def error(self, x: float, y: float) -> float:
-        steps = self.blocks + 1.0 + (self.rows if self.filled else 0.0)
-        h_x, h_y, merges = _EPS * steps * x, _EPS * steps * y, math.log2(self.blocks)
-        first = math.sqrt(merges) + (1.0 if self.filled or self.raw else 0.0)
-        return first * (h_x + h_y) + merges * h_x * h_y + self.second_order(x, y)
-
-    def second_order(self, x: float, y: float) -> float:
-        return _EPS**2 * (self.rows**2 + (self.blocks + 1.0) ** 2) * x * y
 
 
 #: The error of products that were computed without means.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,6 +74,11 @@ class DenseObjective(SharedMethods):
     >>> objective.value([0, 1])
     1.0
     """
+
+    #: All of K is in memory, no rows are fetched, and K was not made from an eigendecomposition.
+    has_gram = True
+    fetch_cost = 0
+    eigen_factor = None
 
     K: Floats
     cross: Floats | None
@@ -164,24 +169,9 @@ class DenseObjective(SharedMethods):
         return Rows.of(self.M)
 
     @property
-    def has_gram(self) -> bool:
-        """True: all of K is in memory."""
-        return True
-
-    @property
-    def eigen_factor(self) -> None:
-        """None: the objective was not made from an eigendecomposition."""
-        return None
-
-    @property
     def max_entries(self) -> int:
         """Number of single entries of K to ask for in one call of `entries`."""
         return self.n
-
-    @property
-    def fetch_cost(self) -> int:
-        """0: no rows are fetched."""
-        return 0
 
     def entries(self, J: Ints, L: Ints) -> Floats:
         """Return (2, pairs) entries K_jl and M_jl."""
@@ -216,19 +206,13 @@ class DenseObjective(SharedMethods):
         """Return the objective over the local columns `allowed` alone; `columns` still names them in the data."""
         keep = np.asarray(allowed, np.int64)
         needs_moments = self.moments is not None or self.cross is None
-        return DenseObjective(
+        return replace(
+            self,
             K=np.ascontiguousarray(self.K[np.ix_(keep, keep)]),
             cross=None if self.cross is None else self.cross[keep],
-            c=self.c,
-            lam=self.lam,
             columns=self.columns[keep],
-            included=self.included,
             scale=self.scale[keep],
-            total=self.total,
-            tolerance=self.tolerance,
             moments=np.ascontiguousarray(self.M[np.ix_(keep, keep)]) if needs_moments else None,
-            load_target_gram=self.load_target_gram,
-            centering=self.centering,
         )
 
     def condition(self, include: Sequence[int]) -> DenseObjective:
@@ -253,18 +237,17 @@ class DenseObjective(SharedMethods):
         else:
             assert self.cross is not None
             cross = self.cross[rest] - A_I.T @ self.cross[I]
-        return DenseObjective(
+        load = None if cross is None else self.load_target_gram
+        return replace(
+            self,
             K=np.ascontiguousarray((K + K.T) / 2.0),
             cross=cross,
             c=self._left_by(I),
-            lam=self.lam,
             columns=self.columns[rest],
             included=self.included + tuple(int(j) for j in self.columns[I]),
             scale=self.scale[rest],
-            total=self.total,
-            tolerance=self.tolerance,
             moments=moments,
-            load_target_gram=None if cross is None or self.load_target_gram is None else self._left_of_targets(I),
+            load_target_gram=self._target_gram_given(load, I, self.K[np.ix_(I, I)]),
             centering=self._centering_given(I, rest, self.K[np.ix_(I, I)], A_I, *self._targets_of(I)),
         )
 
@@ -285,15 +268,3 @@ class DenseObjective(SharedMethods):
         if self.moments is not None:
             return None, self.moments[np.ix_(I, I)]
         return (self.K if self.cross is None else self.cross)[I], None
-
-    def _left_of_targets(self, I: Ints) -> Callable[[], Floats]:
-        """Return a function that returns Y'Y of what the local columns I leave of the targets."""
-
-        def load() -> Floats:
-            assert self.cross is not None
-            assert self.load_target_gram is not None
-            B_I = self.cross[I]
-            explained = B_I.T @ solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), B_I)
-            return np.asarray(self.load_target_gram() - explained)
-
-        return load

@@ -59,6 +59,15 @@ def unload(digest: str) -> None:
     _loaded.pop(digest, None)  # without the lock: a worker calls this where it must not wait for a file
 
 
+def write_arrays(place: AnyPath, arrays: dict[str, Any]) -> None:
+    """Write arrays, completely or not at all, and their folder where it is missing. Errors: OutputError."""
+    try:
+        make_folder(place.parent)
+        write_bytes(place, pack_npz(arrays))
+    except OSError as error:
+        raise OutputError(f"{place} cannot be written: {error.strerror}.", "Name another folder.") from error
+
+
 def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
     """Write an objective, completely or not at all; the same objective is written once.
 
@@ -68,17 +77,8 @@ def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
     digest = _digest(arrays)
     place = folder / f"objective-{digest}.npz"
     if not _is_saved(place, digest):
-        try:
-            make_folder(folder)
-            write_bytes(place, pack_npz(arrays))
-        except OSError as error:
-            raise OutputError(f"{place} cannot be written: {error.strerror}.", "Name another folder.") from error
+        write_arrays(place, arrays)
     return ObjectiveFile(place.absolute(), digest)
-
-
-def objective_digest(objective: Objective) -> str:
-    """Return a digest of everything that f depends on."""
-    return _digest(_to_arrays(objective))
 
 
 def _is_saved(place: AnyPath, digest: str) -> bool:

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -95,19 +95,15 @@ class MatrixFactor(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """r and n."""
-        ...
 
     def columns(self, S: Ints) -> Floats:
         """Return (r, s) the columns S, in that order."""
-        ...
 
     def products(self, V: Floats) -> Floats:
         """Return (c, n) V'F for V (r, c). One pass over F."""
-        ...
 
     def leading(self, p: int) -> NDArray[np.float32]:
         """Return (n, p) the same p coordinates of every column. One pass over F."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -223,6 +219,9 @@ class OnDemandObjective(SharedMethods):
     that were in none before needs a pass, one for a batch of columns, however long the search.
     """
 
+    #: Rows of K must be fetched before they are used.
+    has_gram = False
+
     def __init__(
         self, factor: MatrixFactor, diagonal: Floats, cross: Floats | None, c: float, lam: float = 0.0, *,
         target_operator: Floats | None = None, moment_diagonal: Floats | None = None, columns: Ints | None = None,
@@ -258,11 +257,6 @@ class OnDemandObjective(SharedMethods):
         self._moment_diagonal = None if self.few_targets else np.ascontiguousarray(moment_diagonal)
         self.columns_entered: set[int] = set()
         self.row_passes = self.rows_fetched = self.entries_fetched = 0
-
-    @property
-    def has_gram(self) -> bool:
-        """False: rows of K must be fetched before they are used."""
-        return False
 
     @cached_property
     def K(self) -> Floats:
@@ -415,7 +409,7 @@ class OnDemandObjective(SharedMethods):
             return found
         return np.asarray(found - (self._update.K_I[:, S] @ weights).T @ self._update.A)
 
-    @property
+    @cached_property
     def fetch_cost(self) -> int:
         """Numbers read to fetch one batch of rows."""
         return self.factor.shape[0] * self.factor.shape[1]
@@ -445,7 +439,7 @@ class OnDemandObjective(SharedMethods):
         self.entries_fetched += J.size
         return np.vstack([K, M])
 
-    @property
+    @cached_property
     def max_entries(self) -> int:
         """Number of single entries of K to ask for in one call of `entries`."""
         return int(max(16, COLUMN_BYTES // (16 * self.factor.shape[0])))
@@ -483,13 +477,20 @@ class OnDemandObjective(SharedMethods):
             return self._dense(keep)
         if self._update is not None:
             raise OptionError("Columns are taken away before others are included.")
-        return OnDemandObjective(
-            self.factor, self.diagonal[keep], None if self.cross is None else self.cross[keep], self.c, self.lam,
-            target_operator=self.target_operator,
+        return self._over(
+            keep, self.diagonal[keep], None if self.cross is None else self.cross[keep], self.c,
             moment_diagonal=None if self._moment_diagonal is None else self._moment_diagonal[keep],
+            included=self.included, load_target_gram=self._load_target_gram, centering=self.centering,
+        )  # fmt: skip
+
+    def _over(
+        self, keep: Ints, diagonal: Floats, cross: Floats | None, c: float, **changes: Any
+    ) -> OnDemandObjective:  # fmt: skip
+        """Return an objective over some of the columns, on the same factor."""
+        return OnDemandObjective(
+            self.factor, diagonal, cross, c, self.lam, target_operator=self.target_operator,
             columns=self.columns[keep], leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
-            row_cache_bytes=self.row_cache_bytes, included=self.included, scale=self.scale[keep], total=self.total,
-            load_target_gram=self._load_target_gram, centering=self.centering,
+            row_cache_bytes=self.row_cache_bytes, scale=self.scale[keep], total=self.total, **changes,
         )  # fmt: skip
 
     def _dense(self, keep: Ints) -> DenseObjective:
@@ -522,19 +523,10 @@ class OnDemandObjective(SharedMethods):
         update = SchurUpdate(np.ascontiguousarray(K_I[:, rest]), np.ascontiguousarray(A[:, rest]), M_I, M_II)
         cross = None if self.cross is None else self.cross[rest] - A[:, rest].T @ self.cross[I]
 
-        def load_target_gram() -> Floats:
-            assert self.cross is not None
-            assert self._load_target_gram is not None
-            B_I = self.cross[I]
-            return np.asarray(self._load_target_gram() - B_I.T @ solve(K_I[:, I] + self.lam * np.eye(I.size), B_I))
-
-        return OnDemandObjective(
-            self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam,
-            target_operator=self.target_operator, moment_diagonal=moment_diagonal, columns=self.columns[rest],
-            leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
-            row_cache_bytes=self.row_cache_bytes, included=self.included + tuple(int(j) for j in self.columns[I]),
-            scale=self.scale[rest], total=self.total, update=update,
-            load_target_gram=None if self._load_target_gram is None else load_target_gram,
+        return self._over(
+            rest, np.maximum(diagonal[rest], 0.0), cross, self.value(I), moment_diagonal=moment_diagonal,
+            included=self.included + tuple(int(j) for j in self.columns[I]), update=update,
+            load_target_gram=self._target_gram_given(self._load_target_gram, I, K_I[:, I]),
             centering=self._centering_given(
                 I, rest, K_I[:, I], A[:, rest], None if self.cross is None else self.cross[I], M_II
             ),

@@ -5,7 +5,7 @@ Which columns of a subset are independent, by the rule of the objective.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -70,10 +70,8 @@ class SharedMethods:
     attributes for groups of columns.
     """
 
-    @property
-    def groups(self) -> None:
-        """The columns of each group: columns are no groups."""
-        return
+    #: Columns are no groups.
+    groups = None
 
     @property
     def columns_of(self: Objective) -> Objective:
@@ -162,6 +160,15 @@ class SharedMethods:
         return self.centering.given(
             K_II / unit / unit[:, None], columns, targets, float(np.square(norms).max()), subtracted=B_I is None
         )  # fmt: skip
+
+    def _target_gram_given(
+        self: Objective, load: Callable[[], Floats] | None, I: Ints, K_II: Floats
+    ) -> Callable[[], Floats] | None:
+        """Return a function that returns Y'Y of what the columns I leave of the targets; None without access."""
+        if load is None or self.cross is None:
+            return None
+        B_I, penalized = self.cross[I], K_II + self.lam * np.eye(I.size)
+        return lambda: np.asarray(load() - B_I.T @ solve(penalized, B_I))
 
     def in_data(self: Objective, S: Iterable[int]) -> list[int]:
         """Return the indices in the data of the included columns and of the local columns S."""

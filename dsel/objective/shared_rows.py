@@ -18,12 +18,13 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.damage import DamagedFileError
-from dsel._lib.npz import pack_npz, read_npz
+from dsel._lib.npz import read_npz
 from dsel._lib.types import Floats, Ints
-from dsel.errors import ClusterError, OutputError
+from dsel.errors import ClusterError
 from dsel.objective.kernels.layout import Partial
+from dsel.objective.objective_file import write_arrays
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.storage.paths import AnyPath, make_folder, write_bytes
+from dsel.storage.paths import AnyPath
 
 #: Bytes of rows that are sent with one task, and of coordinates that are sent once, at most.
 _MOST_SENT = 64 << 20
@@ -85,7 +86,6 @@ class RowsOnWorker(OnDemandObjective):
     """The objective on a worker. `use` names what is published."""
 
     _folder: AnyPath | None
-    _shared: dict[str, int]
     _published: frozenset[int]
     _entries: dict[tuple[int, int], Floats]
 
@@ -114,19 +114,9 @@ class RowsOnWorker(OnDemandObjective):
         )  # fmt: skip
         found.tolerance = tolerance
         found._folder, found._published, found._entries = folder, frozenset(), {}
-        found._shared = {"cost": int(cost), "entries": int(shape[2])}
-        found.__dict__["_partial"] = Partial(arrays["leading"], arrays["tail"])
+        found.fetch_cost, found.max_entries = int(cost), int(shape[2])
+        found._partial = Partial(arrays["leading"], arrays["tail"])
         return found
-
-    @property
-    def fetch_cost(self) -> int:
-        """Numbers read to fetch one batch of rows."""
-        return int(self._shared["cost"])
-
-    @property
-    def max_entries(self) -> int:
-        """Number of single entries of K to ask for in one call of `entries`."""
-        return int(self._shared["entries"])
 
     def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
         """Read the missing rows of the columns S. Errors: MissingInputs, ClusterError."""
@@ -209,7 +199,7 @@ class RowPublisher:
         self.folder = None if folder is None else folder.absolute() / f"gram-rows-{uuid4().hex[:12]}"
         self._rows: list[int] = []
         if self.folder is not None:
-            self._write("objective.npz", _described(objective))
+            write_arrays(self.folder / "objective.npz", _described(objective))
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -217,7 +207,7 @@ class RowPublisher:
         if self.folder is None:
             return ()
         for j in sorted(self.objective.fetched_rows.difference(self._rows)):
-            self._write(f"{j}.npz", self._row(j))
+            write_arrays(self.folder / f"{j}.npz", self._row(j))
             self._rows.append(j)
         return tuple(self._rows)
 
@@ -252,16 +242,6 @@ class RowPublisher:
 
     def _entries(self, pairs: Ints) -> Floats:
         return self.objective.entries(pairs[0], pairs[1]) if pairs.size else np.empty((2, 0))
-
-    def _write(self, name: str, arrays: dict[str, Any]) -> None:
-        assert self.folder is not None
-        try:
-            make_folder(self.folder)
-            write_bytes(self.folder / name, pack_npz(arrays))
-        except OSError as error:
-            raise OutputError(
-                f"{self.folder / name} cannot be written: {error.strerror}.", "Name another folder."
-            ) from error
 
     def close(self) -> None:
         """Remove the files."""

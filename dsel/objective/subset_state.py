@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Bools, Floats
@@ -15,7 +14,6 @@ from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
 from dsel.objective.kernels.elimination import RARE, evaluate
-from dsel.objective.kernels.layout import SubsetTables
 
 
 class SubsetState:
@@ -27,7 +25,8 @@ class SubsetState:
     def __init__(self, objective: Objective, limit: int, S: Iterable[int] = ()) -> None:
         self.objective = objective
         self.limit = limit
-        self._tables = objective.subset_tables(limit, 1)
+        #: The tables of the compiled kernels, with S in slot 0.
+        self.tables = objective.subset_tables(limit, 1)
         self.clear()
         for j in S:
             if not self.insert(j):
@@ -35,35 +34,30 @@ class SubsetState:
 
     def clear(self) -> None:
         """Make S the empty set."""
-        table.clear(self._tables.P, 0)
-
-    @property
-    def tables(self) -> KernelArrays[SubsetTables]:
-        """The tables of the compiled kernels, with S in slot 0."""
-        return self._tables
+        table.clear(self.tables.P, 0)
 
     @property
     def size(self) -> int:
         """Number of members."""
-        return int(self._tables[layout.STATUS][0, layout.SIZE])
+        return int(self.tables[layout.STATUS][0, layout.SIZE])
 
     @property
     def members(self) -> list[int]:
         """S in order of arrival; a deletion moves the last column to the free place."""
-        return [int(j) for j in self._tables[layout.S][0, : self.size]]
+        return [int(j) for j in self.tables[layout.S][0, : self.size]]
 
     @property
     def value(self) -> float:
         """f(S)."""
-        return float(self._tables[layout.F][0])
+        return float(self.tables[layout.F][0])
 
     @property
     def _neighbours(self) -> Floats:
-        table: Floats = self._tables[layout.NEIGHBOURS][0]
+        table: Floats = self.tables[layout.NEIGHBOURS][0]
         return table
 
     def _outside(self) -> Bools:
-        return np.asarray(self._tables[layout.POSITION][0] < 0)
+        return np.asarray(self.tables[layout.POSITION][0] < 0)
 
     def insertable(self) -> Bools:
         """Return (n,) whether each column can be inserted: it is outside S, and S is independent with it."""
@@ -71,7 +65,7 @@ class SubsetState:
         free = np.asarray(self._outside() & (left > floor))
         if s == 0:
             return free
-        A, members = self._tables[layout.A][0, :s, :s], self.members
+        A, members = self.tables[layout.A][0, :s, :s], self.members
         kept = 1.0 / (np.diag(A) * floor[members])  # what members keep, over their floor; a column takes a share of it
         doubtful = np.flatnonzero(free & (left * kept.min() <= self.objective.diagonal + self.objective.lam))
         if doubtful.size:
@@ -89,7 +83,7 @@ class SubsetState:
 
     def losses(self) -> Floats:
         """Return (s,) the increase of f when each member is deleted, in the order of `members`."""
-        return np.asarray([table.member_loss(self._tables.P, 0, i) for i in range(self.size)])
+        return np.asarray([table.member_loss(self.tables.P, 0, i) for i in range(self.size)])
 
     def correlations(self) -> Floats:
         """Return (n,) the decrease of the squared residuals if only one column is fitted to them, as OMP compares it.
@@ -98,17 +92,13 @@ class SubsetState:
         """
         free = self.insertable() & (self.objective.scale > 0.0)
         scale = np.where(free, self.objective.scale, 1.0)
-        return np.where(free, self.residual_moments() / scale, 0.0)
+        return np.where(free, np.maximum(self._neighbours[layout.MOMENT], 0.0) / scale, 0.0)
 
     def zeroing_costs(self) -> Floats:
         """Return (s,) the increase of f if one member's coefficients become zero: |w_i|^2 (K_ii + lam)."""
         K_SS = self.objective.rows(self.members)[:, self.members] + self.objective.lam * np.eye(self.size)
         squared_coefficients = self.losses() * np.diag(inverse(K_SS))
         return np.asarray(squared_coefficients * np.diag(K_SS))
-
-    def residual_moments(self) -> Floats:
-        """Return (n,) |x_j' R|^2, R the residuals of the targets on S: the criterion of OMP; 0 for members."""
-        return np.where(self._outside(), np.maximum(self._neighbours[layout.MOMENT], 0.0), 0.0)
 
     def residual_norms(self) -> Floats:
         """Return (n,) the squared norm of what S leaves of each column; 0 for members and columns that depend on S."""
@@ -121,21 +111,21 @@ class SubsetState:
         if self.size >= self.limit:
             raise OptionError(f"The subset holds {self.limit} columns already, its limit.")
         self.objective.fetch_rows([int(j)], lambda: np.argsort(-self.gains(), kind="stable"))
-        return bool(table.insert(self._tables.P, 0, int(j)))
+        return bool(table.insert(self.tables.P, 0, int(j)))
 
     def delete(self, j: int) -> None:
         """Delete member j. Errors: OptionError."""
         if self._outside()[j]:
             raise OptionError(f"Column {j} is not in the subset.")
-        i = int(self._tables[layout.POSITION][0, j])
-        inexact = self._tables[layout.A][0, i, i] * self.objective.floor[j] * table.INEXACT_RATIO > 1.0
-        table.delete(self._tables.P, 0, int(j))
+        i = int(self.tables[layout.POSITION][0, j])
+        inexact = self.tables[layout.A][0, i, i] * self.objective.floor[j] * table.INEXACT_RATIO > 1.0
+        table.delete(self.tables.P, 0, int(j))
         if inexact:
             self.refresh()
 
     def refresh(self) -> None:
         """Recompute the table from the objective by BLAS-3. O(n s^2)."""
-        tables, S, s, obj = self._tables, self.members, self.size, self.objective
+        tables, S, s, obj = self.tables, self.members, self.size, self.objective
         row, K_S = tables[layout.NEIGHBOURS][0], obj.rows(S)
         tables[layout.F][0] = obj.value(S)
         A = inverse(K_S[:, S] + obj.lam * np.eye(s))

@@ -124,7 +124,7 @@ def rewrite_interval(
         return None, 0
     if isinstance(asked, int) and isolated_cluster:
         raise OptionError(
-            f"fold_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
+            f"rewrite_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
             "Leave it out (then nothing is cached), or use slurm with out on a file system that all nodes share.",
         )
     if asked == "auto" and isinstance(chosen, InColumnBlocks) and chosen.keeps_blocks:

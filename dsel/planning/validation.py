@@ -364,8 +364,8 @@ def _check_scoring(dataset: Dataset, request: SelectionRequest, scored: CrossVal
     if isinstance(scored.rewrite_every, int) and (dataset.weighted or isinstance(scored.held_out, float)):
         why = "weights" if dataset.weighted else "a share of held-out rows"
         raise OptionError(
-            f"fold_every is {scored.rewrite_every}, but the cache of {request.method} does not support {why}.",
-            "Set fold_every: never, or leave out fold_every or the weights.",
+            f"rewrite_every is {scored.rewrite_every}, but the cache of {request.method} does not support {why}.",
+            "Set rewrite_every: never, or leave out rewrite_every or the weights.",
         )
 
 

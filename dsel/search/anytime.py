@@ -128,6 +128,10 @@ class ReadableSearch(Protocol):
     """A search whose state can be read at any time."""
 
     @property
+    def iteration(self) -> int:
+        """The number of iterations so far."""
+
+    @property
     def best_value(self) -> float:
         """The least f, or criterion, of a subset of at most k columns so far."""
 
@@ -143,16 +147,12 @@ class ReadableSearch(Protocol):
 class AdvancingSearch(ReadableSearch, Protocol):
     """A search that advances by iterations."""
 
-    @property
-    def iteration(self) -> int:
-        """The number of iterations so far."""
-
     def advance(self, until: int, target: float | None) -> bool:
         """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns."""
 
 
-class AnytimeSearch(AdvancingSearch, Protocol):
-    """A search that advances by iterations, and can be saved at any time."""
+class AnytimeSearch(ReadableSearch, Protocol):
+    """A search that can be saved at any time."""
 
     def state(self) -> dict[str, Any]:
         """Return all that a restart needs, as JSON holds it."""

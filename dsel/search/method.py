@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.objective.base import ItemObjective, Objective
-from dsel.objective.cross_validation.leave_one_out import Intercept
+from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.cross_validation.rounds import Direction, RowErrors
+from dsel.search.journal import Journal
 from dsel.search.outcome import SearchOutcome
-from dsel.search.pareto.criterion import Criterion
 from dsel.search.placement import HERE, Placement, Site
 from dsel.search.runtime.ask_tell import ExecutorFactory, SerialExecutor
-from dsel.search.runtime.journal import Journal
 from dsel.storage.paths import AnyPath
 
 
@@ -38,6 +36,23 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid")
+
+    #: The names that options had in earlier versions, with the present ones. Old job files and results have them.
+    renamed: ClassVar[dict[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _present_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        named: dict[str, Any] = {}
+        for name, value in values.items():
+            present = str(cls.renamed.get(name, name))
+            if present in named and named[present] != value:
+                old = next(old for old, now in cls.renamed.items() if now == present)
+                raise ValueError(f"{old} is the earlier name of {present}: leave it out")
+            named[present] = value
+        return named
 
     def conflict(self, criterion: bool) -> str:
         """Return which options do not go together, or an empty string.
@@ -55,6 +70,8 @@ class Options(BaseModel):
 
 
 OnSlice = Callable[[AnytimeSearch], None]
+#: f of a subset of ascending columns.
+Criterion = Callable[[tuple[int, ...]], float]
 
 
 @dataclass(frozen=True)

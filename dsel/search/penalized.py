@@ -126,21 +126,21 @@ def _quietly(models: Iterable[Floats]) -> Iterator[Floats]:
         yield found
 
 
-def needs(*packages: tuple[str, str]) -> Callable[[ProblemSummary, PathOptions], Requirements]:
-    """Return the requirements of a method that uses packages, as pairs of module and package.
+def needs(package: tuple[str, str]) -> Callable[[ProblemSummary, PathOptions], Requirements]:
+    """Return the requirements of a method that uses a package: its module, and its name.
 
     Raises
     ------
     MissingExtraError
-        A package is not installed.
+        It is not installed.
     """
 
     def requirements(problem: ProblemSummary, options: PathOptions) -> Requirements:
-        for module, package in packages:
-            if importlib.util.find_spec(module) is None:
-                raise MissingExtraError(
-                    f"The penalized methods need {package}, which is not installed.", f"pip install 'dsel[{EXTRA}]'."
-                )
+        module, name = package
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtraError(
+                f"The penalized methods need {name}, which is not installed.", f"pip install 'dsel[{EXTRA}]'."
+            )
         return whole_gram(problem, options)
 
     return requirements
@@ -167,20 +167,22 @@ def run(task: SearchTask) -> SearchOutcome:
     return supports(task, _models)
 
 
-LASSO = Method(
-    "lasso",
-    "Choose the columns of the models along the path of the lasso.",
-    run,
-    options=PathOptions,
-    requirements=needs(("sklearn", "scikit-learn")),
-    every_size=True,
-    no_groups="its penalty is on single coefficients",
-    extra=EXTRA,
-)
+def _method(
+    name: str, summary: str, run: Callable[[SearchTask], SearchOutcome], options: type[PathOptions],
+    package: tuple[str, str],
+) -> Method:  # fmt: skip
+    return Method(
+        name, summary, run, options=options, requirements=needs(package), every_size=True, extra=EXTRA,
+        no_groups="its penalty is on single coefficients",
+    )  # fmt: skip
 
 
-#: Makes the penalty from its strength.
-MakePenalty = Callable[[float], Any]
+LASSO = _method(
+    "lasso", "Choose the columns of the models along the path of the lasso.", run, PathOptions,
+    ("sklearn", "scikit-learn"),
+)  # fmt: skip
+
+
 _CONCAVE_TOLERANCE, _CONCAVE_SWEEPS = 1e-5, 200
 
 
@@ -193,35 +195,21 @@ def concave_method(name: str, title: str, options: type[PathOptions], penalties:
 
     def run(task: SearchTask) -> SearchOutcome:
         """Run the method on a task."""
-        one, several = (_maker(penalty, task.options.shape) for penalty in penalties)
-        return supports(task, _solver(one, several))
 
-    return Method(
-        name, title, run, options=options, requirements=needs(("skglm", "skglm")), every_size=True, extra=EXTRA,
-        no_groups="its penalty is on single coefficients",
-    )  # fmt: skip
+        def models(problem: PenalizedProblem, strengths: Floats) -> Iterator[Floats]:
+            import skglm.penalties
 
+            several = problem.T.shape[1] > 1
+            penalty = getattr(skglm.penalties, penalties[several])
+            solve = _several_targets if several else _one_target
+            return solve(problem, strengths, lambda strength: penalty(strength, task.options.shape))
 
-def _maker(penalty: str, shape: float) -> MakePenalty:
-    def make(strength: float) -> Any:
-        import skglm.penalties
+        return supports(task, models)
 
-        return getattr(skglm.penalties, penalty)(strength, shape)
-
-    return make
+    return _method(name, title, run, options, ("skglm", "skglm"))
 
 
-def _solver(one: MakePenalty, several: MakePenalty) -> Solver:
-    def models(problem: PenalizedProblem, penalties: Floats) -> Iterator[Floats]:
-        if problem.T.shape[1] == 1:
-            yield from _one_target(problem, penalties, one)
-        else:
-            yield from _several_targets(problem, penalties, several)
-
-    return models
-
-
-def _one_target(problem: PenalizedProblem, penalties: Floats, make: MakePenalty) -> Iterator[Floats]:
+def _one_target(problem: PenalizedProblem, penalties: Floats, make: Callable[[float], Any]) -> Iterator[Floats]:
     from skglm.datafits import Quadratic
     from skglm.estimators import GeneralizedLinearEstimator
     from skglm.solvers import AndersonCD
@@ -234,7 +222,7 @@ def _one_target(problem: PenalizedProblem, penalties: Floats, make: MakePenalty)
         yield np.asarray(model.coef_).reshape(-1, 1).copy()
 
 
-def _several_targets(problem: PenalizedProblem, penalties: Floats, make: MakePenalty) -> Iterator[Floats]:
+def _several_targets(problem: PenalizedProblem, penalties: Floats, make: Callable[[float], Any]) -> Iterator[Floats]:
     from skglm.datafits import QuadraticMultiTask
     from skglm.solvers import MultiTaskBCD
     from skglm.utils.jit_compilation import compiled_clone

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
-from dsel.search.comparators import approx_svd, exhaustive, leverage, pivoted_qr, random_subset, rfe, two_stage
+from dsel.search.comparators import exhaustive
+from dsel.search.comparators.methods import APPROX_SVD, LEVERAGE, PIVOTED_QR, RANDOM, RFE, TWO_STAGE
 from dsel.search.cross_validation.methods import GREEDY_RLS, KFOLD
 from dsel.search.exact.astar import method as astar
 from dsel.search.exact.branch_and_bound import method as branch_and_bound
-from dsel.search.greedy import backward, exchange, foba, forward, omp, splicing
+from dsel.search.greedy.exchange import EXCHANGE, SPLICING
+from dsel.search.greedy.path import BACKWARD, FOBA, FORWARD, OMP
 from dsel.search.method import Method
-from dsel.search.pareto.methods import POSS, PPOSS, PPOSS_ASY
+from dsel.search.pareto.run import POSS, PPOSS, PPOSS_ASY
 from dsel.search.penalized import LASSO, MCP, SCAD
 from dsel.search.portfolio import method as portfolio
 
@@ -21,9 +23,9 @@ GROUP = "dsel.methods"
 METHODS: Registry[Method] = Registry(
     "method", Method, GROUP,
     (
-        POSS, PPOSS, PPOSS_ASY, forward.METHOD, omp.METHOD, foba.METHOD, backward.METHOD, rfe.METHOD, splicing.METHOD,
-        exchange.METHOD, branch_and_bound.METHOD, astar.METHOD, GREEDY_RLS, KFOLD, two_stage.METHOD, approx_svd.METHOD,
-        leverage.METHOD, pivoted_qr.METHOD, random_subset.METHOD, LASSO, MCP, SCAD, exhaustive.METHOD, portfolio.METHOD,
+        POSS, PPOSS, PPOSS_ASY, FORWARD, OMP, FOBA, BACKWARD, RFE, SPLICING,
+        EXCHANGE, branch_and_bound.METHOD, astar.METHOD, GREEDY_RLS, KFOLD, TWO_STAGE, APPROX_SVD,
+        LEVERAGE, PIVOTED_QR, RANDOM, LASSO, MCP, SCAD, exhaustive.METHOD, portfolio.METHOD,
     ),
 )  # fmt: skip
 

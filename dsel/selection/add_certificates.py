@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from dsel.data.column_groups import Items
-from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
-from dsel.planning.representations.base import Prepared
-from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
-from dsel.selection.assembly import explained_share, in_data_units, with_dependent
+from dsel.selection.assembly import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
-from dsel.selection.chosen import chosen_statistics
+from dsel.selection.context import SelectionRun
+from dsel.selection.record import FrontRow
 from dsel.selection.result import Selection
-from dsel.selection.run_method import rank_error
-from dsel.selection.size_curve import FrontRow
 from dsel.selection.submodularity import submodularity
 
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
@@ -52,27 +46,30 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     )  # fmt: skip
 
 
-def with_better_subset(
-    dataset: Dataset, validated: ValidatedRequest, selection: Selection, prepared: Prepared, whole: Objective,
-    objective: Objective,
-) -> Selection:  # fmt: skip
+def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     """Return the selection with the new and better subsets of its certificates in the front, the best as the answer.
 
-    A better answer takes one pass over the data. whole: the objective over all columns.
+    A better answer takes one pass over the data.
     """
     certificates = [Certificate.from_dict(values) for values in selection.certificate]
     known = {row.size for row in selection.front}
     if not any(certificate.better or certificate.size not in known for certificate in certificates):
         return selection
-    front = _better_front(selection, certificates, whole, validated.items)
+    front = _better_front(selection, certificates, run.whole, run.validated.items)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
-    labels = {j: str(dataset.features[j]) for row in front for j in row.indices}
+    labels = {j: str(run.dataset.features[j]) for row in front for j in row.indices}
     selection = replace(selection, front=front, column_labels={**selection.column_labels, **labels})
     if set(best.indices) == set(selection.indices):
         return selection
-    if not best.error < selection.error - _BETTER * objective.total:
+    if not best.error < selection.error - _BETTER * run.objective.total:
         return selection
-    return _with_answer(dataset, validated, selection, prepared, whole, objective, best)
+    chosen, dependent = answer_of(run, best.indices)
+    fit = run.prepared.fit(chosen, run.validated.request.lam)
+    kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
+    fields = answer_fields(run, fit, chosen, kept)
+    shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
+    note = f"the proof found these columns: {shares}"
+    return replace(selection, **fields, notes=(*selection.notes, note), passes=selection.passes + 1)
 
 
 def _better_front(
@@ -88,38 +85,6 @@ def _better_front(
             size = items.count(members)
             front[size] = FrontRow(size, certificate.value, explained_share(whole, members, certificate.value), members)
     return tuple(front[size] for size in sorted(front))
-
-
-def _with_answer(
-    dataset: Dataset, validated: ValidatedRequest, selection: Selection, prepared: Prepared, whole: Objective,
-    objective: Objective, best: FrontRow,
-) -> Selection:  # fmt: skip
-    """Return the selection with the columns of a front row as the answer, refitted on the data."""
-    request, items, statistics = validated.request, validated.items, prepared.statistics
-    S, dependent = answer_of(validated, statistics, objective, whole, best.indices)
-    fit = prepared.fit(S, request.lam)
-    coefficients, intercept = in_data_units(statistics, request.preprocess, S, fit)
-    kept = dependent if items.keeps_dependent else dependent[:0]
-    chosen = chosen_statistics(statistics, request.preprocess, S, fit, kept)
-    chosen = chosen.reordered(items.order(np.concatenate([S, kept])))
-    S, coefficients = with_dependent(S, coefficients, kept, items)
-    r2 = 1.0 - fit.rss / fit.total
-    note = f"the proof found these columns: they explain {r2:.4%}, those of {selection.method} {selection.r2:.4%}"
-    return replace(
-        selection,
-        indices=tuple(int(j) for j in S),
-        labels=[str(dataset.features[j]) for j in S],
-        error=fit.error,
-        r2=r2,
-        coefficients=coefficients,
-        intercept=intercept,
-        notes=(*selection.notes, note),
-        passes=selection.passes + 1,
-        groups=items.by_name(S),
-        fill=statistics.mean_x[S] if request.missing == "mean" else None,
-        statistics=chosen,
-        rank_error=None if dataset.n_targets else rank_error(whole, len(S)),
-    )
 
 
 def with_submodularity(selection: Selection, objective: Objective) -> Selection:

@@ -19,6 +19,7 @@ from dsel.objective.groups import GroupedObjective
 from dsel.objective.shared import independent_columns
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
+from dsel.selection.context import SelectionRun
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
@@ -161,11 +162,9 @@ def _require_range(dataset: Dataset, validated: ValidatedRequest, statistics: Co
         )
 
 
-def answer_of(
-    validated: ValidatedRequest, statistics: ColumnScales, objective: Objective, whole: Objective,
-    members: Sequence[int],
-) -> tuple[Ints, Ints]:  # fmt: skip
+def answer_of(run: SelectionRun, members: Sequence[int]) -> tuple[Ints, Ints]:
     """Return the included columns and some chosen ones in their order, and apart those that depend on others."""
+    validated, objective, whole = run.validated, run.objective, run.whole
     chosen = [j for j in members if j not in validated.include]
     if validated.groups is None:
         return by_gain(whole, objective.included, chosen)
@@ -176,8 +175,8 @@ def answer_of(
     part = GroupedObjective(objective.restrict([place[int(j)] for j in kept]), groups)
     by_groups, _ = _in_order(part, range(part.n))
     order = np.concatenate([*by_gain(whole, objective.included, []), *(kept[groups[g]] for g in by_groups)])
-    unusable = statistics.unusable(validated.request.preprocess)
-    everything = [*(int(j) for j in validated.include if not unusable[j]), *chosen]
+    unusable = run.prepared.statistics.unusable(validated.request.preprocess)
+    everything = [*(j for j in run.base if not unusable[j]), *chosen]
     return order, np.array([j for j in sorted(everything) if j not in order], np.int64)
 
 

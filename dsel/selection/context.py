@@ -1,17 +1,23 @@
-"""What a run may use."""
+"""What a run may use, and what its steps work on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
+from dsel.objective.base import ItemObjective, Objective
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.planning.representations.base import Prepared
+from dsel.planning.validation import ValidatedRequest
+from dsel.search.journal import Journal
 from dsel.search.method import OnSlice
-from dsel.search.runtime.journal import Journal
+from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, ObjectPath
 
@@ -45,8 +51,8 @@ class RunContext:
     start : tuple of tuple of int
         Subsets of columns of the data that the search evaluates first, such as those of the previous run.
     compare : callable, optional
-        Called after the final check as ``compare(dataset, validated, statistics, objective, fit, selection, engine)``.
-        It returns the selection with what changed since the previous run.
+        Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`. It returns the selection
+        with what changed since the previous run.
     """
 
     engine: Engine = THREADS
@@ -67,3 +73,44 @@ class RunContext:
         """Whether the workers can read `shared_folder`."""
         on_bucket = isinstance(self.shared_folder, ObjectPath)
         return self.shared_folder is not None and (on_bucket or not self.isolated_cluster)
+
+
+@dataclass(frozen=True)
+class SelectionRun:
+    """A selection whose data are prepared: what its steps after the first pass work on.
+
+    whole: the objective over all columns. objective: over those that may be chosen, given the included ones. rows: that
+    the method scores subsets on, if it does.
+    """
+
+    dataset: Dataset
+    validated: ValidatedRequest
+    context: RunContext
+    prepared: Prepared
+    whole: Objective
+    objective: Objective
+    rows: DatasetRows | None = None
+
+    def asking(self, **changes: Any) -> SelectionRun:
+        """Return the run with other values of fields of the request."""
+        request = self.validated.request.model_copy(update=changes)
+        return replace(self, validated=replace(self.validated, request=request))
+
+    @property
+    def subject(self) -> ItemObjective:
+        """The objective over what is chosen: columns, or groups of columns."""
+        return self.validated.subject(self.objective)
+
+    @property
+    def base(self) -> list[int]:
+        """The columns that are always chosen."""
+        return [int(j) for j in self.validated.include]
+
+    @property
+    def most(self) -> int:
+        """How many columns, or groups, are chosen at most besides those that always are."""
+        return self.validated.request.limit - self.validated.included
+
+    def best(self, outcome: SearchOutcome) -> FrontPoint:
+        """Return the best subset of at most k columns."""
+        return outcome.best(self.most)

@@ -15,20 +15,18 @@ from dsel._lib.versions import now, provenance
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
-from dsel.objective.base import Objective
 from dsel.passes.base import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
-from dsel.planning.representations.base import Prepared, Resources
+from dsel.planning.representations.base import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
-from dsel.selection.assembly import Found, assemble
+from dsel.selection.assembly import Answer, assemble
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
-from dsel.selection.context import RunContext
-from dsel.selection.left_out_rows import path_rows, scored_rows
+from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.result import Selection
-from dsel.selection.run_method import forward_reference, recomputed_front, run_method
+from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
 from dsel.selection.search_sizes import search_sizes
 
 log = logging.getLogger("dsel")
@@ -110,52 +108,46 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        rows = scored_rows(dataset, validated, prepared, plan, context)
+        run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
-            outcome = run_method(dataset, objective, validated, context, rows)
+            outcome = run_method(run)
         else:
-            choice = search_sizes(dataset, validated, prepared, objective, context, rows)
-            validated, outcome = choice.validated, choice.outcome
+            choice = search_sizes(run)
+            run, outcome = choice.run, choice.outcome
         if outcome.lam is not None and outcome.lam != validated.request.lam:
-            request = validated.request.model_copy(update={"lam": outcome.lam})
-            validated = replace(validated, request=request)
+            run = run.asking(lam=outcome.lam)
             whole = prepared.objective(outcome.lam)
-            objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
+            objective, _ = candidates_of(dataset, run.validated, prepared.statistics, whole)
+            run = replace(run, whole=whole, objective=objective)
             front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
             outcome = replace(outcome, front=front)
-        outcome, errors = recomputed_front(outcome, objective, validated, prepared)
-        chosen, dependent = _answer(validated, outcome, objective, whole, prepared)
+        outcome, errors = recomputed_front(run, outcome)
+        chosen, dependent = _answer(run, outcome)
         path = () if choice is None else choice.path
-        if rows is not None and choice is None:
-            path = path_rows(dataset, validated, rows, outcome, context)
+        if run.rows is not None and choice is None:
+            path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
-        if rows is not None:  # an interrupted run keeps its cache for the next one
-            rows.close()
+        if run.rows is not None:  # an interrupted run keeps its cache for the next one
+            run.rows.close()
     with timer.stage("check"):
-        fit = prepared.fit(chosen, validated.request.lam)
+        fit = prepared.fit(chosen, run.validated.request.lam)
         require_variation(fit.total)
-        base = validated.included
-        reference = () if errors else forward_reference(validated.subject(objective), validated.request.limit - base)
+        reference = () if errors else forward_reference(run.subject, run.most)
     curve = None if choice is None else choice.curve
-    found = Found(
-        validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference,
-        errors,
-    )  # fmt: skip
-    selection = assemble(dataset, found, notes, timer.seconds, provenance(started))
+    answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors)
+    selection = assemble(answer, notes, timer.seconds, provenance(started))
     if context.compare is None:
         return selection
     with timer.stage("comparison"):
-        selection = context.compare(dataset, validated, prepared.statistics, whole, fit, selection, context.engine)
+        selection = context.compare(run, fit, selection)
     return replace(selection, seconds=timer.seconds)
 
 
-def _answer(
-    validated: ValidatedRequest, outcome: SearchOutcome, objective: Objective, whole: Objective, prepared: Prepared
-) -> tuple[Ints, Ints]:
+def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:
     """Return the chosen columns of the data in their order, and apart those that depend on others."""
     if outcome.chosen is not None:
         return np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
-    best = outcome.best(validated.request.limit - validated.included)
-    members = [int(objective.columns[j]) for j in best.members]
-    return answer_of(validated, prepared.statistics, objective, whole, members)
+    members = [int(run.objective.columns[j]) for j in run.best(outcome).members]
+    return answer_of(run, members)

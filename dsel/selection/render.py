@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dsel._lib.text import printable
+from dsel._lib.console import console_text, text_table
+from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
-from dsel.selection.changes.compare import describe_changes
-from dsel.selection.result import Selection
-from dsel.selection.size_curve import FrontRow, SizeCurve
+from dsel.selection.record import SelectionRecord, SizeCurve
 
-#: Width of text that is not for a terminal: so wide that no line is broken.
-_ENDLESS = 1_000_000
+if TYPE_CHECKING:
+    from rich.table import Table
+
 #: Subsets are printed in full up to this many characters where there is no terminal to ask.
 _FULL = 100
 #: Stands after the subset that is the answer.
 _MARK = " <-"
 
 
-def render(selection: Selection, width: int | None = None, *, details: bool = False) -> str:
+def render(selection: SelectionRecord, width: int | None = None, *, details: bool = False) -> str:
     """Return a selection as text: the chosen columns, the quality of each size, and the certificate.
 
     Parameters
@@ -37,51 +36,49 @@ def render(selection: Selection, width: int | None = None, *, details: bool = Fa
     str
         Lines that end with a line break. Control characters in labels are escaped.
     """
-    from rich.console import Console
+    return console_text(_parts(selection, width, details), width)
 
-    # Labels are not markup: they may contain [C] or :apple:.
-    # Without force_jupyter=False a notebook would show what only the record should hold.
-    console = Console(
-        width=width or _ENDLESS, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False,
-        force_jupyter=False,
-    )  # fmt: skip
-    console.print(printable(_headline(selection)))
+
+def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iterator[str | Table]:
+    yield printable(_headline(selection))
     if selection.path:
-        console.print("Steps, by the error on left-out rows:")
-        console.print(_path(selection))
+        yield "Steps, by the error on left-out rows:"
+        yield _path(selection)
     else:
-        console.print("Best subset found of each size:")
-        console.print(_front(selection, width))
+        yield "Best subset found of each size:"
+        yield _front(selection, width)
     if selection.size_curve is not None:
-        console.print(f"k = {selection.k}: {selection.size_curve.description}")
-        console.print(_size_curve(selection.size_curve))
+        yield f"k = {selection.k}: {selection.size_curve.description}"
+        yield _size_curve(selection.size_curve)
     chosen = list(selection.groups) or selection.labels
-    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}")
+    yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
     if selection.groups:
-        console.print(f"Their columns: {_join(selection.labels)}")
+        yield f"Their columns: {_join(selection.labels)}"
     for certificate in selection.certificate:
-        console.print(_proof(certificate, selection.lam > 0.0))
-        for sentence in filter(None, [caveat(certificate, selection.label)]):
-            console.print(f"  {printable(sentence)}")
-    for line in describe_guarantees(selection):
-        console.print(line)
-    for line in describe_changes(selection.changes) if selection.changes else ():
-        console.print(printable(line))
-    for line in describe_cost(selection) if details else ():
-        console.print(line)
-    for note in selection.notes:
-        console.print(f"note: {printable(note)}")
-    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+        yield _proof(certificate, selection.lam > 0.0)
+        if sentence := caveat(certificate, selection.label):
+            yield f"  {printable(sentence)}"
+    yield from describe_guarantees(selection)
+    if selection.changes:
+        yield from map(printable, describe_changes(selection.changes))
+    if details:
+        yield from describe_cost(selection)
+    yield from (f"note: {printable(note)}" for note in selection.notes)
 
 
-def describe_cost(selection: Selection) -> Iterator[str]:
+def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
-    yield _cost(selection)
+    from dask.utils import format_bytes
+
+    seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
+    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
+    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
+    yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan)
 
 
-def describe_guarantees(selection: Selection) -> Iterator[str]:
+def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the submodularity ratio, and one about the best approximation of X, where they are known."""
     gamma = selection.submodularity
     if gamma is not None:
@@ -94,7 +91,7 @@ def describe_guarantees(selection: Selection) -> Iterator[str]:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
-def _headline(selection: Selection) -> str:
+def _headline(selection: SelectionRecord) -> str:
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
@@ -106,37 +103,31 @@ def _headline(selection: Selection) -> str:
     )
 
 
-def _front(selection: Selection, width: int | None) -> Any:
+def _front(selection: SelectionRecord, width: int | None) -> Table:
     """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
-    from rich.table import Table
-
-    group = _groups(selection)
+    group = {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
     included = len({group.get(int(j), str(j)) for j in selection.include})
     rows = [row for row in selection.front if included <= row.size <= selection.k]
     subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
     proofs = {proof["size"]: proof for proof in selection.certificate} if len(selection.certificate) > 1 else {}
     figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2", *(("gap",) if proofs else ()))
-    values = [[*_figures(row, by_criterion), *([_gap(proofs.get(row.size))] if proofs else [])] for row in rows]
+    values = []
+    for row in rows:
+        criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
+        gap = [_gap(proofs.get(row.size))] if proofs else []
+        values.append([str(row.size), *criterion, f"{row.error:.6g}", f"{row.r2:.6f}", *gap])
     columns = zip(figures, *values, strict=True)
     taken = sum(2 + max(map(len, column)) for column in columns)
     in_full = all(len(_join(subset)) <= (width or _FULL) - taken - len(_MARK) for subset in subsets)
-    table = Table(box=None, pad_edge=False)
-    for name in figures:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("columns" if in_full else "columns, compared with the row above", overflow="fold")
+    last = "columns" if in_full else "columns, compared with the row above"
+    table = text_table(*figures, last, left=(last,), fold=(last,))
     before: Sequence[str] = ()
     for row, subset, cells in zip(rows, subsets, values, strict=True):
         mark = _MARK if set(row.indices) == set(selection.indices) else ""
         table.add_row(*cells, (_join(subset) if in_full else _change(before, subset)) + mark)
         before = subset
     return table
-
-
-def _figures(row: FrontRow, by_criterion: bool) -> list[str]:
-    """Return the figures of one row as text."""
-    criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
-    return [str(row.size), *criterion, f"{row.error:.6g}", f"{row.r2:.6f}"]
 
 
 def _gap(proof: Mapping[str, Any] | None) -> str:
@@ -158,17 +149,12 @@ def _join(labels: Sequence[str]) -> str:
     return ", ".join(printable(label) for label in labels)
 
 
-def _path(selection: Selection) -> Any:
+def _path(selection: SelectionRecord) -> Table:
     """Return the steps as a table, at most the first and last 20."""
-    from rich.table import Table
-
     path = selection.path
-    names = ["size", "step", "column", "error"]
     extra = [name for name in ("accuracy", "test_error", "test_accuracy") if getattr(path[0], name) is not None]
-    table = Table(box=None, pad_edge=False)
-    for name in [*names, *(name.replace("_", " ") for name in extra)]:
-        left = name in ("step", "column")
-        table.add_column(name, justify="left" if left else "right", no_wrap=name != "column", overflow="fold")
+    further = (name.replace("_", " ") for name in extra)
+    table = text_table("size", "step", "column", "error", *further, left=("step", "column"), fold=("column",))
     for i, row in enumerate(path):
         if 20 <= i < len(path) - 20:
             if i == 20:
@@ -179,24 +165,15 @@ def _path(selection: Selection) -> Any:
     return table
 
 
-def _size_curve(curve: SizeCurve) -> Any:
+def _size_curve(curve: SizeCurve) -> Table:
     """Return the curve of an automatic k as a table."""
-    from rich.table import Table
-
     with_errors = any(point.standard_error is not None for point in curve.points)
-    table = Table(box=None, pad_edge=False)
-    for name in ("size", "value", *(["standard error"] if with_errors else [])):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    names = ("size", "value", *(["standard error"] if with_errors else []))
+    table = text_table(*names, "", left=("",), fold=names)
     for point in curve.points:
         error = [] if not with_errors else [f"{point.standard_error:.3g}"]
         table.add_row(str(point.size), f"{point.value:.6g}", *error, "<-" if point.size == curve.k else "")
     return table
-
-
-def _groups(selection: Selection) -> dict[int, str]:
-    """Return the name of the group of each column that is in one."""
-    return {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
 
 
 def _proof(row: dict[str, Any], penalized: bool) -> str:
@@ -241,10 +218,34 @@ def _plan(plan: dict[str, Any]) -> str:
     return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
 
 
-def _cost(selection: Selection) -> str:
-    from dask.utils import format_bytes
+#: A column that moved by this number of standard deviations is named.
+LARGE_SHIFT = 1.0
 
-    seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
-    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
-    return f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
+
+def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
+    """Yield lines about what changed, for people."""
+    new = "" if changes["new_rows"] is None else f", {changes['new_rows']:,} new rows"
+    if changes["changed"]:
+        parts = [f"{what}: {shorten(changes[what], 10)}" for what in ("entered", "left") if changes[what]]
+        yield f"Changed since run {changes['run']}{new}: {'; '.join(parts)}"
+    else:
+        yield f"Unchanged since run {changes['run']}{new}"
+    if changes["previous_error"] is not None and changes["changed"]:
+        errors = f"{changes['previous_error']:.6g} on these data, now {changes['error']:.6g}"
+        yield f"The previous columns have error {errors}"
+    if changes["bound"] is not None and changes["distance"] is not None:
+        yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error"
+    rows = changes["on_new_rows"]
+    if rows is not None and rows["r2"] is not None:
+        yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"
+    found = changes["comparison"]
+    if found is not None:
+        verdict = "more" if found["beyond_splitting"] else "no more"
+        yield (
+            f"The new columns explain {found['gain']:.4%} more of Y (95 %: {found['low']:.4%} to {found['high']:.4%}), "
+            f"{verdict} than splitting the rows explains"
+        )
+    moved = [column for column in (changes["drift"] or {}).get("columns", ()) if abs(column["shift"]) >= LARGE_SHIFT]
+    if moved:
+        shown = shorten((f"{column['label']} ({column['shift']:+.2f} sd)" for column in moved), 6)
+        yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}"

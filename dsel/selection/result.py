@@ -1,33 +1,22 @@
-"""The result of a selection: the columns, how good they are, how they were found, and the cost."""
+"""The result of a selection, and what users do with it: draw, print, report, save, open, transform, predict."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dsel.config.request import Column, Preprocess, SelectionRequest
-from dsel.selection.chosen import ChosenStatistics
-from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
-from dsel.selection.submodularity import Submodularity
-from dsel.storage.paths import AnyPath, as_path
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
-
-    from dsel.selection.plots.accessor import SelectionPlots
-
-FORMAT = 3
-#: selection.json holds the coefficients, too, if there are at most this many.
-_JSON_COEFFICIENTS = 10_000
+from dsel.selection.changes.runs import SUMMARY, read_history
+from dsel.selection.plots.accessor import SelectionPlots
+from dsel.selection.record import SelectionRecord
+from dsel.selection.render import render
+from dsel.selection.report.page import notebook_html, write_report
+from dsel.selection.results.apply import predict, transform
+from dsel.selection.saved import read_selection, save_selection
+from dsel.selection.stability.result import FILE as STABILITY
+from dsel.selection.stability.result import Stability
+from dsel.storage.paths import AnyPath, as_path, resolve_run
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(SelectionRecord):
     """Chosen columns of an m x n matrix X for N targets (N = n where Y = X).
 
     Parameters
@@ -117,126 +106,10 @@ class Selection:
         matrix, and for more than 2000 columns. `error_ratio` compares it with the selection.
     """
 
-    indices: tuple[int, ...]
-    labels: list[str]
-    request: SelectionRequest
-    error: float
-    r2: float
-    coefficients: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-    front: tuple[FrontRow, ...]
-    trace: tuple[TraceRow, ...]
-    ended: str
-    iterations: int
-    shape: tuple[int, int]
-    targets: tuple[str, ...]
-    constant: tuple[str, ...] = ()
-    counts: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    source: str = ""
-    fingerprint: str | None = None
-    bytes_read: int = 0
-    passes: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    peak_memory: dict[str, tuple[int, int]] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    criterion: float | None = None
-    certificate: tuple[dict[str, Any], ...] = ()
-    path: tuple[PathRow, ...] = ()
-    weights: str | None = None
-    plan: dict[str, Any] | None = None
-    fill: NDArray[np.float64] | None = None
-    flat_target: bool = False
-    size_curve: SizeCurve | None = None
-    statistics: ChosenStatistics | None = None
-    forward: tuple[FrontRow, ...] = ()
-    provenance: dict[str, str] = field(default_factory=dict)
-    column_labels: dict[int, str] = field(default_factory=dict)
-    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    changes: dict[str, Any] | None = None
-    submodularity: Submodularity | None = None
-    rank_error: float | None = None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Selection):
-            return NotImplemented
-        from dsel.selection.arrays import arrays_of
-
-        mine, theirs = arrays_of(self), arrays_of(other)
-        return (
-            json.dumps(self.as_dict(), sort_keys=True) == json.dumps(other.as_dict(), sort_keys=True)
-            and mine.keys() == theirs.keys()
-            and all(
-                np.array_equal(array, theirs[name][0], equal_nan=array.dtype.kind == "f")
-                for name, (array, _) in mine.items()
-            )
-        )
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    @property
-    def k(self) -> int:
-        """The size limit, or the size that was chosen automatically."""
-        return self.request.limit if self.size_curve is None else self.size_curve.k
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return self.request.method
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The method's own options."""
-        return self.request.options
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """How the columns were centered and scaled."""
-        return self.request.preprocess
-
-    @property
-    def lam(self) -> float:
-        """The ridge penalty that was used."""
-        return self.request.lam
-
-    @property
-    def seed(self) -> int:
-        """The seed."""
-        return self.request.seed
-
-    @property
-    def include(self) -> tuple[Column, ...]:
-        """Columns that were always chosen, as indices."""
-        return self.request.include
-
-    @property
-    def exclude(self) -> tuple[Column, ...]:
-        """Columns that were never chosen, as indices."""
-        return self.request.exclude
-
-    @property
-    def unsupervised(self) -> bool:
-        """Whether columns were chosen for X itself (Y = X)."""
-        return not self.targets
-
-    @property
-    def error_ratio(self) -> float | None:
-        """||X - X_S X_S^+ X||^2 over that of the best approximation of the same rank, at least 1 (POCSS), if known."""
-        return (1.0 - self.r2) / self.rank_error if self.rank_error else None
-
     @property
     def plot(self) -> SelectionPlots:
         """Pictures of the selection: `plot.front()`, `plot.path()`, `plot.trace()` and others."""
-        from dsel.selection.plots.accessor import SelectionPlots
-
         return SelectionPlots(self)
-
-    def label(self, index: int) -> str:
-        """Return the label of a column of the result, or its index as text if the label was not saved."""
-        if index in self.column_labels:
-            return self.column_labels[index]
-        return self.labels[self.indices.index(index)] if index in self.indices else str(index)
 
     def report(self, out: str | AnyPath | None = None) -> AnyPath:
         """Write the selection as one HTML page with pictures, and return its path.
@@ -258,18 +131,12 @@ class Selection:
         MissingExtraError
             If matplotlib is not installed.
         """
-        from dsel.selection.report.page import write_report
-
         return write_report(self, as_path("report.html" if out is None else out))
 
     def _repr_html_(self) -> str:
-        from dsel.selection.report.page import notebook_html
-
         return notebook_html(self)
 
     def __str__(self) -> str:
-        from dsel.selection.render import render
-
         return render(self).rstrip()
 
     def transform(self, X: Any) -> Any:
@@ -300,8 +167,6 @@ class Selection:
         >>> np.array_equal(selection.transform(X), X[:, [7, 3]])
         True
         """
-        from dsel.selection.results.apply import transform
-
         return transform(self, X)
 
     def predict(self, X: Any) -> Any:
@@ -337,37 +202,7 @@ class Selection:
         >>> np.allclose(dsel.select(X, y, k=2).predict(X), y)
         True
         """
-        from dsel.selection.results.apply import predict
-
         return predict(self, X)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the chosen columns as a pandas DataFrame, one row each, in the order of `indices`.
-
-        Returns
-        -------
-        DataFrame
-            Labels are the index. The columns are `index`, `included`, `gain`, and `coefficient`, or
-            `coefficient_TARGET` for each of several targets. The gain is the share of the sum of squares of Y that a
-            column explains beyond those before it. Results of older versions have none. There are no coefficients
-            where Y = X.
-        """
-        from dsel.selection.arrays import to_frame
-
-        return to_frame(self)
-
-    def to_xarray(self) -> xr.Dataset:
-        """Return the arrays of the selection as an xarray Dataset with labels.
-
-        Returns
-        -------
-        Dataset
-            Variables `indices`, `coefficients`, `intercept`, `front_size`, `front_error`, `front_r2`, `front_members`
-            and `trace`, and the request and the figures as attributes. The saved selection.zarr holds the same.
-        """
-        from dsel.selection.arrays import to_xarray
-
-        return to_xarray(self)
 
     def save(self, path: str | AnyPath, *, overwrite: bool = False) -> AnyPath:
         """Write the selection to a folder: selection.zarr with the large arrays, and selection.json with the rest.
@@ -394,20 +229,74 @@ class Selection:
         Each file is written under a temporary name and renamed, the JSON last. In object storage the arrays have a
         unique name, ``selection-*.zarr``, which the JSON contains.
         """
-        from dsel.selection.saved import save_selection
-
         return save_selection(self, as_path(path), overwrite=overwrite)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything except trace and statistics, ready for JSON. Many coefficients are left out."""
-        values = asdict(self)
-        few = self.coefficients.size <= _JSON_COEFFICIENTS
-        for name in ("coefficients", "intercept", "fill"):
-            array = values.pop(name)
-            if few and array is not None:
-                values[name] = array.tolist()
-        del values["trace"], values["statistics"]
-        for name in ("changes", "submodularity", "rank_error"):
-            if values[name] is None:
-                del values[name]
-        return {"format": FORMAT, **values, "request": self.request.model_dump()}
+
+def open_selection(path: str | AnyPath) -> Selection:
+    """Open a saved Selection.
+
+    Parameters
+    ----------
+    path : str, Path or ObjectPath
+        The folder, or the selection.json in it. A folder of runs, or `latest` in it, stands for the last good run.
+
+    Returns
+    -------
+    Selection
+        The selection, equal to the one that was saved.
+
+    Raises
+    ------
+    MissingInputError
+        If there is no selection.
+    DataError
+        If it is damaged or incomplete. The error names the file. Each changed bit is noticed.
+    """
+    return read_selection(path, Selection)
+
+
+def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) -> AnyPath:
+    """Write the report of a selection: one HTML page with pictures that works offline.
+
+    Parameters
+    ----------
+    result : Selection, str or Path
+        A selection, or the folder of a saved one. A folder of runs stands for the last good one; the page then shows
+        the columns of all runs.
+    out : str or Path, optional
+        The file. By default report.html in the result's folder, or in the current folder for a Selection. A file that
+        exists is replaced.
+
+    Returns
+    -------
+    Path or ObjectPath
+        The file.
+
+    Raises
+    ------
+    MissingInputError
+        If there is no selection in the folder.
+    OutputError
+        If the file cannot be written.
+    MissingExtraError
+        If matplotlib is not installed: ``pip install 'dsel[plots]'``.
+
+    Notes
+    -----
+    The page has no script and loads nothing, so that it can be mailed or archived. Labels are escaped. It has the
+    selection frequencies of ``dsel stability --out FOLDER`` if that is the same folder.
+
+    Examples
+    --------
+    >>> import dsel
+    >>> dsel.report("result")  # doctest: +SKIP
+    PosixPath('result/report.html')
+    """
+    if isinstance(result, Selection):
+        return result.report(out)
+    folder = resolve_run(as_path(result))
+    selection = open_selection(folder)
+    stability = Stability.open(folder) if (folder / STABILITY).is_file() else None
+    history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
+    place = folder / "report.html" if out is None else as_path(out)
+    return write_report(selection, place, stability, history)

@@ -1,46 +1,49 @@
-"""Run the method of a request on an objective.
+"""Run the method of a request on an objective, and judge what it found.
 
-The errors of a front from the data, where the search ran on an approximation.
-
-What a selection is compared with: forward selection on the same objective, and the best approximation of X.
+The errors of a front are recomputed from the data, where the search ran on an approximation. A selection is compared
+with forward selection on the same objective, and with the best approximation of X. Methods that score subsets on the
+rows of the data have errors on left-out and held-out rows.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
-from dsel.data.dataset import Dataset
 from dsel.objective.base import ItemObjective, Objective
-from dsel.passes.cross_validation.rows import DatasetRows
-from dsel.planning.representations.base import Prepared
-from dsel.planning.validation import ValidatedRequest
+from dsel.passes.cross_validation.column_rows import ColumnRows
+from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
+from dsel.passes.cross_validation.fold_rows import FoldRows
+from dsel.passes.cross_validation.held_out import held_out_errors
+from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_intercept
+from dsel.passes.statistics import Statistics
+from dsel.planning.plan import Plan
+from dsel.planning.planned_rounds import chunk_columns
+from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.exchange import polish
-from dsel.search.greedy.forward import forward
-from dsel.search.method import SearchTask
-from dsel.search.outcome import FrontPoint, SearchOutcome, improving
-from dsel.search.pareto.criterion import Criterion
+from dsel.search.greedy.path import forward
+from dsel.search.method import Criterion, SearchTask
+from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome, improving
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
 from dsel.search.runtime.ask_tell import Task
-from dsel.selection.context import RunContext
+from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.record import PathRow
 
 
-def run_method(
-    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext,
-    rows: DatasetRows | None = None,
-) -> SearchOutcome:  # fmt: skip
+def run_method(run: SelectionRun) -> SearchOutcome:
     """Run the method, unless the included columns leave nothing to choose."""
-    request = validated.request
+    validated, objective, context = run.validated, run.objective, run.context
     criterion = validated.criterion
-    data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
-    groups = validated.items.local(objective.columns)
-    k = min(request.limit - validated.included, validated.subject(objective).n)
+    data = ColumnData(run.dataset) if criterion is not None and takes_data(criterion) else None
+    k = min(run.most, run.subject.n)
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else _value_of(criterion, data, included)
@@ -48,14 +51,14 @@ def run_method(
     engine = context.search_engine
     shared_folder = None if engine.in_process or not context.shares_folder else context.shared_folder
     task = SearchTask(
-        objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
-        criterion=criterion, rows=rows, data=data, executor=engine.executor, journal=context.journal,
+        objective, k, validated.request.seed, validated.options, state=context.state, on_slice=context.on_slice,
+        criterion=criterion, rows=run.rows, data=data, executor=engine.executor, journal=context.journal,
         runner=None if engine.in_process else on_workers(engine.executor), on_workers=not engine.in_process,
-        shared_folder=shared_folder, groups=groups, start=_start(objective, context),
+        shared_folder=shared_folder, groups=validated.items.local(objective.columns), start=_start(objective, context),
     )  # fmt: skip
     with threads_for(task.subject):
         outcome = validated.method.run(task)
-        return outcome if request.polish == "none" else polish(task.subject, task.k, outcome)
+        return outcome if validated.request.polish == "none" else polish(task.subject, task.k, outcome)
 
 
 def _value_of(criterion: Criterion, data: ColumnData | None, included: tuple[int, ...]) -> float:
@@ -86,49 +89,47 @@ def _start(objective: Objective, context: RunContext) -> tuple[tuple[int, ...], 
 Errors = dict[tuple[int, ...], tuple[float, float]]
 
 
-def recomputed_front(
-    outcome: SearchOutcome, objective: Objective, validated: ValidatedRequest, prepared: Prepared
-) -> tuple[SearchOutcome, Errors]:
+def recomputed_front(run: SelectionRun, outcome: SearchOutcome) -> tuple[SearchOutcome, Errors]:
     """Return the outcome with the errors of the data, without points that are now worse than smaller ones.
 
     Where the objective is exact, the outcome is returned as it is, with no errors. A custom criterion stays what it is.
     """
-    if prepared.errors is None:
+    if run.prepared.errors is None:
         return outcome, {}
-    subsets = [objective.in_data(point.members) for point in outcome.front]
-    found = prepared.errors([np.sort(np.asarray(S, np.int64)) for S in subsets], validated.request.lam)
-    errors = {tuple(sorted(S)): error for S, error in zip(subsets, found, strict=True)}
-    if validated.criterion is not None:
+    subsets = [run.objective.in_data(point.members) for point in outcome.front]
+    recomputed = run.prepared.errors([np.sort(np.asarray(S, np.int64)) for S in subsets], run.validated.request.lam)
+    errors = {tuple(sorted(S)): error for S, error in zip(subsets, recomputed, strict=True)}
+    if run.validated.criterion is not None:
         return outcome, errors
-    points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, found, strict=True)]
+    points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, recomputed, strict=True)]
     outcome = replace(outcome, front=improving(points), bound_notes=())
-    return _with_bound_on_data(outcome, objective, validated, prepared), errors
+    return _with_bound_on_data(run, outcome), errors
 
 
-def _with_bound_on_data(
-    outcome: SearchOutcome, objective: Objective, validated: ValidatedRequest, prepared: Prepared
-) -> SearchOutcome:  # fmt: skip
+def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutcome:
     """Return the outcome with bounds that hold for the data, and its certificates about values of the data.
 
     Subsets that depend on each other in the objective need not do so in the data. What they may explain more lowers the
     bound, too.
     """
-    assert prepared.left_out is not None
-    value = outcome.best(validated.request.limit - validated.included).value
-    lost = prepared.left_out(validated.most_columns)
+    assert run.prepared.left_out is not None
+    best, total = run.best(outcome), run.objective.total
+    lost = run.prepared.left_out(run.validated.most_columns)
 
     def lowered(bound: float, dependent_gap: float) -> float:
-        return min(max(bound - lost - dependent_gap * objective.total, 0.0), value)
+        return min(max(bound - lost - dependent_gap * total, 0.0), best.value)
 
     counts = {name: v for name, v in outcome.counts.items() if name not in ("weighted_suboptimality", "near_copies")}
     certificates = tuple(
-        replace(one, value=value, bound=lowered(one.bound, one.dependent_gap), indices=tuple(objective.in_data(
-            outcome.best(validated.request.limit - validated.included).members)), dependent_gap=0.0, near_copies=())
-        for one in outcome.certificates
+        replace(
+            proof, value=best.value, bound=lowered(proof.bound, proof.dependent_gap),
+            indices=tuple(run.objective.in_data(best.members)), dependent_gap=0.0, near_copies=(),
+        )
+        for proof in outcome.certificates
     )  # fmt: skip
     if "bound" in counts:
         bound = lowered(counts["bound"], counts.pop("dependent_gap", 0.0))
-        judged = Certificate(0, value, bound, objective.total, rounding_error=counts.get("rounding_error", 0.0))
+        judged = Certificate(0, best.value, bound, total, rounding_error=counts.get("rounding_error", 0.0))
         counts |= {"bound": bound, "status": judged.status, "proven": judged.proven, "suboptimality": judged.gap}
     ended = "complete" if outcome.ended == "proven" and not counts.get("proven") else outcome.ended
     return replace(outcome, counts=counts, certificates=certificates, ended=ended)
@@ -164,3 +165,74 @@ def rank_error(objective: Objective, size: int) -> float | None:
     values = np.maximum(np.linalg.eigvalsh(objective.K), 0.0)
     left = float(values[: max(values.size - size, 0)].sum() / values.sum())
     return left if left > 8.0 * values.size * np.finfo(float).eps else 0.0
+
+
+log = logging.getLogger("dsel")
+
+
+def scored_rows(run: SelectionRun, plan: Plan) -> DatasetRows | None:
+    """Return the rows that the method scores subsets on; None for methods that do not.
+
+    Folds are scored by their moments where the Gram matrix is held.
+    """
+    dataset, validated, prepared = run.dataset, run.validated, run.prepared
+    request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
+    if cv is None:
+        return None
+    assert isinstance(statistics, AnyStatistics)
+    options: dict[str, Any] = {
+        "fill": statistics.mean_x if request.missing == "mean" else None, "engine": run.context.engine
+    }  # fmt: skip
+    if prepared.folds is not None:
+        assert validated.partition is not None
+        assert isinstance(statistics, Statistics)
+        return FoldRows(dataset, statistics, request.preprocess, prepared.folds, validated.partition, **options)
+    options |= {"loss": cv.loss, "intercept": cv.intercept, "disk": _disk_cache(run, plan)}
+    if prepared.factor is not None:
+        return ColumnRows(prepared.factor, statistics, request.preprocess, folds=validated.partition, **options)
+    return DatasetRows(dataset, statistics, request.preprocess, **options)
+
+
+def _disk_cache(run: SelectionRun, plan: Plan) -> DiskCache | None:
+    """Return the cache on disk that the plan asks for."""
+    dataset, validated = run.dataset, run.validated
+    request, cv = validated.request, validated.requirements.cross_validation
+    if plan.fold_every is None or cv is None:
+        return None
+    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, plan.fold_every)
+    columns = chunk_columns(plan.chosen, dataset)
+    key = {
+        "preprocess": request.preprocess, "loss": cv.loss, "missing": request.missing,
+        "intercept": check_intercept(cv.intercept, request.preprocess),
+    }  # fmt: skip
+    return DiskCache(
+        dataset, every=plan.fold_every, first=validated.include.size, folder=run.context.scratch,
+        width=row_width(dataset, cv.loss) if columns is None else 0, key=key,
+        optional=cv.rewrite_every == "auto", columns=columns,
+    )  # fmt: skip
+
+
+def path_rows(run: SelectionRun, outcome: SearchOutcome) -> tuple[PathRow, ...]:
+    """Return the steps of a search, with their errors on held-out rows if there are any (one pass over those)."""
+    dataset, rows, held_out = run.dataset, run.rows, run.validated.held_out
+    assert rows is not None
+    tests: list[float | None] = [None] * len(outcome.path)
+    if held_out is not None:
+        start = run.base
+        if outcome.path and outcome.path[0].action == "remove":
+            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+        fits = fits_along(rows.problem(run.validated.request.lam), outcome.path, start)
+        tests = held_out_errors(held_out, fits, rows.transform, run.context.engine).tolist()
+    labelled = rows.transform.loss == "zero-one"
+    N = dataset.n_targets
+
+    def row(point: PathPoint, test: float | None) -> PathRow:
+        error = point.error / rows.weight
+        return PathRow(
+            point.action, point.column, str(dataset.features[point.column]), point.size,
+            error / N if labelled else error, 1.0 - error / N if labelled else None,
+            test if test is None or not labelled else test / N,
+            1.0 - test / N if labelled and test is not None else None,
+        )  # fmt: skip
+
+    return tuple(row(point, test) for point, test in zip(outcome.path, tests, strict=True))

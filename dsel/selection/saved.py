@@ -7,8 +7,9 @@ agree.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,13 +17,18 @@ from dsel._lib.damage import DamagedFileError, digest_of
 from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
-from dsel.selection.arrays import arrays_of, attributes_of, group_files, group_of
-from dsel.selection.chosen import ChosenStatistics
-from dsel.selection.result import FORMAT, Selection
-from dsel.selection.size_curve import FrontRow, PathRow, SizeCurve, TraceRow
+from dsel.selection.record import (
+    FORMAT,
+    Arrays,
+    ChosenStatistics,
+    FrontRow,
+    PathRow,
+    SelectionRecord,
+    SizeCurve,
+    TraceRow,
+)
 from dsel.selection.submodularity import Submodularity
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
-from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
     AnyPath,
     as_path,
@@ -32,6 +38,7 @@ from dsel.storage.paths import (
     publish_tree,
     published_name,
     remove_stale,
+    resolve_run,
     staged_write,
     staging_tree,
     write_bytes,
@@ -39,6 +46,11 @@ from dsel.storage.paths import (
     zarr_store,
 )
 from dsel.storage.zarr_store import LostChunkError
+
+if TYPE_CHECKING:
+    import zarr
+
+_Record = TypeVar("_Record", bound=SelectionRecord)
 
 SELECTION, _ZARR = "selection.json", "selection.zarr"
 #: Fields of a request that format 1 held next to the others.
@@ -49,7 +61,7 @@ _CHECKED = 3
 _PUBLISH_SECONDS = 0.2
 
 
-def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:
+def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:
     """Write a selection to a folder, and return the folder. `Selection.save` describes it."""
     if not overwrite and (folder / SELECTION).is_file():
         raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
@@ -61,12 +73,12 @@ def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = F
     return folder
 
 
-def _write(selection: Selection, folder: AnyPath) -> None:
+def _write(selection: SelectionRecord, folder: AnyPath) -> None:
     names = list_names(folder)
     before = read_json(folder / SELECTION) if SELECTION in names else None
     before = before if isinstance(before, dict) else {}
     remove_stale(folder, _ZARR, names, keep=before.get("arrays"))
-    files = group_files(arrays_of(selection), attributes_of(selection))
+    files = group_files(selection.arrays(), selection.attributes())
     digests = {name: digest_of(data) for name, data in files.items()}
     if before.get("files") == digests and _are_whole(folder, before["arrays"], digests):
         write_bytes(folder / SELECTION, _as_text(selection, before["arrays"], digests))
@@ -82,7 +94,7 @@ def _write(selection: Selection, folder: AnyPath) -> None:
         discard_tree(staging)
 
 
-def _as_text(selection: Selection, arrays: str, digests: Mapping[str, str]) -> bytes:
+def _as_text(selection: SelectionRecord, arrays: str, digests: Mapping[str, str]) -> bytes:
     values = valid_json({**selection.as_dict(), "arrays": arrays, "files": digests})
     return f"{checked_json(values, indent=1)}\n".encode()
 
@@ -94,26 +106,8 @@ def _are_whole(folder: AnyPath, name: str, digests: Mapping[str, str]) -> bool:
         return False
 
 
-def open_selection(path: str | AnyPath) -> Selection:
-    """Open a saved Selection.
-
-    Parameters
-    ----------
-    path : str, Path or ObjectPath
-        The folder, or the selection.json in it. A folder of runs, or `latest` in it, stands for the last good run.
-
-    Returns
-    -------
-    Selection
-        The selection, equal to the one that was saved.
-
-    Raises
-    ------
-    MissingInputError
-        If there is no selection.
-    DataError
-        If it is damaged or incomplete. The error names the file. Each changed bit is noticed.
-    """
+def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
+    """Return a saved selection. `open_selection` describes it."""
     folder = as_path(path)
     folder = folder.parent if folder.name == SELECTION else resolve_run(folder)
     if not (folder / SELECTION).is_file():
@@ -129,18 +123,16 @@ def open_selection(path: str | AnyPath) -> Selection:
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
-        trace = np.asarray(group["trace"])
+        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
         values["statistics"] = ChosenStatistics.from_arrays(group)
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
             values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
-        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
-        groups = values.get("groups", {})
-        values["groups"] = {name: tuple(columns) for name, columns in groups.items()}
-        curve = values.get("size_curve")
-        values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
+        values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
+        if values.get("size_curve") is not None:
+            values["size_curve"] = SizeCurve.from_dict(values["size_curve"])
         if values.get("submodularity") is not None:
             values["submodularity"] = Submodularity(**values["submodularity"])
         # Older versions named the fields differently, and judged gaps by other rules.
@@ -148,7 +140,7 @@ def open_selection(path: str | AnyPath) -> Selection:
         for name in ("indices", "shape", "targets", "constant", "notes"):
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
-        return Selection(**values)
+        return kind(**values)
     except DselError:
         raise
     except DamagedFileError as error:
@@ -251,3 +243,46 @@ def _require_agreement(values: Mapping[str, Any], group: Any) -> None:
                 known.ravel(), np.where(np.isfinite(array), array, np.nan).ravel(), rtol=1e-12, atol=0, equal_nan=True
             ):
                 raise DamagedFileError(f"{SELECTION} and the array {name} differ")
+
+
+def group_files(arrays: Arrays, attributes: dict[str, Any]) -> dict[str, bytes]:
+    """Return the files of a Zarr group with these arrays, which xarray opens without a warning.
+
+    Each chunk has a checksum. It is there, too, if it holds nothing but the fill value, so that an absent one is lost.
+    Zarr asks for files before and after it writes one. In memory that costs nothing.
+    """
+    import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+    from zarr.core.buffer import Buffer
+    from zarr.storage import MemoryStore
+
+    files: dict[str, Buffer] = {}
+    store = MemoryStore(files)
+    group = zarr.create_group(store, zarr_format=3, attributes=attributes)
+    for name, (array, dims) in arrays.items():
+        created = group.create_array(
+            name, shape=array.shape, dtype="string" if array.dtype == object else array.dtype, dimension_names=dims,
+            compressors=[ZstdCodec(), Crc32cCodec()], config={"write_empty_chunks": True},
+        )  # fmt: skip
+        created[...] = array
+    consolidate(store)
+    return {key: value.to_bytes() for key, value in files.items()}
+
+
+def group_of(files: Mapping[str, bytes]) -> zarr.Group:
+    """Return the Zarr group with these files, in memory."""
+    import zarr
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore
+
+    as_buffer = default_buffer_prototype().buffer.from_bytes
+    return zarr.open_group(MemoryStore({key: as_buffer(data) for key, data in files.items()}), mode="r")
+
+
+def consolidate(store: Any) -> None:
+    """Write the metadata of all arrays into those of the group, where xarray looks for them first."""
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the specification of version 3 does not have them yet
+        zarr.consolidate_metadata(store, zarr_format=3)

@@ -1,6 +1,6 @@
 """Search for subsets of every size, and choose the number of columns (``k="auto"``).
 
-Information criteria of a subset: BIC, and EBIC for many candidate columns.
+The information criteria of a subset are BIC, and EBIC for many candidate columns:
 
     BIC(S)  = m N log(RSS(S) / (m N)) + N df(S) log(m)
     EBIC(S) = BIC(S) + 2 gamma log C(p, s)
@@ -26,26 +26,21 @@ from scipy.special import gammaln
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
-from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.cross_validation.fold_rows import SubsetErrors
 from dsel.passes.cross_validation.held_out import held_out_moments
-from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.statistics import Statistics, combined
-from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import members_along
-from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
-from dsel.selection.context import RunContext
-from dsel.selection.left_out_rows import path_rows
-from dsel.selection.run_method import run_method
-from dsel.selection.size_curve import PathRow, SizeCurve, SizePoint
+from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.record import PathRow, SizeCurve, SizePoint
+from dsel.selection.run_method import path_rows, run_method
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
@@ -90,44 +85,39 @@ Subsets = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """The request with the chosen k, what the search found for it, the curve, and the path of methods that have one."""
+    """The run with the chosen k, what the search found for it, the curve, and the path of methods that have one."""
 
-    validated: ValidatedRequest
+    run: SelectionRun
     outcome: SearchOutcome
     curve: SizeCurve
     path: tuple[PathRow, ...] = ()
 
 
-def search_sizes(
-    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, objective: Objective, context: RunContext,
-    rows: DatasetRows | None,
-) -> SizeChoice:  # fmt: skip
+def search_sizes(run: SelectionRun) -> SizeChoice:
     """Choose the number of columns, and return the subset of this size.
 
     By folds, or a held-out share of the rows, the search runs on each training set first, and then on all rows for the
     chosen size. By another rule it runs once, and the size is chosen along its front or path.
     """
-    if rows is not None:
-        return _along_path(dataset, validated, prepared, objective, context, rows)
+    validated = run.validated
+    if run.rows is not None:
+        return _along_path(run)
     if validated.partition is not None:
-        errors = _FoldErrors(dataset, validated, prepared, context)
+        errors = _FoldErrors(run)
         curve = _chosen(validated, errors.points(), validated.partition.description)
-        validated = _with_size(validated, curve.k)
-        outcome = run_method(dataset, objective, validated, errors.context_of_answer(), rows)
-        return SizeChoice(validated, outcome, curve)
-    outcome, subsets = every_size(dataset, objective, validated, context)
-    whole = prepared.objective(validated.request.lam)
+        run = _with_size(run, curve.k)
+        return SizeChoice(run, run_method(replace(run, context=errors.context(True))), curve)
+    outcome, subsets = every_size(run)
     if validated.held_out is not None:
-        points = _held_out_points(validated, prepared, whole, subsets, context)
-        curve = _chosen(validated, points, "the error on held-out rows")
+        curve = _chosen(validated, _held_out_points(run, subsets), "the error on held-out rows")
     else:
-        curve = _by_criterion(validated, objective, whole, subsets, prepared.statistics.weight, dataset.n_targets)
-    return SizeChoice(_with_size(validated, curve.k), outcome, curve)
+        curve = _by_criterion(run, subsets)
+    return SizeChoice(_with_size(run, curve.k), outcome, curve)
 
 
-def _with_size(validated: ValidatedRequest, k: int) -> ValidatedRequest:
+def _with_size(run: SelectionRun, k: int) -> SelectionRun:
     log.info("k = %d is chosen", k)
-    return replace(validated, request=validated.request.model_copy(update={"k": k}))
+    return run.asking(k=k)
 
 
 def _chosen(validated: ValidatedRequest, points: Sequence[SizePoint], description: str) -> SizeCurve:
@@ -139,24 +129,18 @@ def _chosen(validated: ValidatedRequest, points: Sequence[SizePoint], descriptio
     return SizeCurve.choose(rule.by, f"{words}, by {description}", tuple(points), near)
 
 
-def every_size(
-    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext
-) -> tuple[SearchOutcome, Subsets]:
+def every_size(run: SelectionRun) -> tuple[SearchOutcome, Subsets]:
     """Return what the search finds, and the best subset of at most s columns for s = 0, ..., the limit."""
-    base = validated.included
-    most = min(validated.request.limit - base, validated.subject(objective).n)
-    outcome = run_method(dataset, objective, _limited(validated, base + most), context)
-    if most and not validated.method.every_size:
+    base, objective = run.validated.included, run.objective
+    most = min(run.most, run.subject.n)
+    outcome = run_method(run.asking(k=base + most))
+    if most and not run.validated.method.every_size:
         points = [FrontPoint(0, objective.c, ())]
         for size in range(1, most):
-            points += run_method(dataset, objective, _limited(validated, base + size), context).front
+            points += run_method(run.asking(k=base + size)).front
         outcome = replace(outcome, front=tuple(_best_of_sizes([*points, *outcome.front])))
     best = [outcome.best(size).members if outcome.front[0].size <= size else () for size in range(most + 1)]
     return outcome, [tuple(int(objective.columns[j]) for j in members) for members in best]
-
-
-def _limited(validated: ValidatedRequest, limit: int) -> ValidatedRequest:
-    return replace(validated, request=validated.request.model_copy(update={"k": limit}))
 
 
 def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
@@ -167,7 +151,7 @@ def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
     return [best[size] for size in sorted(best)]
 
 
-class _Inside:
+class _FoldSearch:
     """A search on the rows outside a fold, whose state includes the errors on the folds before it."""
 
     def __init__(self, search: AnytimeSearch, folds: list[Any], resumable: bool) -> None:
@@ -183,12 +167,12 @@ class _Inside:
 class _FoldErrors:
     """The errors on each part of the rows of the subsets that the search finds without it."""
 
-    def __init__(self, dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, context: RunContext) -> None:
-        assert isinstance(prepared.statistics, Statistics)
-        assert prepared.folds is not None
-        self._dataset, self._validated, self._context = dataset, validated, context
-        self._whole, self._parts = prepared.statistics, prepared.folds
-        state = context.state or {}
+    def __init__(self, run: SelectionRun) -> None:
+        assert isinstance(run.prepared.statistics, Statistics)
+        assert run.prepared.folds is not None
+        self._run, self._validated = run, run.validated
+        self._whole, self._parts = run.prepared.statistics, run.prepared.folds
+        state = run.context.state or {}
         #: For each finished model the errors of every size on each of its tested parts.
         self._found: list[list[list[float]]] = state.get("folds", [])
         self._state: dict[str, Any] | None = state.get("search")
@@ -198,13 +182,13 @@ class _FoldErrors:
         partition = self._validated.partition
         assert partition is not None
         errors, weights = [], []
-        for place, model in enumerate(partition.tests()):
+        for number, model in enumerate(partition.tests()):
             tested = [part for part in model.test if part in self._parts]
-            if place >= len(self._found):
-                log.info("choice of k: model %d", place + 1)
-                self._found.append(self._errors(place, model.train, tested))
+            if number >= len(self._found):
+                log.info("choice of k: model %d", number + 1)
+                self._found.append(self._errors(number, model.train, tested))
                 self._state = None
-            errors += self._found[place]
+            errors += self._found[number]
             weights += [self._parts[part].weight for part in tested]
         if not errors:
             raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
@@ -216,28 +200,27 @@ class _FoldErrors:
         base = self._validated.included
         return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
 
-    def _errors(self, place: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
+    def _errors(self, number: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
         validated = self._validated
         request = validated.request
         parts = [self._parts[part] for part in train if part in self._parts]
         if not parts:
-            raise DataError(f"The rows that model {place + 1} is trained on have no weight.", "Choose other folds.")
+            raise DataError(f"The rows that model {number + 1} is trained on have no weight.", "Choose other folds.")
         trained = combined(parts)
         try:
             whole = trained.objective(request.preprocess, request.lam)
             if not trained.unsupervised:
-                load = partial(target_gram, self._dataset, trained, request.preprocess, self._rows_of(train))
+                load = partial(target_gram, self._run.dataset, trained, request.preprocess, self._rows_of(train))
                 whole = replace(whole, load_target_gram=load)
-            objective, _ = candidates_of(self._dataset, validated, trained, whole)
+            objective, _ = candidates_of(self._run.dataset, validated, trained, whole)
         except (DataError, OptionError) as error:
             raise type(error)(
-                f"Model {place + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
+                f"Model {number + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
                 f"{error.remedy} Or choose fewer or other folds.".strip(),
             ) from error
-        _, subsets = every_size(self._dataset, objective, validated, self._inside(self._state))
-        base = [int(j) for j in validated.include]
-        most = request.limit - validated.included
-        members = [[*base, *subsets[min(size, len(subsets) - 1)]] for size in range(most + 1)]
+        run = replace(self._run, whole=whole, objective=objective, context=self.context(validated.method.every_size))
+        _, subsets = every_size(run)
+        members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.most + 1)]
         with one_blas_thread():  # the matrices are small: threads would wait for each other
             errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
             return [errors.errors(self._parts[part], members).tolist() for part in tested]
@@ -249,88 +232,69 @@ class _FoldErrors:
         repetition, parts = train[0][0], [part for _, part in train]
         return lambda start, stop: np.isin(partition.of_rows(start, stop, repetition), parts)
 
-    def _inside(self, state: dict[str, Any] | None) -> RunContext:
-        return replace(self._context, state=state, on_slice=self._on_slice())
+    def context(self, resumable: bool) -> RunContext:
+        """Return the context of a search, whose saved states include the errors that are known.
 
-    def _on_slice(self) -> OnSlice | None:
-        outer, resumable = self._context.on_slice, self._validated.method.every_size
-        if outer is None:
-            return None
+        resumable: whether they include the state of the search, too.
+        """
+        context = self._run.context
+        outer = context.on_slice
 
         def on_slice(search: AnytimeSearch) -> None:
-            inside: Any = _Inside(search, self._found, resumable)
+            assert outer is not None
+            inside: Any = _FoldSearch(search, self._found, resumable)
             outer(inside)
 
-        return on_slice
-
-    def context_of_answer(self) -> RunContext:
-        """Return the context of the search on all rows."""
-        inside = self._inside(self._state)
-        on_slice = self._context.on_slice
-
-        def keep(search: AnytimeSearch) -> None:
-            assert on_slice is not None
-            last: Any = _Inside(search, self._found, True)
-            on_slice(last)
-
-        return inside if on_slice is None else replace(inside, on_slice=keep)
+        return replace(context, state=self._state, on_slice=None if outer is None else on_slice)
 
 
-def _held_out_points(
-    validated: ValidatedRequest, prepared: Prepared, whole: Objective, subsets: Subsets, context: RunContext
-) -> list[SizePoint]:
+def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:
     """Return the errors on other rows, from one pass over the columns of all subsets."""
+    validated, statistics, request = run.validated, run.prepared.statistics, run.validated.request
+    whole = run.prepared.objective(request.lam)
     assert validated.held_out is not None
-    request, statistics = validated.request, prepared.statistics
     scaling = statistics.scaling(request.preprocess)
     fill = statistics.mean_x if request.missing == "mean" else None
     transform = RowTransform(
         scaling.center_x, scaling.scale_x, scaling.center_y, scaling.scale_y, "squared",
         np.zeros(scaling.center_y.size, bool), fill,
     )  # fmt: skip
-    base = [int(j) for j in validated.include]
     fits = []
     for members in subsets:
-        S = np.sort(by_gain(whole, [], [*base, *members])[0])
+        S = np.sort(by_gain(whole, [], [*run.base, *members])[0])
         whole.fetch_rows(S.tolist())
         assert whole.cross is not None
         w = solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S])
         fits.append((S, w, np.zeros(w.shape[1])))
-    values, errors = held_out_moments(validated.held_out, fits, transform, context.engine)
+    values, errors = held_out_moments(validated.held_out, fits, transform, run.context.engine)
     return [SizePoint(validated.included + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]
 
 
-def _by_criterion(
-    validated: ValidatedRequest, objective: Objective, whole: Objective, subsets: Subsets, weight: float,
-    n_targets: int,
-) -> SizeCurve:  # fmt: skip
+def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
     """Return the curve of an information criterion."""
-    rule = validated.size_rule
+    validated, rule = run.validated, run.validated.size_rule
+    whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
     assert rule.by is not None
-    base, gamma = [int(j) for j in validated.include], rule.gamma if rule.by == "ebic" else 0.0
-    candidates, points = validated.subject(objective).n, []
+    gamma = rule.gamma if rule.by == "ebic" else 0.0
+    candidates, points = run.subject.n, []
     for members in subsets:
-        rss, freedom = residual_and_freedom(whole, [*base, *members])
+        rss, freedom = residual_and_freedom(whole, [*run.base, *members])
         chosen = validated.items.count(members), candidates
-        value = bayesian_criterion(rss, whole.total, freedom, weight, n_targets, chosen, gamma)
+        value = bayesian_criterion(rss, whole.total, freedom, weight, run.dataset.n_targets, chosen, gamma)
         points.append(SizePoint(validated.included + chosen[0], value))
     name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")
     return SizeCurve.choose(rule.by, f"the size of least {name}", tuple(points))
 
 
-def _along_path(
-    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, objective: Objective, context: RunContext,
-    rows: DatasetRows,
-) -> SizeChoice:  # fmt: skip
+def _along_path(run: SelectionRun) -> SizeChoice:
     """Choose the size along the path of a method that scores subsets on left-out rows."""
-    rule = validated.size_rule
+    rule = run.validated.size_rule
     assert rule is not None
-    outcome = run_method(dataset, objective, validated, context, rows)
-    lam = validated.request.lam if outcome.lam is None else outcome.lam
-    at_lam = replace(validated, request=validated.request.model_copy(update={"lam": lam}))
-    path = path_rows(dataset, at_lam, rows, outcome, context)
-    start = [int(j) for j in validated.include]
+    outcome = run_method(run)
+    at_lam = run if outcome.lam is None else run.asking(lam=outcome.lam)
+    path = path_rows(at_lam, outcome)
+    start = run.base
     best: dict[int, tuple[float, list[int]]] = {}
     for row, members in zip(path, members_along(outcome.path, start), strict=True):
         error = row.test_error if rule.by == "held-out" else row.error
@@ -340,14 +304,13 @@ def _along_path(
     if rule.by in ("bic", "ebic") or not best:
         best.setdefault(len(start), (np.inf, start))
         subsets = [tuple(j for j in best[size][1] if j not in start) for size in sorted(best)]
-        whole = prepared.objective(lam)
-        curve = _by_criterion(validated, objective, whole, subsets, prepared.statistics.weight, dataset.n_targets)
+        curve = _by_criterion(at_lam, subsets)
     else:
         points = [SizePoint(size, best[size][0]) for size in sorted(best)]
         words = "the errors on left-out rows along the path" if rule.by == "path" else "the error on held-out rows"
-        curve = _chosen(validated, points, words)
-    outcome = _ending_with(outcome, objective, best[curve.k][1])
-    return SizeChoice(_with_size(validated, curve.k), outcome, curve, path)
+        curve = _chosen(run.validated, points, words)
+    outcome = _ending_with(outcome, run.objective, best[curve.k][1])
+    return SizeChoice(_with_size(run, curve.k), outcome, curve, path)
 
 
 def _ending_with(outcome: SearchOutcome, objective: Objective, chosen: list[int]) -> SearchOutcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,12 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dsel.api import select_from
-from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.config.request import Missing, Preprocess, SelectionRequest
+from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
+from dsel.selection.results.apply import take_columns
 from dsel.sklearn.inputs import (
     check_features,
     check_training_data,
@@ -29,7 +30,6 @@ from dsel.sklearn.inputs import (
     in_memory,
     is_lazy_or_labelled,
     spread_columns,
-    take_columns,
 )
 from dsel.sklearn.targets import EncodedTarget, encode_target
 from dsel.storage.paths import AnyPath, as_path
@@ -48,20 +48,22 @@ def clear_cache() -> None:
     _CACHE.clear()
 
 
+@dataclass(eq=False, repr=False)
 class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of the selectors: `fit` runs a request, the mixin does the rest.
 
-    A subclass has the parameters `n_features_to_select`, `preprocess`, `include`, `exclude`, `missing`, `random_state`
-    and `cache`, and overrides `_request_fields`.
+    The parameters are the fields of the dataclass. Those with the name of a field of a request are given to it.
     """
 
-    n_features_to_select: Any
-    preprocess: Any
-    include: Sequence[str | int]
-    exclude: Sequence[str | int]
-    missing: Any
-    random_state: Any
-    cache: Any
+    n_features_to_select: Any = 10
+    _: KW_ONLY
+    lam: float = 0.0
+    preprocess: Preprocess = "standardize"
+    include: Sequence[str | int] = ()
+    exclude: Sequence[str | int] = ()
+    missing: Missing = "refuse"
+    random_state: Any = 0
+    cache: Any = "memory"
 
     #: Whether y must be given; whether it is ignored.
     _y_required = False
@@ -97,7 +99,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         try:
             request = self._request()
-            dataset = _dataset(X, target.Y, sample_weight, getattr(self, "feature_names_in_", None))
+            dataset = as_dataset(X, target.Y, sample_weight=sample_weight)
+            if hasattr(self, "feature_names_in_"):
+                dataset = replace(dataset, features=self.feature_names_in_)
             cache = self._cache()
             if cache is not None:
                 dataset = replace(dataset, digest=data_digest(X, target.Y, sample_weight))
@@ -172,20 +176,18 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.support_
 
-    def _request_fields(self) -> dict[str, Any]:
-        """Return the fields of the request that differ among the selectors."""
-        raise NotImplementedError
-
     def _request(self) -> SelectionRequest:
         seed = self.random_state
         if not isinstance(seed, numbers.Integral):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        fields = {
-            "k": _size(self.n_features_to_select, self.n_features_in_), "preprocess": self.preprocess,
-            "include": self.include, "exclude": self.exclude, "missing": self.missing, "seed": int(seed),
-            "groups": getattr(self, "groups", None),
-        }  # fmt: skip
-        return SelectionRequest.of(**{**fields, **self._request_fields()})
+        fields = {name: value for name, value in vars(self).items() if name in SelectionRequest.model_fields}
+        fields |= {"k": _size(self.n_features_to_select, self.n_features_in_), "seed": int(seed)}
+        fields |= {"options": dict(fields.get("options") or {})}
+        return SelectionRequest.of(**{**fields, **self._method_fields()})
+
+    def _method_fields(self) -> dict[str, Any]:
+        """Return the method of the request and its options, where they are no parameters."""
+        return {}
 
     def _cache(self) -> StatisticsCache | None:
         if self.cache is None:
@@ -214,11 +216,6 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                     UserWarning,
                     stacklevel=3,
                 )
-
-
-def _dataset(X: Any, Y: Any, sample_weight: Any, names: NDArray[np.object_] | None) -> Dataset:
-    dataset = as_dataset(X, Y, sample_weight=sample_weight)
-    return dataset if names is None else replace(dataset, features=names)
 
 
 def _size(wanted: Any, n: int) -> Any:

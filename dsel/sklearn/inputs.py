@@ -1,9 +1,8 @@
 """What estimators accept as X: arrays and frames in memory by scikit-learn's checks, Dask and xarray objects lazily.
 
-A digest of data that are not in a store, so that searches of parameters compute their statistics once.
-
-Arrays in memory are hashed. A Dask array has a name that follows from its graph. Two graphs may read different values
-under equal names, if a file was written to between them; so the objects at the leaves of the graph count, too.
+Data that are not in a store have a digest, so that searches of parameters compute their statistics once. Arrays in
+memory are hashed. A Dask array has a name that follows from its graph. Two graphs may read different values under equal
+names, if a file was written to between them; so the objects at the leaves of the graph count, too.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,7 +35,12 @@ def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tupl
     """
     if is_lazy_or_labelled(X):
         X = open_lazy(X)
-        _set_features(estimator, X)
+        estimator.n_features_in_ = len(X.columns) if hasattr(X, "columns") else int(X.shape[1])
+        names = feature_names(X)
+        if names is not None:
+            estimator.feature_names_in_ = names
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
         return X, y
     # Frames may mix dtypes, and int arrays are kept as they are.
     dtype = [np.float64, np.float32] if hasattr(X, "columns") else "numeric"
@@ -92,13 +95,6 @@ def check_features(estimator: Any, X: Any) -> Any:
     return X
 
 
-def take_columns(X: Any, columns: NDArray[np.intp]) -> Any:
-    """Return some columns of what `check_features` returned."""
-    if hasattr(X, "columns"):
-        return X[[X.columns[j] for j in columns]]
-    return X.isel({X.dims[1]: columns}) if hasattr(X, "dims") else X[:, columns]
-
-
 def in_memory(X: Any, names: NDArray[np.object_] | None) -> Any:
     """Return what `check_features` returned as an array or, with names, as a DataFrame."""
     values = X.compute() if hasattr(X, "compute") else X
@@ -136,15 +132,6 @@ def _spread_block(block: Any, support: NDArray[np.bool_]) -> NDArray[Any]:
     spread = np.zeros((block.shape[0], support.size), block.dtype)
     spread[:, support] = block
     return spread
-
-
-def _set_features(estimator: Any, X: Any) -> None:
-    estimator.n_features_in_ = len(X.columns) if hasattr(X, "columns") else int(X.shape[1])
-    names = feature_names(X)
-    if names is not None:
-        estimator.feature_names_in_ = names
-    elif hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
 
 
 #: Arrays are hashed in pieces of this many bytes, on all cores.
@@ -198,14 +185,8 @@ def _lazy_token(part: Any) -> bytes | None:
     graph = part.__dask_graph__()
     if not hasattr(graph, "layers") or not hasattr(part, "name"):
         return None
-    numbers = sorted(_leaf_numbers(graph))
+    numbers = sorted(_leaf_number(layer) for name, layer in graph.layers.items() if not graph.dependencies[name])
     return f"dask {part.name} {numbers}".encode()
-
-
-def _leaf_numbers(graph: Any) -> Iterator[int]:
-    for name, layer in graph.layers.items():
-        if not graph.dependencies[name]:
-            yield _leaf_number(layer)
 
 
 def _leaf_number(layer: Any) -> int:

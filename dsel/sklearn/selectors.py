@@ -1,28 +1,19 @@
-"""The selector for every method of `dsel.select`.
-
-The selector that proves its answer.
-
-The selector for X itself.
-
-The selector by leave-one-out or K-fold error of ridge regression.
-
-The selectors that insert columns one by one: forward selection and orthogonal matching pursuit.
-"""
+"""The selectors: for every method of `dsel.select`, and for some methods with what is special about them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from dsel.config.request import Missing, Preprocess
 from dsel.search.exact.certificate import dependence
 from dsel.sklearn.base import BaseSelector
 from dsel.sklearn.targets import EncodedTarget, Task
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SubsetSelector(BaseSelector):
     """Select the columns that best explain y, by any method of `dsel.select`.
 
@@ -30,20 +21,25 @@ class SubsetSelector(BaseSelector):
     ----------
     n_features_to_select : int, float or "auto", default=10
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    method : str, default="poss"
-        The method, as for `dsel.select`.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled. `transform` returns them as they are.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds. "auto": text, booleans and categories are classes, and numbers are numbers.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected, by label or position.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
+    random_state : int, RandomState or None, default=0
+        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
+        memory of this process, or a folder that processes share.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds. "auto": text, booleans and categories are classes, and numbers are numbers.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     criterion : callable, default=None
         A function f(S) or f(S, data) to minimize in place of the squared error.
     max_k : int, default=None
@@ -52,11 +48,6 @@ class SubsetSelector(BaseSelector):
         How ``n_features_to_select="auto"`` chooses, as for `dsel.select`.
     options : dict, default=None
         The method's own options, such as ``{"iterations": 10_000}``.
-    random_state : int, RandomState or None, default=0
-        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
-        memory of this process, or a folder that processes share.
 
     Attributes
     ----------
@@ -96,48 +87,16 @@ class SubsetSelector(BaseSelector):
     array([3, 7])
     """
 
-    def __init__(
-        self,
-        n_features_to_select: Any = 10,
-        *,
-        method: str = "poss",
-        lam: float = 0.0,
-        preprocess: Preprocess = "standardize",
-        task: Task = "auto",
-        include: Sequence[str | int] = (),
-        exclude: Sequence[str | int] = (),
-        groups: Any = None,
-        missing: Missing = "refuse",
-        criterion: Any = None,
-        max_k: int | None = None,
-        choose_k: Any = None,
-        options: dict[str, Any] | None = None,
-        random_state: Any = 0,
-        cache: Any = "memory",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.method = method
-        self.lam = lam
-        self.preprocess = preprocess
-        self.task = task
-        self.include = include
-        self.exclude = exclude
-        self.groups = groups
-        self.missing = missing
-        self.criterion = criterion
-        self.max_k = max_k
-        self.choose_k = choose_k
-        self.options = options
-        self.random_state = random_state
-        self.cache = cache
-
-    def _request_fields(self) -> dict[str, Any]:
-        return {
-            "method": self.method, "lam": self.lam, "criterion": self.criterion, "max_k": self.max_k,
-            "choose_k": self.choose_k, "options": dict(self.options or {}),
-        }  # fmt: skip
+    method: str = "poss"
+    task: Task = "auto"
+    groups: Any = None
+    criterion: Any = None
+    max_k: int | None = None
+    choose_k: Any = None
+    options: dict[str, Any] | None = None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BestSubsetSelector(BaseSelector):
     """Select the best subset of columns, and prove that none is better (branch and bound).
 
@@ -149,21 +108,21 @@ class BestSubsetSelector(BaseSelector):
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
-    seconds : float or None, default=60.0
-        How long to search for the proof. A search that ends before it warns, and has the best subset found. None: no
-        limit, and the search may take exponential time.
     random_state : int, RandomState or None, default=0
         The seed of the search that finds the first subset.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    seconds : float or None, default=60.0
+        How long to search for the proof. A search that ends before it warns, and has the best subset found. None: no
+        limit, and the search may take exponential time.
 
     Attributes
     ----------
@@ -190,32 +149,9 @@ class BestSubsetSelector(BaseSelector):
     (array([7, 3]), True)
     """
 
-    def __init__(
-        self,
-        n_features_to_select: Any = 10,
-        *,
-        lam: float = 0.0,
-        preprocess: Preprocess = "standardize",
-        task: Task = "auto",
-        include: Sequence[str | int] = (),
-        exclude: Sequence[str | int] = (),
-        groups: Any = None,
-        missing: Missing = "refuse",
-        seconds: float | None = 60.0,
-        random_state: Any = 0,
-        cache: Any = "memory",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.lam = lam
-        self.preprocess = preprocess
-        self.task = task
-        self.include = include
-        self.exclude = exclude
-        self.groups = groups
-        self.missing = missing
-        self.seconds = seconds
-        self.random_state = random_state
-        self.cache = cache
+    task: Task = "auto"
+    groups: Any = None
+    seconds: float | None = 60.0
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
@@ -239,10 +175,11 @@ class BestSubsetSelector(BaseSelector):
             f"{self.bound_:.6g}. Raise seconds, or select fewer."
         )
 
-    def _request_fields(self) -> dict[str, Any]:
-        return {"method": "branch-and-bound", "lam": self.lam, "options": {"seconds": self.seconds}}
+    def _method_fields(self) -> dict[str, Any]:
+        return {"method": "branch-and-bound", "options": {"seconds": self.seconds}}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ColumnSubsetSelector(BaseSelector):
     """Select the columns that best approximate all columns of X (column subset selection, unsupervised).
 
@@ -250,24 +187,24 @@ class ColumnSubsetSelector(BaseSelector):
     ----------
     n_features_to_select : int, float or "auto", default=10
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    method : str, default="poss"
-        The method, as for `dsel.select`.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
-    options : dict, default=None
-        The method's own options.
     random_state : int, RandomState or None, default=0
         The seed.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    options : dict, default=None
+        The method's own options.
 
     Attributes
     ----------
@@ -290,37 +227,12 @@ class ColumnSubsetSelector(BaseSelector):
 
     _y_ignored = True
 
-    def __init__(
-        self,
-        n_features_to_select: Any = 10,
-        *,
-        method: str = "poss",
-        lam: float = 0.0,
-        preprocess: Preprocess = "standardize",
-        include: Sequence[str | int] = (),
-        exclude: Sequence[str | int] = (),
-        groups: Any = None,
-        missing: Missing = "refuse",
-        options: dict[str, Any] | None = None,
-        random_state: Any = 0,
-        cache: Any = "memory",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.method = method
-        self.lam = lam
-        self.preprocess = preprocess
-        self.include = include
-        self.exclude = exclude
-        self.groups = groups
-        self.missing = missing
-        self.options = options
-        self.random_state = random_state
-        self.cache = cache
-
-    def _request_fields(self) -> dict[str, Any]:
-        return {"method": self.method, "lam": self.lam, "options": dict(self.options or {})}
+    method: str = "poss"
+    groups: Any = None
+    options: dict[str, Any] | None = None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GreedyRLSSelector(BaseSelector):
     """Select columns by the exact leave-one-out error of ridge regression (greedy RLS), or by its K-fold error.
 
@@ -330,18 +242,8 @@ class GreedyRLSSelector(BaseSelector):
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=1.0
         The ridge penalty on the preprocessed data.
-    lam_grid : "auto" or sequence of float, default=None
-        Penalties to choose from by the error with all columns, in place of `lam`.
-    folds : int, default=None
-        The number of folds of the error. None: leave-one-out.
-    loss : {"squared", "zero-one"}, default="squared"
-        The loss of a left-out row; "zero-one" counts wrong classes, and goes with leave-one-out.
-    direction : {"forward", "backward", "floating"}, default="forward"
-        Insert columns; delete columns, starting from all; or delete columns after each insertion if that helps.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
     missing : {"refuse", "mean"}, default="refuse"
@@ -350,6 +252,16 @@ class GreedyRLSSelector(BaseSelector):
         The seed that divides the rows into folds.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    lam_grid : "auto" or sequence of float, default=None
+        Penalties to choose from by the error with all columns, in place of `lam`.
+    folds : int, default=None
+        The number of folds of the error. None: leave-one-out.
+    loss : {"squared", "zero-one"}, default="squared"
+        The loss of a left-out row; "zero-one" counts wrong classes, and goes with leave-one-out.
+    direction : {"forward", "backward", "floating"}, default="forward"
+        Insert columns; delete columns, starting from all; or delete columns after each insertion if that helps.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
 
     Attributes
     ----------
@@ -377,51 +289,28 @@ class GreedyRLSSelector(BaseSelector):
 
     _y_required = True
 
-    def __init__(
-        self,
-        n_features_to_select: Any = 10,
-        *,
-        lam: float = 1.0,
-        lam_grid: Any = None,
-        folds: int | None = None,
-        loss: str = "squared",
-        direction: str = "forward",
-        preprocess: Preprocess = "standardize",
-        task: Task = "auto",
-        include: Sequence[str | int] = (),
-        exclude: Sequence[str | int] = (),
-        missing: Missing = "refuse",
-        random_state: Any = 0,
-        cache: Any = "memory",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.lam = lam
-        self.lam_grid = lam_grid
-        self.folds = folds
-        self.loss = loss
-        self.direction = direction
-        self.preprocess = preprocess
-        self.task = task
-        self.include = include
-        self.exclude = exclude
-        self.missing = missing
-        self.random_state = random_state
-        self.cache = cache
+    lam: float = 1.0
+    lam_grid: Any = None
+    folds: int | None = None
+    loss: str = "squared"
+    direction: str = "forward"
+    task: Task = "auto"
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
         self.lam_ = self.selection_.lam
 
-    def _request_fields(self) -> dict[str, Any]:
+    def _method_fields(self) -> dict[str, Any]:
         options = {"lam_grid": self.lam_grid, "direction": self.direction}
         if self.folds is None:
-            return {"method": "greedy-rls", "lam": self.lam, "options": {**options, "loss": self.loss}}
+            return {"method": "greedy-rls", "options": {**options, "loss": self.loss}}
         if self.loss != "squared":
             raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave folds out.")
-        return {"method": "kfold", "lam": self.lam, "options": {**options, "folds": self.folds}}
+        return {"method": "kfold", "options": {**options, "folds": self.folds}}
 
 
-class ForwardSelector(BaseSelector):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForwardSelector(SubsetSelector):
     """Select columns one by one, each time the one that lowers the squared error most.
 
     Parameters
@@ -432,18 +321,20 @@ class ForwardSelector(BaseSelector):
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
-        Not used: the selection does not depend on it.
+        Not used, except where folds choose the number of columns: the search does not depend on it.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    criterion, max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
 
     Attributes
     ----------
@@ -467,38 +358,11 @@ class ForwardSelector(BaseSelector):
     array([7, 3])
     """
 
-    _method = "forward"
-
-    def __init__(
-        self,
-        n_features_to_select: Any = 10,
-        *,
-        lam: float = 0.0,
-        preprocess: Preprocess = "standardize",
-        task: Task = "auto",
-        include: Sequence[str | int] = (),
-        exclude: Sequence[str | int] = (),
-        groups: Any = None,
-        missing: Missing = "refuse",
-        random_state: Any = 0,
-        cache: Any = "memory",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.lam = lam
-        self.preprocess = preprocess
-        self.task = task
-        self.include = include
-        self.exclude = exclude
-        self.groups = groups
-        self.missing = missing
-        self.random_state = random_state
-        self.cache = cache
-
-    def _request_fields(self) -> dict[str, Any]:
-        return {"method": self._method, "lam": self.lam}
+    method: str = field(default="forward", init=False)
 
 
-class OMPSelector(ForwardSelector):
+@dataclass(kw_only=True, eq=False, repr=False)
+class OMPSelector(SubsetSelector):
     """Select columns by orthogonal matching pursuit, each time the one that correlates most with the residuals.
 
     Parameters
@@ -509,18 +373,20 @@ class OMPSelector(ForwardSelector):
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
-        Not used: the selection does not depend on it.
+        Not used, except where folds choose the number of columns: the search does not depend on it.
     cache : {"memory"}, str, Path or None, default="memory"
         Where the statistics of the data are kept.
+    task : {"auto", "classification", "regression"}, default="auto"
+        What y holds.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    criterion, max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
 
     Attributes
     ----------
@@ -544,4 +410,4 @@ class OMPSelector(ForwardSelector):
     array([7, 3])
     """
 
-    _method = "omp"
+    method: str = field(default="omp", init=False)

@@ -44,12 +44,13 @@ def encode_target(y: Any, task: Task) -> EncodedTarget:
     if values is None and task == "auto":
         return EncodedTarget(_as_numbers(y))
     columns = np.asarray(y.compute() if lazy else y) if values is None else values
-    if columns.ndim == 1:
-        one, classes = _one_hot(columns, "")
-        return EncodedTarget(_as_frame(one), classes)
-    parts = [_one_hot(columns[:, j], f"y{j}=") for j in range(columns.shape[1])]
+    single = columns.ndim == 1
+    parts = [_one_hot(columns, "")] if single else [_one_hot(columns[:, j], f"y{j}=") for j in range(columns.shape[1])]
     merged = {name: column for part, _ in parts for name, column in part.items()}
-    return EncodedTarget(_as_frame(merged), [classes for _, classes in parts])
+    classes = [found for _, found in parts]
+    import pandas as pd
+
+    return EncodedTarget(pd.DataFrame(merged), classes[0] if single else classes)  # its labels name the targets
 
 
 def _labels(y: Any) -> NDArray[Any] | None:
@@ -64,9 +65,9 @@ def _labels(y: Any) -> NDArray[Any] | None:
     if values.dtype.kind != "O":
         return None
     flat = values.ravel().tolist()
-    if all(isinstance(one, bool | np.bool_) for one in flat):
+    if all(isinstance(label, bool | np.bool_) for label in flat):
         return values.astype(bool)
-    return values if any(isinstance(one, str) for one in flat) else None
+    return values if any(isinstance(label, str) for label in flat) else None
 
 
 def _as_numbers(y: Any) -> Any:
@@ -82,23 +83,16 @@ def _as_numbers(y: Any) -> Any:
 def _one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any]]:
     """Return columns of 0 and 1 by name, and the sorted classes."""
     if values.dtype.kind == "O":
-        absent = [one is None or one != one for one in values.tolist()]
+        absent = [label is None or label != label for label in values.tolist()]
         if any(absent):
             raise ValueError(f"Input y contains NaN: the class in row {absent.index(True)} is missing.")
-        if any(isinstance(one, str) for one in values.tolist()):
-            values = np.array([str(one) for one in values.tolist()])
+        if any(isinstance(label, str) for label in values.tolist()):
+            values = np.array([str(label) for label in values.tolist()])
     classes = np.unique(values)
     if classes.size < 2:
         raise ValueError(f"y has {classes.size} class: a selection needs at least two classes.")
     kept = classes[1:] if classes.size == 2 else classes
-    return {f"{prefix}{one}": (values == one).astype(np.float64) for one in kept.tolist()}, classes
-
-
-def _as_frame(columns: dict[str, NDArray[np.float64]]) -> Any:
-    """Return the columns as a DataFrame, whose labels name the targets of the selection."""
-    import pandas as pd
-
-    return pd.DataFrame(columns)
+    return {f"{prefix}{label}": (values == label).astype(np.float64) for label in kept.tolist()}, classes
 
 
 def _is_number(y: Any) -> bool:

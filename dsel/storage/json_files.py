@@ -62,8 +62,7 @@ def write_json(path: AnyPath, value: Any, *, digest: bool = True) -> None:
         write_bytes(path, (checked_json(value) if digest else json.dumps(value)).encode())
     except OSError as error:
         raise OutputError(
-            f"{path} cannot be written: {error.strerror}.",
-            "Free some space there, or change the folder's permissions.",
+            f"{path} cannot be written: {error.strerror}.", "Free some space there, or change the folder's permissions."
         ) from error
 
 

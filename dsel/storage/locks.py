@@ -59,6 +59,7 @@ class Lock:
         self._beat = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name="dsel-lock", daemon=True)
+        self._thread.start()
 
     def require(self) -> None:
         """Raise OutputError if another run has taken the lock over. Call it before anything is written."""
@@ -72,10 +73,6 @@ class Lock:
                 f"This run lost its lock on {self._name}, which is now held by {holder}.",
                 "It was silent for too long (a suspended job?). The other run continues in its place.",
             )
-
-    def start(self) -> None:
-        """Start the heartbeat."""
-        self._thread.start()
 
     def _is_held(self) -> bool:
         number, text = _latest(self._folder)
@@ -135,7 +132,6 @@ def locked(folder: AnyPath, run: str, name: str | None = None) -> Iterator[Lock]
             f"{name} cannot be written: {error.strerror}.", "Check the permissions of the folder and the disk."
         ) from error
     lock = Lock(folder, number, owner, name, names)
-    lock.start()
     with ending(lock.release):
         yield lock
 
@@ -161,8 +157,12 @@ def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> tuple[int, fr
     while True:
         number, text = _latest(folder)
         owner_text = None if text in (None, _FREE) else text
-        if owner_text is not None:
-            _require_writable(folder, name)
+        # The lock of a folder that this process may not write to cannot be taken over.
+        if owner_text is not None and isinstance(folder, Path) and not os.access(folder, os.W_OK | os.X_OK):
+            raise OutputError(
+                f"{name} cannot be written: the folder is read-only.",
+                "Check the permissions of the folder and the disk.",
+            )
         if owner_text is not None and _is_alive(folder, number, owner_text, name):
             raise OutputError(
                 f"Another run is writing to {name}: {_describe(_parse(owner_text))}.",
@@ -175,14 +175,6 @@ def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> tuple[int, fr
             if owner_text is not None:
                 log.warning("taking the lock on %s over from %s, which is dead", name, _describe(_parse(owner_text)))
             return number + 1, names
-
-
-def _require_writable(folder: AnyPath, name: str) -> None:
-    """Raise OutputError if this process may not write to a folder on a disk: its lock can then not be taken over."""
-    if isinstance(folder, Path) and not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"{name} cannot be written: the folder is read-only.", "Check the permissions of the folder and the disk."
-        )
 
 
 def _claim(folder: AnyPath, number: int, text: str | None, owner: dict[str, Any]) -> frozenset[str] | None:

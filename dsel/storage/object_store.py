@@ -129,16 +129,14 @@ class ObjectPath:
             if "" not in listed:
                 raise FileNotFoundError(f"There is no object {self}.")
             return FileInfo(self.name, listed[""].size, listed[""].tag)
-        obstore = obstore_module()
-        return _info(self.name, self._request(lambda store: obstore.head(store, self.key)))
+        return _info(self.name, self._request(lambda obstore, store: obstore.head(store, self.key)))
 
     def list_names(self) -> set[str]:
         """Return the names directly below this one."""
         listed = self._listed()
         if listed is not None:
             return {key.partition("/")[0] for key in listed if key}
-        obstore = obstore_module()
-        found: Any = self._request(lambda store: obstore.list_with_delimiter(store, self.key))
+        found: Any = self._request(lambda obstore, store: obstore.list_with_delimiter(store, self.key))
         keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
         start = len(self.key) + 1 if self.key else 0
         return {key[start:] for key in keys}
@@ -149,9 +147,8 @@ class ObjectPath:
         if listed is not None:
             yield from (replace(info, key=key) for key, info in listed.items() if key)
             return
-        obstore = obstore_module()
         prefix = len(self.key) + 1
-        for meta in self._request(lambda store: obstore.list(store, self.key, chunk_size=1000).collect()):
+        for meta in self._request(lambda obstore, store: obstore.list(store, self.key, chunk_size=1000).collect()):
             yield _info(meta["path"][prefix:], meta)
 
     def is_listed(self) -> bool:
@@ -170,22 +167,19 @@ class ObjectPath:
 
     def read_bytes(self) -> bytes:
         """Return the content of the object. Raises FileNotFoundError."""
-        obstore = obstore_module()
-        return self._request(lambda store: bytes(obstore.get(store, self.key).bytes()))
+        return self._request(lambda obstore, store: bytes(obstore.get(store, self.key).bytes()))
 
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
 
     def write_bytes(self, data: bytes) -> None:
         """Write or replace the object in one request."""
-        obstore = obstore_module()
-        self._request(lambda store: obstore.put(store, self.key, data, use_multipart=False))
+        self._request(lambda obstore, store: obstore.put(store, self.key, data, use_multipart=False))
 
     def upload(self, file: IO[bytes]) -> None:
         """Write or replace the object from a file of any size."""
-        obstore = obstore_module()
 
-        def put(store: Any) -> None:
+        def put(obstore: Any, store: Any) -> None:
             file.seek(0)
             obstore.put(store, self.key, file)
 
@@ -204,7 +198,9 @@ class ObjectPath:
                 obstore.put(connection(self.scheme, self.bucket), self.key, data, mode="create")
                 return True
             except (AlreadyExistsError, PreconditionError):
-                return self._holds(data)
+                with suppress(FileNotFoundError):
+                    return self.read_bytes() == data
+                return False
             except Exception as error:
                 translated = translate_error(error, str(self))
                 repeated = isinstance(translated, StorageError) and translated.attempts > 1
@@ -212,12 +208,6 @@ class ObjectPath:
                     raise translated from None
             time.sleep(retry_delay(attempt))
         raise AssertionError
-
-    def _holds(self, data: bytes) -> bool:
-        try:
-            return self.read_bytes() == data
-        except FileNotFoundError:
-            return False
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object. It is no error if it does not exist."""
@@ -245,39 +235,38 @@ class ObjectPath:
 
     def read_range(self, start: int, stop: int, tag: str) -> bytes:
         """Return bytes [start, stop) of the object. Raises StorageError if it no longer has this tag."""
-        obstore = obstore_module()
+        obstore_module()
         from obstore.exceptions import PreconditionError
 
         options: Any = {"range": (start, stop), **({"if_match": tag} if tag.startswith('"') else {})}
         try:
-            return self._request(lambda store: bytes(obstore.get(store, self.key, options=options).bytes()))
+            return self._request(lambda obstore, store: bytes(obstore.get(store, self.key, options=options).bytes()))
         except PreconditionError as error:
             raise StorageError(
                 f"{self} was replaced while it was read.", "Start again when nothing writes to it."
             ) from error
 
     def _delete(self, keys: list[str]) -> None:
-        obstore = obstore_module()
 
-        def delete(store: Any) -> None:
+        def delete(obstore: Any, store: Any, keys: list[str] = keys) -> None:
             for start in range(0, len(keys), 1000):
                 try:
                     obstore.delete(store, keys[start : start + 1000])
                 except FileNotFoundError as error:  # S3 counts a missing object as removed; others do not
                     if is_missing_bucket(str(error)):
                         raise
-                    for key in keys[start : start + 1000]:
-                        _delete_one(store, key)
+                    for key in keys[start : start + 1000] if len(keys) > 1 else ():
+                        delete(obstore, store, [key])
 
         self._request(delete)
 
-    def _request(self, request: Callable[[Any], T]) -> T:
-        """Send a request that is safe to repeat."""
-        hurry = _hurry.get()
+    def _request(self, request: Callable[[Any, Any], T]) -> T:
+        """Send a request that is safe to repeat: a function of the module obstore and the connection."""
+        obstore, hurry = obstore_module(), _hurry.get()
         policy = RetryPolicy(str(self), max_retries=0 if hurry else MAX_RETRIES)
         while True:
             try:
-                return request(connection(self.scheme, self.bucket, hurried=hurry))
+                return request(obstore, connection(self.scheme, self.bucket, hurried=hurry))
             except Exception as error:
                 time.sleep(policy.delay_after(error))
 
@@ -371,12 +360,3 @@ class _RangeReader(io.RawIOBase):
 
 def _info(key: str, meta: Any) -> FileInfo:
     return FileInfo(key, int(meta["size"]), meta["e_tag"] or meta["last_modified"].isoformat())
-
-
-def _delete_one(store: Any, key: str) -> None:
-    obstore = obstore_module()
-    try:
-        obstore.delete(store, key)
-    except FileNotFoundError as error:
-        if is_missing_bucket(str(error)):
-            raise

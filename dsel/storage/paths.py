@@ -7,7 +7,7 @@ rest, above all how to write something so that readers see the old content or th
 - a folder: on disk it is renamed as well. Object storage cannot rename. There the folder keeps a unique name, and the
   file that refers to it is written last.
 
-Who owns a file: this user, or somebody else.
+Who owns a file: this user, or somebody else. Which run of a folder of runs is the latest good one.
 """
 
 from __future__ import annotations
@@ -23,31 +23,10 @@ from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.storage.leftovers import temporary_tag
-from dsel.storage.object_store import SCHEMES, FileInfo, ObjectPath
+from dsel.storage.object_store import SCHEMES
+from dsel.storage.object_store import FileInfo as FileInfo
+from dsel.storage.object_store import ObjectPath as ObjectPath
 from dsel.storage.zarr_store import complete_store, object_zarr_store, redescribed_store
-
-__all__ = [
-    "AnyPath",
-    "FileInfo",
-    "ObjectPath",
-    "as_path",
-    "create_file",
-    "discard_tree",
-    "is_inside",
-    "list_names",
-    "make_folder",
-    "open_for_writing",
-    "publish_tree",
-    "published_name",
-    "remove_stale",
-    "staged_write",
-    "staging_tree",
-    "stat",
-    "walk",
-    "write_bytes",
-    "write_files",
-    "zarr_store",
-]
 
 AnyPath = Path | ObjectPath
 
@@ -91,6 +70,12 @@ def walk(folder: AnyPath) -> Iterator[FileInfo]:
         for file in files:
             status = os.stat(os.path.join(parent, file))
             yield FileInfo(file if relative == "." else f"{relative}/{file}", status.st_size, str(status.st_mtime_ns))
+
+
+def add_files(digest: Any, files: Iterable[FileInfo]) -> None:
+    """Add the keys, sizes and tags of files to a digest of hashlib."""
+    for file in sorted(files, key=lambda file: file.key):
+        digest.update(f"{file.key}\0{file.size}\0{file.tag}\n".encode())
 
 
 def list_names(folder: AnyPath) -> set[str]:
@@ -161,11 +146,8 @@ def write_files(folder: AnyPath, files: Mapping[str, bytes]) -> None:
     """Write files into a folder that nobody reads yet: one request each in object storage. Raises OSError."""
     for key, data in files.items():
         file = folder / key
-        if isinstance(file, ObjectPath):
-            file.write_bytes(data)
-        else:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
+        make_folder(file.parent)
+        file.write_bytes(data)
 
 
 def create_file(file: AnyPath, data: bytes) -> bool:
@@ -181,17 +163,11 @@ def create_file(file: AnyPath, data: bytes) -> bool:
         except FileExistsError:  # NFS also says so if its first answer was lost and it repeated the request
             return temporary.stat().st_nlink == 2
         except OSError:
-            return _create_without_links(file, data)
-    return True
-
-
-def _create_without_links(file: Path, data: bytes) -> bool:
-    try:
-        out = file.open("xb")
-    except FileExistsError:
-        return False
-    with out:
-        out.write(data)
+            try:
+                with file.open("xb") as out:
+                    out.write(data)
+            except FileExistsError:
+                return False
     return True
 
 
@@ -285,3 +261,42 @@ def _name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return f"user {user}"
+
+
+#: The pointer to the latest good run in a folder of runs: a symbolic link on disk, a small file in object storage.
+LATEST = "latest"
+
+
+def point_to(folder: AnyPath, name: str) -> None:
+    """Make `latest` in a folder point to the run of this name; readers find the old one or the new one.
+
+    A disk without symbolic links gets a file with the name, as object storage does.
+    """
+    pointer = folder / LATEST
+    if not isinstance(pointer, ObjectPath):
+        temporary = pointer.with_name(f".{LATEST}-{uuid4().hex[:8]}")
+        with suppress(OSError, NotImplementedError):
+            temporary.symlink_to(name, target_is_directory=True)
+            os.replace(temporary, pointer)
+            return
+    write_bytes(pointer, f"{name}\n".encode())
+
+
+def latest_name(folder: AnyPath) -> str | None:
+    """Return the name of the run that `latest` in a folder points to, or None if there is none."""
+    pointer = folder / LATEST
+    try:
+        if not isinstance(pointer, ObjectPath) and pointer.is_symlink():
+            return os.readlink(pointer).rstrip("/")
+        return pointer.read_text().strip() or None
+    except OSError:
+        return None
+
+
+def resolve_run(path: AnyPath) -> AnyPath:
+    """Return the folder of a run: that which `latest` or a folder of runs stands for, else the path itself."""
+    folder = path.parent if path.name == LATEST else path
+    if path.name != LATEST and (path / "job.json").is_file():
+        return path
+    name = latest_name(folder)
+    return path if name is None else folder / name

@@ -66,14 +66,7 @@ def translate_error(error: Exception, where: str, attempts: int = 1) -> Exceptio
 
     Errors of other origin, and errors that callers handle, are returned unchanged.
     """
-    from obstore.exceptions import (
-        AlreadyExistsError,
-        BaseError,
-        NotModifiedError,
-        PermissionDeniedError,
-        PreconditionError,
-        UnauthenticatedError,
-    )
+    from obstore import exceptions
 
     text = str(error)
     scheme = where.partition("://")[0]
@@ -84,12 +77,15 @@ def translate_error(error: Exception, where: str, attempts: int = 1) -> Exceptio
         return MissingInputError(f"There is no bucket {bucket}.", "Check its name, or create it first.")
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"There is no object {where}.")
-    passed_on = (DselError, AlreadyExistsError, NotModifiedError, PreconditionError)
-    if isinstance(error, passed_on) or not isinstance(error, BaseError):
+    passed_on = (DselError, exceptions.AlreadyExistsError, exceptions.NotModifiedError, exceptions.PreconditionError)
+    if isinstance(error, passed_on) or not isinstance(error, exceptions.BaseError):
         return error
     said = f" ({code})" if code else ""
     status = _first(r"status code: (\d+)", text)
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
+    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError) or status in (
+        "401",
+        "403",
+    ):
         return AccessError(f"Access to {where} is denied{said}.", f"Ask for permission to read and write it. {remedy}")
     if "token request" in text or "credentials" in text.lower() or "MissingAccount" in text or "169.254." in text:
         return AccessError(f"There are no credentials for {where}.", remedy)

@@ -2,9 +2,9 @@
 
 Each function raises AssertionError with what is wrong. They need no test framework:
 
->>> from dsel.search.greedy.forward import METHOD
+>>> from dsel.search.greedy.path import FORWARD
 >>> from dsel.testing import check_method
->>> check_method(METHOD)
+>>> check_method(FORWARD)
 """
 
 from __future__ import annotations

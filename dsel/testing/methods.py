@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -25,7 +25,7 @@ from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_validated
 from dsel.selection.result import Selection
-from dsel.testing.problems import require
+from dsel.testing.problems import SmallProblem, require
 
 _ROWS, _COLUMNS = 60, 10
 #: A column that is 0.5 times another, a constant column, and the columns that are included and excluded.
@@ -70,8 +70,8 @@ def check_method(method: Method, *, k: int = 3, seed: int = 1, **options: Any) -
 
     Examples
     --------
-    >>> from dsel.search.greedy.omp import METHOD
-    >>> check_method(METHOD, k=2)
+    >>> from dsel.search.greedy.path import OMP
+    >>> check_method(OMP, k=2)
     """
     _check_declaration(method)
     _check_options(method.options)
@@ -201,18 +201,20 @@ class _Check:
         self, selection: Selection, lam: float, include: tuple[int, ...], exclude: tuple[int, ...]
     ) -> None:
         """Check errors and bounds with least squares on all subsets."""
-        f = _Errors(self.X, self.Y, lam)
+        X = _standardized(self.X)
+        problem = SmallProblem(self.name, X, None if self.Y is None else _standardized(self.Y[:, None]), lam)
+        total = float(np.square(problem.targets).sum())
         for row in selection.front:
             require(row.size == len(set(row.indices)), f"{self.name}: {row.indices} are not {row.size} columns.")
-            _same(row.error, f(row.indices), f.total, f"{self.name}: f{row.indices}")
-        _same(selection.error, f(selection.indices), f.total, f"{self.name}: the error of the answer")
+            _same(row.error, problem.error(row.indices), total, f"{self.name}: f{row.indices}")
+        _same(selection.error, problem.error(selection.indices), total, f"{self.name}: the error of the answer")
         allowed = set(range(_COLUMNS)) - {_CONSTANT, *exclude}
-        least = f.least(selection.k, include, allowed)
-        require(selection.error >= least - 1e-8 * f.total, f"{self.name} has an error below the least one.")
+        least = problem.least_error(selection.k, include, allowed)
+        require(selection.error >= least - 1e-8 * total, f"{self.name} has an error below the least one.")
         for proved in selection.certificate or ():
-            least, bound = f.least(proved["size"], include, allowed), proved["bound"]
+            least, bound = problem.least_error(proved["size"], include, allowed), proved["bound"]
             require(
-                bound <= least + 1e-9 * f.total,
+                bound <= least + 1e-9 * total,
                 f"{self.name} states the bound {bound!r} for {proved['size']} columns; {least!r} is reached.",
             )
 
@@ -251,26 +253,6 @@ class _Check:
         for name, columns in groups.items():
             common = set(columns) & set(selection.indices)
             require(common in (set(), set(columns)), f"{self.name} chooses a part of the group {name}: {common}.")
-
-
-class _Errors:
-    """f by least squares on standardized rows."""
-
-    def __init__(self, X: Floats, Y: Floats | None, lam: float) -> None:
-        self.X = _standardized(X)
-        self.Y = self.X if Y is None else _standardized(Y[:, None])
-        self.lam, self.total = lam, float(np.square(self.Y).sum())
-
-    def __call__(self, S: tuple[int, ...]) -> float:
-        A = np.vstack([self.X[:, list(S)], np.sqrt(self.lam) * np.eye(len(S))])
-        Y = np.vstack([self.Y, np.zeros((len(S), self.Y.shape[1]))])
-        return float(np.square(Y - A @ np.linalg.lstsq(A, Y, rcond=1e-9)[0]).sum())
-
-    def least(self, k: int, include: tuple[int, ...], allowed: set[int]) -> float:
-        """Return the least f of at most k allowed columns, the included ones among them."""
-        others = sorted(allowed - set(include))
-        sizes = range(k - len(include) + 1)
-        return min(self((*include, *S)) for size in sizes for S in combinations(others, size))
 
 
 def _standardized(values: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -55,27 +56,30 @@ class SmallProblem:
     def objective(self) -> Objective | GroupedObjective:
         """The objective that a search gets."""
         cross = None if self.Y is None else self.X.T @ self.Y
-        total = float(np.square(self._targets).sum())
+        total = float(np.square(self.targets).sum())
         objective = DenseObjective(self.X.T @ self.X, cross, total, self.lam)
         if self.groups is None:
             return objective
         return GroupedObjective(objective, [np.array(group) for group in self.groups])
 
     @property
-    def _targets(self) -> Floats:
+    def targets(self) -> Floats:
+        """Y, or X where Y = X."""
         return self.X if self.Y is None else self.Y
 
     def error(self, S: tuple[int, ...]) -> float:
         """Return f of some columns or groups, by least squares on the rows."""
         columns = list(S) if self.groups is None else [j for g in S for j in self.groups[g]]
         A = np.vstack([self.X[:, columns], np.sqrt(self.lam) * np.eye(len(columns))])
-        Y = np.vstack([self._targets, np.zeros((len(columns), self._targets.shape[1]))])
+        Y = np.vstack([self.targets, np.zeros((len(columns), self.targets.shape[1]))])
         return float(np.square(Y - A @ np.linalg.lstsq(A, Y, rcond=1e-9)[0]).sum())
 
-    def least_error(self, k: int) -> float:
-        """Return the least f of at most k columns or groups."""
+    def least_error(self, k: int, include: tuple[int, ...] = (), allowed: Collection[int] | None = None) -> float:
+        """Return the least f of at most k allowed columns or groups, by default all, the included ones among them."""
         n = self.X.shape[1] if self.groups is None else len(self.groups)
-        return min(self.error(S) for size in range(k + 1) for S in combinations(range(n), size))
+        others = sorted(set(range(n) if allowed is None else allowed) - set(include))
+        sizes = range(k - len(include) + 1)
+        return min(self.error((*include, *S)) for size in sizes for S in combinations(others, size))
 
 
 def small_problems() -> list[SmallProblem]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel.objective.dense import DenseObjective
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from pipelines.benchmarks.quality import EXCHANGE_EVERY, Start, local_optima, run_search
 
 

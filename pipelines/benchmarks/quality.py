@@ -15,7 +15,7 @@ from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop, drive
 from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss
 from pipelines.papers.preprocess import regression
 

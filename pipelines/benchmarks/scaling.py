@@ -26,7 +26,7 @@ from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.method import OnSlice
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.compiled import Poss, paper_iterations

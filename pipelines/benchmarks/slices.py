@@ -15,7 +15,7 @@ from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, SliceResult, SliceRules, run_slice

@@ -66,7 +66,7 @@ def slow_closeness(S: Sequence[int], data: Any) -> float:
 
 
 _POSS = {"iterations": 4_000_000, "exchange_every": 50_000}
-_SLICES = {"iterations": 3_000_000, "slices": 4, "slice_iterations": 50_000, "search_on": "workers"}
+_SLICES = {"iterations": 3_000_000, "max_in_flight": 4, "task_iterations": 50_000, "search_on": "workers"}
 _PPOSS = {"iterations": 1600, "processors": 8}
 _CRITERION = {"criterion": "pipelines.chaos.cases:slow_closeness"}
 _PROOF = {"certify": {"time": "10m", "sizes": "all"}}

@@ -99,7 +99,7 @@ STATES = (
           stopped_at="out/checkpoint.json"),
     State(
         "search by slices on workers",
-        {"method": "poss", "options": {"iterations": 300_000, "slices": 4, "slice_iterations": 20_000,
+        {"method": "poss", "options": {"iterations": 300_000, "max_in_flight": 4, "task_iterations": 20_000,
                                        "search_on": "workers"}, "checkpoint_seconds": 0.05},
         stopped_at="out/checkpoint.json out/objective-*.npz",
     ),

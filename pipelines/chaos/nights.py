@@ -247,11 +247,10 @@ def _from_the_beginning(job: Path, runs: str) -> dict[str, Any]:
     """Return the answer of a run that uses nothing that is saved but the front of the previous run."""
     from dsel.config.job import read_job
     from dsel.data.dataset import as_dataset
-    from dsel.selection.changes.previous import PreviousRun
+    from dsel.selection.changes.compare import PreviousRun
     from dsel.selection.context import RunContext
     from dsel.selection.pipeline import run_selection
-    from dsel.storage.latest import latest_name
-    from dsel.storage.paths import as_path
+    from dsel.storage.paths import as_path, latest_name
 
     asked = read_job(job)
     dataset, name = as_dataset(str(asked.store)), latest_name(as_path(runs))

@@ -16,7 +16,6 @@ import dsel
 from dsel._lib.text import printable
 from dsel._lib.versions import versions
 from dsel.cli import app, application
-from dsel.cli.application import LogFormat
 from dsel.errors import MissingInputError, OptionError, OutputError
 from tests.cli_runner import LIMIT, call
 
@@ -91,9 +90,9 @@ def test_an_empty_path_is_not_the_folder_one_stands_in(tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("log_format", [LogFormat.text, LogFormat.json])
+@pytest.mark.parametrize("log_format", ["text", "json"])
 def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: LogFormat
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("here")
@@ -105,7 +104,7 @@ def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
         application.main()
     assert ended.value.code == 70
     said = capsys.readouterr().err
-    told = json.loads(said)["traceback"] if log_format is LogFormat.json else said
+    told = json.loads(said)["traceback"] if log_format == "json" else said
     assert "in broken" in told
     assert "unexpected error: ZeroDivisionError: here" in said
 

@@ -18,8 +18,7 @@ from dsel.data.store.staging import ObjectStaging
 from dsel.errors import AccessError
 from dsel.jobs.series.folders import RunFolders
 from dsel.selection.changes.runs import read_history, run_names
-from dsel.storage.latest import latest_name
-from dsel.storage.paths import as_path, walk
+from dsel.storage.paths import as_path, latest_name, walk
 from pipelines.s3_faults import FaultProxy, drawn
 from tests.cloud.test_publication import writes_through
 from tests.jobs.test_series import NOWHERE, Job, answer, from_the_beginning, night, run_here

@@ -15,8 +15,8 @@ import zarr
 import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
+from dsel.data.divide_rows import select_rows
 from dsel.data.ingest import ingest_arrays
-from dsel.data.row_window import select_rows
 from dsel.data.store.reader import open_store
 from dsel.data.store.segments import begin_append, publish_append
 from dsel.errors import DataError, OptionError

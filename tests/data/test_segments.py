@@ -127,8 +127,12 @@ def test_a_damaged_list_is_an_error(path: Path, broken: object) -> None:
 
 def test_a_variable_that_is_named_counts_as_well(path: Path) -> None:
     zarr.open_group(path).create_array("w2", data=np.ones(10), dimension_names=["sample"])
-    (segment,) = read_segments(path, 10, ["w2"])
-    assert sorted(segment.known) == ["X", "Y", "w2", "weight"]
+    (segment,) = read_segments(path, 10)
+    assert sorted(segment.known) == ["X", "Y", "weight"]
+    before = open_store(path).fingerprint("w2")
+    assert before != open_store(path).fingerprint()
+    zarr.open_group(path)["w2"][:] = 2.0
+    assert open_store(path).fingerprint("w2") != before
 
 
 def test_info_lists_the_segments(path: Path) -> None:

@@ -143,9 +143,9 @@ def answer(selection: Selection) -> tuple[Any, ...]:
         ("poss", {"search_on": "client"}, "client"),
         ("pposs", {"search_on": "client"}, "client"),
         ("pposs-asy", {"search_on": "client"}, "client"),
-        ("poss", {"slices": 1}, "workers"),
-        ("pposs", {"slices": 1}, "workers"),
-        ("pposs", {"slices": 1, "search_on": "workers", "iterations": 320}, "workers"),
+        ("poss", {"max_in_flight": 1}, "workers"),
+        ("pposs", {"max_in_flight": 1}, "workers"),
+        ("pposs", {"max_in_flight": 1, "search_on": "workers", "iterations": 320}, "workers"),
         ("astar", {}, "workers"),
         ("astar", {"search_on": "client"}, "client"),
         ("forward", {}, "client"),
@@ -164,7 +164,7 @@ def test_tasks_on_workers_are_where_the_plan_says(
 
 def test_the_offspring_of_each_round_are_divided_among_the_workers(client: Client, store: Path) -> None:
     """The published PPOSS: several tasks for each round, and the archive of its compiled rounds."""
-    published = {"slices": 1, "iterations": 640, "processors": 64}
+    published = {"max_in_flight": 1, "iterations": 640, "processors": 64}
     there = select(client, store, "pposs", search_on="workers", **published)
     here = select(client, store, "pposs", search_on="client", warm_start="none", exchange_every=0, **published)
     assert there.counts["futures"] > 10
@@ -175,8 +175,8 @@ def test_the_offspring_of_each_round_are_divided_among_the_workers(client: Clien
 
 def test_a_rerun_of_what_the_result_records_is_the_same_without_a_cluster(client: Client, store: Path) -> None:
     there = select(client, store, "poss", distance, iterations=600)
-    recorded = {name: there.request.options[name] for name in ("slices", "slice_iterations", "iterations")}
-    assert recorded == {"slices": 6, "slice_iterations": 1, "iterations": 600}
+    recorded = {name: there.request.options[name] for name in ("max_in_flight", "task_iterations", "iterations")}
+    assert recorded == {"max_in_flight": 6, "task_iterations": 1, "iterations": 600}
     assert answer(select(None, store, "poss", distance, **recorded)) == answer(there)
 
 

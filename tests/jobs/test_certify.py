@@ -26,7 +26,7 @@ from dsel.search.exact import starting_subset
 from dsel.search.exact.proof import Proof
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
-from dsel.selection.saved import open_selection
+from dsel.selection.result import open_selection
 from dsel.storage.json_files import read_json, write_json
 
 RNG = np.random.default_rng(21)

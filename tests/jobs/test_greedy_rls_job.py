@@ -125,7 +125,7 @@ def test_other_held_out_rows_are_another_job(store: Path) -> None:
 
 
 def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path) -> None:
-    options = {"fold_every": 4, "lam_grid": [0.1, 10.0]}
+    options = {"rewrite_every": 4, "lam_grid": [0.1, 10.0]}
     settings = SelectionRequest(k=18, method="greedy-rls", options=options)
     expected = run_selection(as_dataset(str(store)), settings, RunContext())
     job = write_job(store, method="greedy-rls", k=18, options=options)
@@ -157,13 +157,13 @@ def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:
 def test_a_cache_that_workers_elsewhere_do_not_see_is_refused_before_the_pass(store: Path) -> None:
     keys = {"workers": 2, "memory": "600MB"}
     job = write_job(
-        store, method="greedy-rls", lam=1.0, options={"fold_every": 2},
+        store, method="greedy-rls", lam=1.0, options={"rewrite_every": 2},
         cluster={"kubernetes": {**keys, "image": "dsel:1"}},
     )  # fmt: skip
     for planned_or_run in (plan_job, run_job):
-        with pytest.raises(OptionError, match=r"fold_every: the workers \(kubernetes\)"):
+        with pytest.raises(OptionError, match=r"rewrite_every: the workers \(kubernetes\)"):
             planned_or_run(read_job(job))  # type: ignore[operator]
     assert not (store.parent / "job.result").exists()
     # Slurm's nodes see the folder of the result
-    job = write_job(store, method="greedy-rls", lam=1.0, options={"fold_every": 2}, cluster={"slurm": keys})
+    job = write_job(store, method="greedy-rls", lam=1.0, options={"rewrite_every": 2}, cluster={"slurm": keys})
     assert plan_job(read_job(job))[0].fold_every == 2

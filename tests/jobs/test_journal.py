@@ -12,9 +12,9 @@ import pytest
 import dsel
 from dsel.config.job import read_job
 from dsel.jobs.runner import run_job
+from dsel.search.journal import read_journal
 from dsel.search.outcome import improving
 from dsel.search.pareto.archive import IsolationFunction, min_index
-from dsel.search.runtime.journal import read_journal
 from tests.cli_runner import call, start_held, wait_for
 from tests.jobs.test_runner import write_job
 from tests.search.runtime.replay import Columns, Replay

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import dsel
-from dsel.search.runtime.journal import read_journal
+from dsel.search.journal import read_journal
 from tests.cli_runner import call, start_held, wait_for
 from tests.stores import make_store, regression
 

@@ -26,7 +26,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.search.runtime.journal import read_journal
+from dsel.search.journal import read_journal
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection
@@ -57,11 +57,11 @@ class Search:
         return SelectionRequest(k=4, method=self.method, seed=3, criterion=criterion, options={**self.options, **more})
 
 
-SLICES = {"slices": 4, "slice_iterations": 48, "iterations": 768, "warm_start": "none"}
+SLICES = {"max_in_flight": 4, "task_iterations": 48, "iterations": 768, "warm_start": "none"}
 SEARCHES = {
     "poss": Search("poss", SLICES, 200),
     "pposs": Search("pposs", {**SLICES, "processors": 8}, 200),
-    "poss, criterion": Search("poss", {"slices": 20, "iterations": 300}, 40, criterion=True),
+    "poss, criterion": Search("poss", {"max_in_flight": 20, "iterations": 300}, 40, criterion=True),
     "pposs, criterion": Search("pposs", {"processors": 20, "iterations": 300}, 40, criterion=True),
 }
 each_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)

@@ -29,16 +29,15 @@ from dsel.jobs.finished import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.series.folders import RunFolders
-from dsel.selection.changes.compare import part_sums
-from dsel.selection.changes.previous import PreviousRun
+from dsel.selection.changes.compare import PreviousRun, part_sums
 from dsel.selection.changes.runs import read_history, run_names
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection
 from dsel.storage.json_files import write_json
-from dsel.storage.latest import latest_name
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import is_free, locked
+from dsel.storage.paths import latest_name
 from tests.cli_runner import call
 from tests.stores import count_reads, reads_so_far
 

@@ -85,7 +85,7 @@ def test_the_value_after_several_flips_is_computed_without_making_them(
         flip(solution, j)
     after = frozenset(solution.members) ^ frozenset(flips)
     columns = np.random.default_rng(seed).permutation(sorted(flips))
-    value = value_after_flips(solution._tables.P, 0, columns, len(columns))
+    value = value_after_flips(solution.tables.P, 0, columns, len(columns))
     assert value == pytest.approx(f(after), abs=1e-9 * obj.c)
     assert_sound(solution, 1e-9 * obj.c)
 
@@ -97,9 +97,9 @@ def test_outcomes_are_the_values_after_every_single_flip(seed: int, N: int | Non
     solution = SubsetState(obj, LIMIT)
     for j in walk:
         flip(solution, j)
-    table.fill_outcome(solution._tables.P, 0)
+    table.fill_outcome(solution.tables.P, 0)
     S = frozenset(solution.members)
-    outcome = solution._tables[layout.NEIGHBOURS][0, layout.OUTCOME]
+    outcome = solution.tables[layout.NEIGHBOURS][0, layout.OUTCOME]
     np.testing.assert_allclose(outcome, [f(S ^ {j}) for j in range(N_COLUMNS)], atol=1e-9 * obj.c)
 
 
@@ -149,10 +149,10 @@ def test_where_a_deletion_leaves_only_rounding_errors_the_table_is_inexact(N: in
     obj = nearly_dependent(N, 1e-3)
     solution = SubsetState(obj, LIMIT, [0, 10, 6])
     flips = np.array([10, 7])
-    assert value_after_flips(solution._tables.P, 0, flips, 2) == -np.inf
+    assert value_after_flips(solution.tables.P, 0, flips, 2) == -np.inf
     flips = np.array([6, 7])
     expected = obj.value([0, 10, 7])
-    assert value_after_flips(solution._tables.P, 0, flips, 2) == pytest.approx(expected, abs=1e-9 * obj.c)
+    assert value_after_flips(solution.tables.P, 0, flips, 2) == pytest.approx(expected, abs=1e-9 * obj.c)
 
 
 @pytest.mark.parametrize("N", [1, 3, 12, None])
@@ -166,9 +166,9 @@ def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -
     assert solution.insertable()[11]
     columns = np.array([1, 10])
     # Near the tolerance the table is inexact; a plain copy is surely dependent.
-    assert value_after_flips(solution._tables.P, 0, columns, 2) == -np.inf
+    assert value_after_flips(solution.tables.P, 0, columns, 2) == -np.inf
     copied = SubsetState(nearly_dependent(N, 0.0), LIMIT, [0, 6])
-    assert value_after_flips(copied._tables.P, 0, columns, 2) == np.inf
+    assert value_after_flips(copied.tables.P, 0, columns, 2) == np.inf
     with pytest.raises(OptionError, match="Column 10 depends on the columns before it"):
         SubsetState(obj, LIMIT, [0, 10])
 

@@ -47,10 +47,11 @@ def test_threads_that_begin_at_the_same_moment_read_it_once(
 
 
 def test_threads_of_two_searches_get_their_own(files: list[ObjectiveFile]) -> None:
-    expected = [module.objective_digest(one.load()) for one in files]
+    expected = [save_objective(one.load(), one.place.parent).digest for one in files]
     assert expected == [one.digest for one in files]
+    folder = files[0].place.parent
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda i: module.objective_digest(files[i % 2].load()), range(40)))
+        found = list(pool.map(lambda i: save_objective(files[i % 2].load(), folder).digest, range(40)))
     assert found == expected * 20
 
 

@@ -15,8 +15,7 @@ from dsel.search.exact.astar import partial_expansion
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar
 from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.foba import foba
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import foba, forward
 from dsel.search.pareto.compiled import Poss
 from tests.search.cases import continued
 

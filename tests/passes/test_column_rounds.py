@@ -81,7 +81,7 @@ def test_every_cut_of_a_store_gives_what_memory_gives(store: Path) -> None:
 @pytest.mark.parametrize("every", [1, 3])
 def test_the_cache_on_disk_is_updated_block_by_block_and_changes_no_error(every: int, store: Path) -> None:
     plain = run(store)
-    cached = run(store, REQUEST.model_copy(update={"options": {"fold_every": every}}))
+    cached = run(store, REQUEST.model_copy(update={"options": {"rewrite_every": every}}))
     assert cached.indices == plain.indices
     assert errors_of(cached) == pytest.approx(errors_of(plain), rel=1e-10)
     assert cached.counts["cache_rewrites"] == 7 // every
@@ -108,7 +108,7 @@ def test_no_bit_depends_on_the_workers(store: Path) -> None:
             assert [row.error for row in found] == [row.error for row in expected]
 
 
-@pytest.mark.parametrize("options", [{}, {"fold_every": 2}])
+@pytest.mark.parametrize("options", [{}, {"rewrite_every": 2}])
 def test_an_interrupted_search_continues_with_the_same_bits(
     options: dict[str, Any], store: Path, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_an_interrupted_search_continues_with_the_same_bits(
 
 
 def test_a_lost_chunk_of_the_cache_is_computed_again(store: Path, tmp_path: Path) -> None:
-    request = REQUEST.model_copy(update={"options": {"fold_every": 2}})
+    request = REQUEST.model_copy(update={"options": {"rewrite_every": 2}})
     expected, rounds = run(store, request), 0
 
     def on_slice(search: Any) -> None:

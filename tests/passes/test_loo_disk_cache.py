@@ -29,7 +29,7 @@ from tests.search.cross_validation.test_greedy_rls import problem
 from tests.stores import make_store, regression
 
 X, Y = regression(m=600)
-SETTINGS = SelectionRequest(k=12, method="greedy-rls", lam=1.0, options={"fold_every": 3})
+SETTINGS = SelectionRequest(k=12, method="greedy-rls", lam=1.0, options={"rewrite_every": 3})
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_selections_and_errors_are_those_without_it(
     options = {"k": n, "method": "greedy-rls", "lam": lam, "loss": loss, "intercept": intercept, "include": include,
                "preprocess": "standardize" if intercept == "center" else "none"}  # fmt: skip
     data = da.from_array(A, chunks=(min(chunk, m), n))
-    never = dsel.select(data, B, fold_every="never", **options)
-    found = dsel.select(data, B, fold_every=every, **options)
+    never = dsel.select(data, B, rewrite_every="never", **options)
+    found = dsel.select(data, B, rewrite_every=every, **options)
     rounds = n - len(include)
     assert found.indices == never.indices
     assert [p.error for p in found.path] == pytest.approx([p.error for p in never.path], rel=1e-9)
@@ -75,7 +75,7 @@ def test_every_chunk_is_written_once_whatever_the_blocks(monkeypatch: pytest.Mon
         plain(self, start, R, vectors, left)
 
     monkeypatch.setattr(cache_on_disk.Target, "write", write)
-    found = dsel.select(data, B, k=6, method="greedy-rls", lam=1.0, fold_every=5)
+    found = dsel.select(data, B, k=6, method="greedy-rls", lam=1.0, rewrite_every=5)
     assert set(chunks.values()) == {1}
     assert found.indices == dsel.select(A, B, k=6, method="greedy-rls", lam=1.0).indices
 
@@ -240,10 +240,10 @@ def test_a_folder_that_cannot_be_written_costs_auto_nothing_but_the_cache(
 
 def test_it_is_for_insertions_and_for_data_that_are_not_in_memory() -> None:
     with pytest.raises(OptionError, match="goes with direction forward"):
-        dsel.select(X, Y, k=2, method="greedy-rls", lam=1.0, fold_every=2, direction="floating")
-    with pytest.raises(OptionError, match="fold_every"):
-        dsel.select(X, Y, k=2, method="greedy-rls", lam=1.0, fold_every=0)
-    assert "cache_rewrites" not in dsel.select(X, Y, k=4, method="greedy-rls", lam=1.0, fold_every=1).counts
+        dsel.select(X, Y, k=2, method="greedy-rls", lam=1.0, rewrite_every=2, direction="floating")
+    with pytest.raises(OptionError, match="rewrite_every"):
+        dsel.select(X, Y, k=2, method="greedy-rls", lam=1.0, rewrite_every=0)
+    assert "cache_rewrites" not in dsel.select(X, Y, k=4, method="greedy-rls", lam=1.0, rewrite_every=1).counts
 
 
 def test_it_has_no_weights(tmp_path: Path) -> None:

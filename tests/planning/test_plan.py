@@ -130,10 +130,10 @@ def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], 
 
 
 def test_with_a_cache_on_disk_the_plan_is_not_exact_and_has_its_room(stores: dict[str, Path]) -> None:
-    selection = dsel.select(stores["tall"], k=6, method="greedy-rls", lam=1.0, fold_every=2)
+    selection = dsel.select(stores["tall"], k=6, method="greedy-rls", lam=1.0, rewrite_every=2)
     measured = agrees(selection, exactly=False)
     assert measured["passes"] == selection.plan["planned"]["passes"] == 1 + 3 + 1  # type: ignore[index]
-    plan = dsel.plan(stores["tall"], k=6, method="greedy-rls", lam=1.0, fold_every=2, calibrate=False)
+    plan = dsel.plan(stores["tall"], k=6, method="greedy-rls", lam=1.0, rewrite_every=2, calibrate=False)
     assert plan.disk_bytes >= 2 * 8 * 2000 * (24 + 2)
     assert selection.counts["cache_bytes_read"] < measured["bytes_read"]
 

@@ -387,7 +387,7 @@ class TestACustomCriterion:
     @pytest.mark.parametrize("isolation", [max, "min-index"])
     def test_an_isolation_function_in_rounds_and_without(self, isolation: object) -> None:
         of = {"k": 4, "isolation": isolation, "iterations": 3000}
-        published = {"slices": 1} if callable(isolation) else {}
+        published = {"max_in_flight": 1} if callable(isolation) else {}
         poss = dsel.select(X, Y, **of, **published)  # type: ignore[arg-type]
         rounds = dsel.select(X, Y, method="pposs", processors=1, **of)  # type: ignore[arg-type]
         assert (rounds.indices, rounds.front) == (poss.indices, poss.front)

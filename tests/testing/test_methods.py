@@ -11,10 +11,10 @@ import pytest
 
 from dsel.config.types import Int
 from dsel.search.exact.certificate import Certificate
-from dsel.search.greedy.forward import METHOD as FORWARD
+from dsel.search.greedy.path import FORWARD
 from dsel.search.method import Method, Options, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.search.pareto.methods import POSS
+from dsel.search.pareto.run import POSS
 from dsel.search.registry import METHODS
 from dsel.testing import check_method
 

@@ -1,42 +1,310 @@
-"""Append the rows of a file, or of an object in memory, to a store.
+"""Append the rows of a file, or of an object in memory, to a store with a dense or a sparse X.
 
-Merge the small segments of a store.
+While rows are appended, they are written beyond what readers see, and published at the end.
 
-What an append did.
+The order of an append, under the lock that keeps other writers out:
+
+1. The list of segments records that an append has begun.
+2. The chunks are written. The last one that holds old rows is replaced as a whole, and its old rows stay as they are.
+3. The arrays get their new lengths.
+4. The list of segments gets the new one. This write, of the metadata of the group, publishes the rows.
+
+Readers take the number of rows from the list of segments. So before step 4 they see the old rows, and afterwards all.
+What an append wrote that did not reach step 4 lies beyond these rows, and the next append replaces it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import time as clock
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
-from typing import Any, Protocol, Unpack
+from functools import partial
+from math import ceil
+from typing import Any, ClassVar, Unpack
 
+import numpy as np
 from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
-from dsel.config.ingest_request import SourceKeywords, SourceOptions, with_options
+from dsel._lib.types import Ints
+from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
-from dsel.data.append.dense import DenseRows, GrowingArray, SparseRows, remove_temporary
-from dsel.data.formats.base import Source, SparseSource
+from dsel.data.append.matching import StoreColumns, match_source, match_sparse
+from dsel.data.formats.base import Source, SparseBlock, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.ingest import open_any
-from dsel.data.ingest_report import profile_of
+from dsel.data.ingest_report import ColumnProfile, as_json, profile_of
+from dsel.data.labels import default_labels
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
-from dsel.data.store.array import is_complete, read_attributes
-from dsel.data.store.column_profile import ColumnProfile
-from dsel.data.store.reader import Store, open_store
+from dsel.data.store import writer
+from dsel.data.store.array import is_complete, open_array, read_attributes, read_labels
+from dsel.data.store.reader import Store
 from dsel.data.store.segments import Segment, begin_append, compact, publish_append
-from dsel.data.store.sparse import SparseStore, is_sparse, open_sparse
+from dsel.data.store.sparse import SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
-from dsel.data.store.writer import Progress
 from dsel.errors import CapacityError, DataError, OptionError, OutputError
 from dsel.storage.locks import Lock
-from dsel.storage.paths import AnyPath, ObjectPath, as_path
+from dsel.storage.paths import AnyPath, ObjectPath, as_path, walk, write_bytes, zarr_store
+
+
+@dataclass(frozen=True)
+class GrowingArray:
+    """An array of a store to which rows are appended.
+
+    Parameters
+    ----------
+    store : AnyPath
+        The store.
+    name : str
+        The array in it, such as X or obs/weight.
+    first, last : int
+        Its length before and after the append.
+    """
+
+    store: AnyPath
+    name: str
+    first: int
+    last: int
+
+    @property
+    def folder(self) -> AnyPath:
+        return self.store / self.name
+
+    def open(self) -> Any:
+        """Return the array with its new length, for writing. Its metadata stay as they are."""
+        import zarr
+
+        metadata = json.dumps(self._metadata()).encode()
+        array = zarr.open_array(zarr_store(self.folder, metadata=metadata), mode="r+")
+        return array.with_config({"write_empty_chunks": True})
+
+    def publish(self) -> None:
+        """Write the new length."""
+        write_metadata(self.folder, self._metadata())
+
+    def remove_unpublished(self) -> None:
+        """Remove chunks that lie beyond the old length, which another append wrote and did not publish."""
+        height = int(self._metadata()["chunk_grid"]["configuration"]["chunk_shape"][0])  # of a chunk, or a shard
+        for entry in list(walk(self.folder)):
+            chunk = re.fullmatch(r"c/(\d+)(/\d+)*", entry.key)  # such as c/3/0
+            if chunk and int(chunk[1]) >= ceil(self.first / height):
+                (self.folder / entry.key).unlink()
+
+    def _metadata(self) -> dict[str, Any]:
+        """Return the metadata with the new length."""
+        found: dict[str, Any] = json.loads((self.folder / schema.METADATA_FILE).read_text())
+        found["shape"][0] = self.last
+        return found
+
+
+def remove_temporary(folder: AnyPath) -> None:
+    """Remove temporary files on disk, below an array or directly in a group, that a killed writer left."""
+    if isinstance(folder, ObjectPath):
+        return
+    for left in (*folder.glob(f".{schema.METADATA_FILE}-*"), *folder.glob("c/**/*.partial")):
+        left.unlink(missing_ok=True)
+
+
+def write_metadata(folder: AnyPath, metadata: Mapping[str, Any]) -> None:
+    """Replace the metadata of a group or an array; readers see the old or the new ones."""
+    write_bytes(folder / schema.METADATA_FILE, json.dumps(metadata, indent=2).encode())
+
+
+def columns_of(store: Store) -> StoreColumns:
+    """Return what rows must have to be appended to a store."""
+
+    def dtype(name: str) -> np.dtype[Any] | None:
+        return np.dtype(open_array(str(store.path), name).array.dtype) if _has(store, name) else None
+
+    sources = read_labels(store.path, schema.SOURCE, store.shape[1])
+    return StoreColumns(
+        name=str(store.path), features=store.features.tolist(), named=_has(store, schema.FEATURE), dtype=store.dtype,
+        targets=store.targets.tolist(), targets_named=_has(store, schema.TARGET), y_dtype=dtype(schema.Y),
+        w_dtype=dtype(schema.WEIGHT), has_samples=_has(store, schema.SAMPLE),
+        sources=None if sources is None else sources.tolist(), classes=store.attributes.get(schema.ATTR_CLASSES, {}),
+    )  # fmt: skip
+
+
+def _has(store: Store, name: str) -> bool:
+    return (store.path / name / schema.METADATA_FILE).is_file()
+
+
+@dataclass(frozen=True)
+class NewRows(ABC):
+    """The rows of a source that are appended to a store.
+
+    Parameters
+    ----------
+    source : Source or SparseSource
+        The rows, with the columns of the store.
+    store : Store or SparseStore
+        The store.
+    """
+
+    source: Source | SparseSource
+    store: Store | SparseStore
+    #: What `write` begins with: no rows, and what else it saves.
+    first_state: ClassVar[dict[str, Any]]
+
+    @property
+    def rows(self) -> int:
+        return self.source.shape[0]
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the rows in memory."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> list[GrowingArray]:
+        """The arrays that grow."""
+
+    @property
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What the written chunks depend on."""
+
+    @abstractmethod
+    def write(
+        self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock
+    ) -> ColumnProfile | None:
+        """Write the rows from those on that `state` has, and save it. Return what the columns hold, if known."""
+
+    def publish(self) -> None:
+        """Write the new lengths of the arrays."""
+        for array in self.arrays:
+            array.publish()
+
+
+@dataclass(frozen=True)
+class DenseRows(NewRows):
+    """Rows for a store with a dense X. `memory`: bytes that the rows of one row of chunks may take."""
+
+    source: Source
+    store: Store
+    memory: int
+    first_state: ClassVar = writer.FIRST_ROWS
+
+    @classmethod
+    def of(cls, source: Source, store: Store, memory: int) -> DenseRows:
+        """Return the rows of a source in the order of columns of the store. Raises DataError if they do not fit."""
+        return cls(match_source(source, columns_of(store)), store, memory)
+
+    @property
+    def nbytes(self) -> int:
+        source = self.source
+        y = 0 if source.y_dtype is None else source.n_targets * source.y_dtype.itemsize
+        return source.shape[0] * (source.shape[1] * source.dtype.itemsize + y)
+
+    @property
+    def arrays(self) -> list[GrowingArray]:
+        m = self.store.shape[0]
+        names = (name for name in writer.ROW_VARIABLES if _has(self.store, name))
+        return [GrowingArray(self.store.path, name, m, m + self.rows) for name in names]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        source = self.source
+        return {"source": source.identity(), "shape": list(source.shape), "dtype": str(source.dtype)}
+
+    def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> ColumnProfile:
+        before = self.store.shape[0]
+        start, last = before + int(state["rows"]), before + self.rows
+        height = open_array(str(self.store.path), schema.X).files[0]
+        edges = [start, *range((start // height + 1) * height, last, height), *([last] if start < last else [])]
+        return writer.write_bands(
+            self.source, {array.name: array.open() for array in self.arrays}, edges, before, state,
+            partial(staging.save, state["key"]), progress, lock, memory=self.memory, scratch=staging.scratch,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SparseRows(NewRows):
+    """Rows for a store with a sparse X."""
+
+    source: SparseSource
+    store: SparseStore
+    first_state: ClassVar = writer.FIRST_VALUES
+
+    @classmethod
+    def of(cls, source: SparseSource, store: SparseStore) -> SparseRows:
+        """Return the rows of a source in the columns of the store. Raises DataError if they do not fit."""
+        obs = {name: np.dtype(open_array(str(store.path), f"obs/{name}").array.dtype) for name in store.obs}
+        labels = store.features.tolist()
+        columns = StoreColumns(
+            name=str(store.path), features=labels, named=labels != default_labels("x", len(labels)),
+            dtype=store.dtype, classes=store.attributes.get(schema.ATTR_CLASSES),
+        )  # fmt: skip
+        n = source.shape[1]
+        if source.features is None and n < len(labels):  # the last columns of a text file may have no value
+            n = len(labels)
+        places = match_sparse(source, n, columns, obs)
+        return cls(MatchedSparse(source, store, places, obs), store)
+
+    @property
+    def nbytes(self) -> int:
+        indices = open_array(str(self.store.path), writer.INDICES).array.dtype.itemsize
+        return self.source.stored * (self.store.dtype.itemsize + int(indices))
+
+    @property
+    def arrays(self) -> list[GrowingArray]:
+        (m, _), stored = self.store.shape, self.store.stored
+        path, rows = self.store.path, self.rows
+        obs = (writer.SAMPLES, *(f"obs/{column}" for column in self.store.obs))
+        last = stored + self.source.stored
+        values = [GrowingArray(path, name, stored, last) for name in (writer.DATA, writer.INDICES)]
+        others = [GrowingArray(path, name, m, m + rows) for name in obs]
+        return [*values, GrowingArray(path, writer.INDPTR, m + 1, m + 1 + rows), *others]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        source = self.source
+        return {"source": source.identity(), "shape": list(source.shape), "stored": source.stored}
+
+    def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> None:
+        writer.write_values(
+            self.source, {array.name: array.open() for array in self.arrays}, state,
+            partial(staging.save, state["key"]), progress, lock, rows=self.store.shape[0], values=self.store.stored,
+        )  # fmt: skip
+
+    def publish(self) -> None:
+        """Write the new lengths of the arrays, and the shape of X, which AnnData reads."""
+        super().publish()
+        folder = self.store.path / schema.X
+        metadata = json.loads((folder / schema.METADATA_FILE).read_text())
+        metadata["attributes"]["shape"] = [self.store.shape[0] + self.rows, self.store.shape[1]]
+        write_metadata(folder, metadata)
+
+
+class MatchedSparse(SparseSource):
+    """A sparse source with the columns of a store."""
+
+    def __init__(
+        self, source: SparseSource, store: SparseStore, places: Ints, obs: Mapping[str, np.dtype[Any]]
+    ) -> None:
+        self.take_over(source)
+        self._source, self._places, self._obs = source, places, obs
+        self.shape, self.features = (source.shape[0], store.shape[1]), store.features.tolist()
+
+    def identity(self) -> dict[str, Any]:
+        return self._source.identity()
+
+    def blocks(self, start: int) -> Iterator[SparseBlock]:
+        from scipy.sparse import csr_matrix
+
+        for block in self._source.blocks(start):
+            found, r = block.rows, block.rows.shape[0]
+            rows = csr_matrix((found.data, self._places[found.indices], found.indptr), shape=(r, self.shape[1]))
+            rows.sort_indices()
+            columns = {name: block.columns.get(name, np.zeros(r, dtype)) for name, dtype in self._obs.items()}
+            yield SparseBlock(block.start, block.first, rows, columns, block.samples)
 
 
 @dataclass(frozen=True)
@@ -83,8 +351,8 @@ class AppendReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        values = asdict(self)
-        return {**values, **{name: list(values[name]) for name in ("shape", "constant", "notes")}}
+        values: dict[str, Any] = as_json(asdict(self))
+        return values
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
@@ -103,25 +371,6 @@ class AppendReport:
         if self.constant and self.rows > 1:
             text.append(f"constant in the new rows: {shorten(self.constant, 8)}")
         return [*text, *self.notes]
-
-
-class NewRows(Protocol):
-    """Rows that are appended, of either kind of store."""
-
-    @property
-    def source(self) -> Source | SparseSource: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def arrays(self) -> list[GrowingArray]: ...
-    @property
-    def description(self) -> dict[str, Any]: ...
-    def write(
-        self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock
-    ) -> ColumnProfile | None: ...
-    def publish(self) -> None: ...
 
 
 @with_options(SourceOptions, given=True)
@@ -216,11 +465,16 @@ def append(
     new_rows(opened_store)  # differences show before anything is written
     staging = staging_of(path)
     with output_errors(path), staging.locked() as lock:
-        _require_no_ingest(staging)
+        interrupted = staging.state().get("key")
+        if isinstance(interrupted, dict) and "append" not in interrupted:
+            raise OutputError(
+                f"An ingest that replaces {path} was interrupted.",
+                f"Finish it first, or remove {staging.progress_file}.",
+            )
         there = _growing_store(path)  # another process may have appended meanwhile
         rows = new_rows(there)
         key = _digest(rows.description)
-        if not again and key in _keys(there):
+        if not again and any(key in segment.keys for segment in there.segments):
             staging.progress_file.unlink(missing_ok=True)
             return AppendReport(
                 0, there.shape, len(there.segments), already=f"{opened.name} was appended to {path} before"
@@ -241,18 +495,23 @@ def _append(
 ) -> tuple[int, ColumnProfile | None]:  # fmt: skip
     """Write and publish the rows; return how many of them an interrupted call had written, and what they hold."""
     path, m = there.path, there.shape[0]
-    _check_disk(path, rows)
+    free = rows.nbytes if isinstance(path, ObjectPath) else shutil.disk_usage(path).free
+    if rows.nbytes > free:
+        raise CapacityError(
+            f"{path} needs about {format_bytes(rows.nbytes)} more on a disk with {format_bytes(free)} free.",
+            "Free some space, or move the store to another disk.",
+        )
     work = {"append": key, "after": m, "source": rows.description}
     state = staging.state()
     remove_temporary(path)
     for array in rows.arrays:
         remove_temporary(array.folder)
-    if state.get("key") != json.loads(json.dumps(work)):
-        state = {"key": work, "rows": 0}
+    if state.get("key") != json.loads(json.dumps(work)) or not rows.first_state.keys() <= state.keys():
+        state = {"key": work, **rows.first_state}
         for array in rows.arrays:
             array.remove_unpublished()
         begin_append(path, m)
-        staging.save(work, 0)
+        staging.save(**state)
     resumed = int(state["rows"])
     profile = rows.write(state, staging, progress, lock)
     if _digest(rows.description) != key:
@@ -267,7 +526,7 @@ def _append(
 
 def _growing_store(path: AnyPath) -> Store | SparseStore:
     """Open a store that may grow. Raises OptionError for one that another program wrote."""
-    found = open_sparse(path) if is_sparse(path) else open_store(path)
+    found = open_any_store(path)
     if not is_complete(path):
         raise OptionError(
             f"{path} was not written by dsel.",
@@ -300,32 +559,6 @@ def _digest(description: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
-def _keys(store: Store | SparseStore) -> set[str]:
-    """Return what the segments of a store were made from."""
-    return {key for segment in store.segments for key in segment.keys}
-
-
-def _require_no_ingest(staging: Staging) -> None:
-    """Raise OutputError if an ingest that replaces the store was interrupted."""
-    key = staging.state().get("key")
-    if isinstance(key, dict) and "append" not in key:
-        raise OutputError(
-            f"An ingest that replaces {staging.store} was interrupted.",
-            f"Finish it first, or remove {staging.progress_file}.",
-        )
-
-
-def _check_disk(path: AnyPath, rows: NewRows) -> None:
-    if isinstance(path, ObjectPath):
-        return
-    free = shutil.disk_usage(path).free
-    if rows.nbytes > free:
-        raise CapacityError(
-            f"{path} needs about {format_bytes(rows.nbytes)} more on a disk with {format_bytes(free)} free.",
-            "Free some space, or move the store to another disk.",
-        )
-
-
 #: Segments that `dsel compact` leaves, unless it is told otherwise.
 LEFT = 32
 
@@ -353,5 +586,5 @@ def compact_store(store: str | AnyPath, most: int = LEFT) -> tuple[Segment, ...]
     """
     path = as_path(store)
     with output_errors(path), staging_of(path).locked():
-        rows = (open_sparse(path) if is_sparse(path) else open_store(path)).shape[0]
+        rows = open_any_store(path).shape[0]
         return compact(path, rows, most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
-from dsel.data.formats.base import Array, Reader, Rows, Source
+from dsel.data.formats.base import Array, DerivedSource, Reader, Rows, Source, SparseSource
 from dsel.data.labels import default_labels
 from dsel.errors import DataError
 
@@ -79,11 +79,16 @@ def match_source(source: Source, columns: StoreColumns) -> Source:
     have becomes a column of zeros. Raises DataError, which lists all differences.
     """
     found: list[str] = []
-    features = list(source.features) if source.features is not None else None
-    targets = list(source.targets) if source.targets is not None else None
-    x = _places("X", "column", features, source.shape[1], columns, found)
-    y = _target_places(targets, source.n_targets, columns, found)
-    found += _differences_of_rows(source.w_dtype is not None, source.has_samples, columns)
+    x = _feature_places(source, source.shape[1], columns, found)
+    y = _target_places(source, columns, found)
+    for is_there, wanted, what, option in (
+        (source.w_dtype is not None, columns.w_dtype is not None, "weights", "weight"),
+        (source.has_samples, columns.has_samples, "labels of the samples", "index"),
+    ):
+        if is_there and not wanted:
+            found.append(f"the source has {what}, and the store has none (option {option})")
+        elif wanted and not is_there:
+            found.append(f"the store has {what}, and the source has none (option {option})")
     types = (("X", source.dtype, columns.dtype), ("Y", source.y_dtype, columns.y_dtype))
     found += _differences_of_types((*types, ("the weights", source.w_dtype, columns.w_dtype)))
     require_no_differences(found, source.name, columns.name)
@@ -93,23 +98,21 @@ def match_source(source: Source, columns: StoreColumns) -> Source:
     return MatchedSource(source, columns, x, y, families, _siblings(y, columns.targets, columns.target_families()))
 
 
-def match_sparse(
-    features: Sequence[str] | None, n: int, dtype: np.dtype[Any], obs: Mapping[str, np.dtype[Any]], name: str,
-    columns: StoreColumns, wanted: Mapping[str, np.dtype[Any]],
-) -> Ints:  # fmt: skip
-    """Return the place in the store of each column of a sparse source. Raises DataError, which lists all differences.
+def match_sparse(source: SparseSource, n: int, columns: StoreColumns, wanted: Mapping[str, np.dtype[Any]]) -> Ints:
+    """Return the place in the store of each of n columns of a source. Raises DataError, which lists all differences.
 
-    obs, wanted: the columns over the samples that the source has, and that the store has.
+    wanted: the columns over the samples that the store has.
     """
     found: list[str] = []
-    places = _places("X", "column", None if features is None else list(features), n, columns, found)
+    obs = source.columns
+    places = _feature_places(source, n, columns, found)
     families = columns.target_families()
     missing = [label for label in wanted if label not in obs and label not in families]
     extra = [label for label in obs if label not in wanted]
     found += list(_named("target or weight", missing, extra, families, columns.name))
     shared = [(f"the column {label!r}", obs[label], wanted[label]) for label in wanted if label in obs]
-    found += _differences_of_types((("X", dtype, columns.dtype), *shared))
-    require_no_differences(found, name, columns.name)
+    found += _differences_of_types((("X", source.dtype, columns.dtype), *shared))
+    require_no_differences(found, source.name, columns.name)
     of_source = np.full(n, ABSENT, np.int64)
     of_source[places[places != ABSENT]] = np.flatnonzero(places != ABSENT)
     return of_source
@@ -125,28 +128,24 @@ def require_no_differences(found: Sequence[str], source: str, store: str) -> Non
         )
 
 
-def _places(
-    what: str, kind: str, labels: list[str] | None, count: int, columns: StoreColumns, found: list[str]
-) -> Ints:
+def _feature_places(source: Source | SparseSource, count: int, columns: StoreColumns, found: list[str]) -> Ints:
     """Return the place in the source of each column of X of the store. Add differences to `found`."""
-    n = len(columns.features)
+    n, labels = len(columns.features), source.features
     if labels is None or not columns.named:
         if count != n:
-            found.append(f"{what} has {count} {kind}s, and {n} in the store")
-        elif labels is not None and labels != default_labels("x", n):
-            found.append(f"{what} has labels ({shorten(labels)}), and the store has none")
+            found.append(f"X has {count} columns, and {n} in the store")
+        elif labels is not None and list(labels) != default_labels("x", n):
+            found.append(f"X has labels ({shorten(labels)}), and the store has none")
         return np.arange(n)
-    families = columns.feature_families()
-    return _by_label(kind, labels, list(columns.features), families, columns.name, found)
+    return _by_label("column", labels, columns.features, columns.feature_families(), columns.name, found)
 
 
-def _target_places(labels: list[str] | None, count: int, columns: StoreColumns, found: list[str]) -> Ints:
-    wanted = list(columns.targets)
+def _target_places(source: Source, columns: StoreColumns, found: list[str]) -> Ints:
+    wanted, count, labels = columns.targets, source.n_targets, source.targets
     if bool(count) != bool(wanted):
         there, not_there = ("the source", "the store") if count else ("the store", "the source")
-        found.append(
-            f"{there} has targets ({shorten((labels if count else wanted) or ['Y'])}), and {not_there} has none"
-        )
+        names = shorten((labels if count else wanted) or ["Y"])
+        found.append(f"{there} has targets ({names}), and {not_there} has none")
         return np.arange(len(wanted))
     if labels is None or not columns.targets_named:
         if count != len(wanted):
@@ -156,7 +155,7 @@ def _target_places(labels: list[str] | None, count: int, columns: StoreColumns, 
 
 
 def _by_label(
-    kind: str, labels: list[str], wanted: list[str], families: Mapping[str, str], store: str, found: list[str]
+    kind: str, labels: Sequence[str], wanted: Sequence[str], families: Mapping[str, str], store: str, found: list[str]
 ) -> Ints:
     place = {label: i for i, label in enumerate(labels)}
     there = set(families.values()) & {label.rpartition("=")[0] for label in labels}
@@ -200,17 +199,6 @@ def _renamed(missing: list[str], extra: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _differences_of_rows(has_weights: bool, has_samples: bool, columns: StoreColumns) -> Iterator[str]:
-    for is_there, wanted, what, option in (
-        (has_weights, columns.w_dtype is not None, "weights", "weight"),
-        (has_samples, columns.has_samples, "labels of the samples", "index"),
-    ):
-        if is_there and not wanted:
-            yield f"the source has {what}, and the store has none (option {option})"
-        elif wanted and not is_there:
-            yield f"the store has {what}, and the source has none (option {option})"
-
-
 def _differences_of_types(types: Sequence[tuple[str, Any, Any]]) -> Iterator[str]:
     for what, found, wanted in types:
         if found is not None and wanted is not None and not np.can_cast(found, wanted, "safe"):
@@ -227,26 +215,21 @@ def _siblings(places: Ints, labels: Sequence[str], families: Mapping[str, str]) 
     return {i: found[families[label]] for i, label in absent}
 
 
-class MatchedSource(Source):
+class MatchedSource(DerivedSource):
     """A source with its columns in the order of a store."""
 
     def __init__(
         self, source: Source, columns: StoreColumns, x: Ints, y: Ints, siblings_x: dict[int, int],
         siblings_y: dict[int, int],
     ) -> None:  # fmt: skip
-        for name in Source.__annotations__:
-            setattr(self, name, getattr(source, name))
-        self.source, self.x, self.y = source, x, y
-        self.siblings_x, self.siblings_y = siblings_x, siblings_y
+        super().__init__(source)
+        self.x, self.y, self.siblings_x, self.siblings_y = x, y, siblings_x, siblings_y
         self.shape, self.n_targets = (source.shape[0], len(x)), len(y)
         self.features, self.targets = list(columns.features), list(columns.targets) or None
         self.sources = columns.sources
         absent = [str(columns.features[i]) for i in siblings_x] + [str(columns.targets[i]) for i in siblings_y]
         if absent:
             self.notes = (*source.notes, f"categories that do not occur: {shorten(absent, _LISTED)}")
-
-    def identity(self) -> dict[str, Any]:
-        return self.source.identity()
 
     def open(self, start: int, scratch: Path) -> Reader:
         return _MatchedReader(self, self.source.open(start, scratch))
@@ -263,8 +246,7 @@ class _MatchedReader(Reader):
         step = max(1, 8_000_000 // max(1, source.shape[1] * source.dtype.itemsize))
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            y = None if source.y_dtype is None else np.empty((len(part), source.n_targets), source.y_dtype)
-            found = Rows(np.empty((len(part), source.shape[1]), source.dtype), y, part.w, part.samples)
+            found = replace(Rows.of(source, len(part)), w=part.w, samples=part.samples)
             self._reader.fill(found)
             _move(found.x, part.x, matched.x, matched.siblings_x)
             if found.y is not None and part.y is not None:

@@ -23,11 +23,19 @@ from dsel.data.formats.base import (
     SourceOptions,
     SparseBlock,
     SparseSource,
+    import_extra,
     wanted_dtype,
 )
-from dsel.data.formats.groups import hdf5_file
-from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, target_columns, tree_identity
-from dsel.errors import DataError, MissingExtraError, OptionError
+from dsel.data.formats.lazy_arrays import (
+    LazyArray,
+    LazySource,
+    Parts,
+    Targets,
+    hdf5_file,
+    target_columns,
+    tree_identity,
+)
+from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store
 
 WEIGHT: Final = "weight"
@@ -98,18 +106,15 @@ class _Annotated:
         values = column.to_numpy()
         return values if values.dtype.kind in "biuf" else np.array([str(value) for value in values], dtype=object)
 
-    def targets(self, options: SourceOptions) -> tuple[LazyArray | None, list[str], dict[str, list[str]]]:
+    def targets(self, options: SourceOptions) -> Targets:
         names = [str(name) for name in options.target]
-        if not names:
-            return None, [], {}
         return target_columns([self.column(name, "target") for name in names], names, f"obs of {self.where}")
 
     def weights(self, options: SourceOptions) -> Array | None:
         if options.weight is None:
             return None
         values = self.column(options.weight, "weight")
-        wanted_dtype(None, values.dtype, f"weight={options.weight!r} of {self.where}")
-        return values
+        return values.astype(wanted_dtype(None, values.dtype, f"weight={options.weight!r} of {self.where}"), copy=False)
 
     def samples(self, options: SourceOptions) -> list[str]:
         labels = self.obs.index if options.index is None else self.column(options.index, "index")
@@ -117,7 +122,7 @@ class _Annotated:
 
 
 def _read_annotated(group: Any, where: str, options: SourceOptions) -> _Annotated:
-    anndata_io = _anndata_io(where)
+    anndata_io = import_extra("anndata.io", "anndata", "anndata", where)
     name = (options.variable or "X").strip("/")
     if name not in group:
         raise OptionError(f"variable={name!r}: {where} has no such matrix.", INSTEAD)
@@ -144,7 +149,7 @@ def _source(
             samples = found.samples(options)
             yield Parts(
                 LazyArray.of(found.x, f"X of {found.where}"), y,
-                None if w is None else LazyArray.of(w, f"weight of {found.where}"), found.features, targets or None,
+                None if w is None else LazyArray.of(w, f"weight of {found.where}"), found.features, targets,
                 lambda start, stop: samples[start:stop], classes,
             )  # fmt: skip
 
@@ -169,16 +174,19 @@ class AnnotatedSparseSource(SparseSource):
                 )
             self.shape, self.features = (int(x.shape[0]), int(x.shape[1])), found.features
             self.dtype = wanted_dtype(options.dtype, np.dtype(x.dtype), f"X of {found.where}")
-            self._ends = _row_ends(x)
+            indptr = x.indptr if getattr(x, "group", None) is None else x.group["indptr"][...]
+            self._ends = np.asarray(indptr, np.int64)  # the number of stored values before each row, and all of them
             self.stored = int(self._ends[-1])
             y, targets, classes = found.targets(options)
             w = found.weights(options)
-            self.targets = tuple(label.replace("/", "_") for label in targets)  # a slash would be a folder of Zarr
+            self.targets = tuple(
+                label.replace("/", "_") for label in targets or ()
+            )  # a slash would be a folder of Zarr
             self.classes = classes
             self.weight = None if w is None else WEIGHT
-            self.columns = {
-                **{label: _dtype(y) for label in self.targets}, **({} if w is None else {WEIGHT: _plain(w).dtype}),
-            }  # fmt: skip
+            self.columns = {} if y is None else dict.fromkeys(self.targets, wanted_dtype(None, y.dtype, y.where))
+            if w is not None:
+                self.columns[WEIGHT] = w.dtype
 
     def identity(self) -> dict[str, Any]:
         return {**self._identity, "dtype": str(self.dtype)}
@@ -192,38 +200,11 @@ class AnnotatedSparseSource(SparseSource):
                 stop = int(np.searchsorted(ends, ends[start] + BLOCK_VALUES, side="right")) - 1
                 stop = min(max(stop, start + 1), m)
                 rows = found.x[start:stop].tocsr().astype(self.dtype)
-                yield SparseBlock(start, int(ends[start]), rows, self._rows(y, w, start, stop), samples[start:stop])
+                columns = {} if y is None else dict(zip(self.targets, y.read(start, stop).T, strict=True))
+                if w is not None:
+                    columns[WEIGHT] = w[start:stop]
+                yield SparseBlock(start, int(ends[start]), rows, columns, samples[start:stop])
                 start = stop
-
-    def _rows(self, y: LazyArray | None, w: Array | None, start: int, stop: int) -> dict[str, Array]:
-        part = None if y is None else y.read(start, stop)
-        found = {} if part is None else {label: part[:, j] for j, label in enumerate(self.targets)}
-        return found if w is None else {**found, WEIGHT: _plain(w)[start:stop]}
-
-
-def _row_ends(x: Any) -> Any:
-    """Return the number of stored values before each row, and all of them."""
-    group = getattr(x, "group", None)
-    return np.asarray(x.indptr if group is None else group["indptr"][...], np.int64)
-
-
-def _dtype(y: LazyArray | None) -> np.dtype[Any]:
-    assert y is not None
-    return np.dtype(np.uint8) if y.dtype.kind == "b" else y.dtype
-
-
-def _plain(w: Array) -> Array:
-    return w.astype(np.uint8) if w.dtype.kind == "b" else w
-
-
-def _anndata_io(where: str) -> Any:
-    try:
-        import anndata.io
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading {where} needs anndata, which is not installed.", "pip install 'dsel[anndata]'"
-        ) from error
-    return anndata.io
 
 
 def is_annotated(data: Any) -> bool:

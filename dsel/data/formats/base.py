@@ -29,8 +29,9 @@ Values of a source: which dtype they are stored in, and their conversion without
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,9 +39,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Ints
 from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.data.schema import stored_dtype
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, stat
 
 __all__ = ["OPTIONS", "Array", "Format", "Missing", "Reader", "Rows", "Source", "SourceOptions", "file_identity"]
@@ -103,13 +105,27 @@ class Rows:
     w: Array | None = None
     samples: Array | None = None
 
+    @classmethod
+    def of(cls, source: Source, count: int, empty: Callable[..., Array] = np.empty) -> Rows:
+        """Return new arrays for `count` rows of a source; ``empty(shape, dtype)`` makes them."""
+        return cls(
+            empty((count, source.shape[1]), source.dtype),
+            None if source.y_dtype is None else empty((count, source.n_targets), source.y_dtype),
+            None if source.w_dtype is None else empty((count,), source.w_dtype),
+            np.empty(count, dtype=object) if source.has_samples else None,
+        )
+
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: slice) -> Rows:
-        """Return views of some of the rows."""
-        parts = (None if part is None else part[rows] for part in (self.y, self.w, self.samples))
-        return Rows(self.x[rows], *parts)
+    @property
+    def parts(self) -> tuple[Array | None, ...]:
+        """X, Y, the weights and the labels."""
+        return self.x, self.y, self.w, self.samples
+
+    def __getitem__(self, rows: slice | Ints) -> Rows:
+        """Return some of the rows: views for a slice."""
+        return Rows(self.x[rows], *(None if part is None else part[rows] for part in self.parts[1:]))
 
 
 class Reader(ABC):
@@ -128,13 +144,35 @@ class Reader(ABC):
             If a value cannot be used; it names the file, the row, the column and the value.
         """
 
-    @abstractmethod
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, if one is open."""
+        return
 
 
-class Source(ABC):
-    """An opened file. All attributes are known without reading the values.
+class PieceReader(Reader):
+    """Hands out the rows of pieces in order, which a generator yields. It is closed with the reader."""
+
+    def __init__(self, pieces: Generator[Rows, None, None]) -> None:
+        self._pieces = pieces
+        self._rest: Rows | None = None
+
+    def fill(self, rows: Rows) -> None:
+        done = 0
+        while done < len(rows):
+            if self._rest is None or not len(self._rest):
+                self._rest = next(self._pieces)
+            count = min(len(self._rest), len(rows) - done)
+            for part, to in zip(self._rest[:count].parts, rows[done : done + count].parts, strict=True):
+                if part is not None and to is not None:
+                    to[...] = part
+            self._rest, done = self._rest[count:], done + count
+
+    def close(self) -> None:
+        self._pieces.close()
+
+
+class AnySource(ABC):
+    """An opened file with a dense or a sparse X. All attributes are known when it is open.
 
     Attributes
     ----------
@@ -144,14 +182,8 @@ class Source(ABC):
         The shape of X, (m, n).
     dtype : dtype
         The dtype in which X is stored (see `dsel.data.formats.base.wanted_dtype`).
-    n_targets : int
-        The number of columns of Y; 0 if there is no Y.
-    y_dtype, w_dtype : dtype, optional
-        The dtypes of Y and of the weights; None if there are none.
     features, targets : sequence of str, optional
         Labels of the columns of X and of Y.
-    has_samples : bool
-        Whether the rows have labels.
     sources : sequence of str, optional
         For each column of X the column of the source that it comes from, if some became several columns.
     classes : dict of str to list of str
@@ -165,12 +197,8 @@ class Source(ABC):
     name: str
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    n_targets: int = 0
-    y_dtype: np.dtype[Any] | None = None
-    w_dtype: np.dtype[Any] | None = None
     features: Sequence[str] | None = None
     targets: Sequence[str] | None = None
-    has_samples: bool = False
     sources: Sequence[str] | None = None
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
     types: Mapping[str, int] = MappingProxyType({})
@@ -180,9 +208,55 @@ class Source(ABC):
     def identity(self) -> dict[str, Any]:
         """Return what the values depend on, as JSON: two equal identities mean equal values (see `file_identity`)."""
 
+    def take_over(self, other: AnySource) -> None:
+        """Give this source the attributes of another one."""
+        kind = Source if isinstance(other, Source) else SparseSource
+        for name in (*AnySource.__annotations__, *kind.__annotations__):
+            setattr(self, name, getattr(other, name))
+
+
+class Source(AnySource):
+    """An opened file with a dense X. Its attributes are known without reading the values.
+
+    Attributes
+    ----------
+    n_targets : int
+        The number of columns of Y; 0 if there is no Y.
+    y_dtype, w_dtype : dtype, optional
+        The dtypes of Y and of the weights; None if there are none.
+    has_samples : bool
+        Whether the rows have labels.
+    """
+
+    n_targets: int = 0
+    y_dtype: np.dtype[Any] | None = None
+    w_dtype: np.dtype[Any] | None = None
+    has_samples: bool = False
+
     @abstractmethod
     def open(self, start: int, scratch: Path) -> Reader:
         """Return a reader that begins at row `start`; `scratch` is a folder for temporary files."""
+
+
+class DerivedSource(Source):
+    """A source that changes another one, and has its attributes."""
+
+    def __init__(self, source: Source) -> None:
+        self.take_over(source)
+        self.source = source
+
+    def identity(self) -> dict[str, Any]:
+        return self.source.identity()
+
+
+def import_extra(module: str, package: str, extra: str, where: Any) -> Any:
+    """Import a module that reads `where`. Raises MissingExtraError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Reading {where} needs {package}, which is not installed.", f"pip install 'dsel[{extra}]'"
+        ) from error
 
 
 def file_identity(path: AnyPath) -> dict[str, Any]:
@@ -220,21 +294,13 @@ class SparseBlock:
     samples: Sequence[Any] | None = None
 
 
-class SparseSource(ABC):
-    """An opened file with a sparse X. All attributes are known when it is open.
+class SparseSource(AnySource):
+    """An opened file with a sparse X.
 
     Attributes
     ----------
-    name : str
-        The name of the file, recorded in the store.
-    shape : tuple of int
-        The shape of X, (m, n).
     stored : int
         The number of stored values.
-    dtype : dtype
-        The dtype of these values.
-    features : sequence of str, optional
-        Labels of the columns of X.
     columns : dict of str to dtype
         The columns over the samples.
     targets : tuple of str
@@ -243,25 +309,13 @@ class SparseSource(ABC):
         That of them that holds weights.
     first_column : int, optional
         The number of the first column of X, in a file that numbers its columns.
-    classes, notes
-        As in `Source`.
     """
 
-    name: str
-    shape: tuple[int, int]
     stored: int
-    dtype: np.dtype[Any]
-    features: Sequence[str] | None = None
     columns: Mapping[str, np.dtype[Any]] = MappingProxyType({})
     targets: tuple[str, ...] = ()
     weight: str | None = None
     first_column: int | None = None
-    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
-    notes: tuple[str, ...] = ()
-
-    @abstractmethod
-    def identity(self) -> dict[str, Any]:
-        """Return what the values depend on, as JSON."""
 
     @abstractmethod
     def blocks(self, start: int) -> Iterator[SparseBlock]:
@@ -276,20 +330,16 @@ def wanted_dtype(dtype: str | None, found: np.dtype[Any], where: str) -> np.dtyp
 
     Raises OptionError if the option is no numeric dtype, DataError if `found` cannot be stored.
     """
-    if dtype is not None:
-        try:
-            asked = stored_dtype(np.dtype(dtype))
-        except TypeError:
-            asked = None
-        if asked is None:
-            raise OptionError(f"dtype={dtype!r} is not a numeric dtype.", "Use float32, float64, int8, ... .")
-        require_real(found, where)
-        return asked
+    try:
+        asked = stored_dtype(np.dtype(found if dtype is None else dtype))
+    except TypeError:
+        asked = None
+    if dtype is not None and asked is None:
+        raise OptionError(f"dtype={dtype!r} is not a numeric dtype.", "Use float32, float64, int8, ... .")
     require_real(found, where)
-    kept = stored_dtype(found)
-    if kept is None:
+    if asked is None:
         raise DataError(f"{where} has dtype {found}, which Zarr cannot store.", 'Give dtype="float64".')
-    return kept
+    return asked
 
 
 def require_real(dtype: np.dtype[Any], where: str) -> None:

@@ -7,19 +7,19 @@ without such a variable is a table whose columns are its variables of one dimens
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 
 from dsel._lib.text import shorten, suggest
 from dsel.data import schema
 from dsel.data.formats.base import Array, Format, Source, SourceOptions, SparseSource
-from dsel.data.formats.groups import parts_of
-from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, target_columns, tree_identity
+from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, Targets, parts_of, target_columns, tree_identity
 from dsel.data.store.array import read_attributes
 from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store
@@ -33,7 +33,7 @@ _INSTEAD: Final = "Variables are named by variable (X), target (Y), weight and i
 
 def open_netcdf(path: AnyPath, options: SourceOptions) -> Source:
     """Open a NetCDF file by xarray."""
-    return _source(partial(_netcdf, path), path, options)
+    return _source(partial(_netcdf, path), str(path), path.name, _identity(path, options), options)
 
 
 def open_zarr(path: AnyPath, options: SourceOptions) -> Source | SparseSource:
@@ -44,29 +44,26 @@ def open_zarr(path: AnyPath, options: SourceOptions) -> Source | SparseSource:
 
         return open_annotated(path, options)
     try:
-        return _source(partial(_zarr, path), path, options)
+        return _source(partial(_zarr, path), str(path), path.name, _identity(path, options), options)
     except _NoDimensions:
         return LazySource(partial(_zarr_parts, path, options), path.name, _identity(path, options), options.dtype)
 
 
 def open_dataset(dataset: Any, options: SourceOptions) -> Source:
     """Open an xarray Dataset in memory."""
-    from uuid import uuid4
-
-    @contextmanager
-    def parts() -> Iterator[Parts]:
-        yield dataset_parts(dataset, "the Dataset", options)
-
-    return LazySource(parts, "dataset", {"object": uuid4().hex}, options.dtype)
+    return _source(lambda: nullcontext(dataset), "the Dataset", "dataset", {"object": uuid4().hex}, options)
 
 
-def _source(opened: Callable[[], AbstractContextManager[Any]], path: AnyPath, options: SourceOptions) -> Source:
+def _source(
+    opened: Callable[[], AbstractContextManager[Any]], where: str, name: str, identity: dict[str, Any],
+    options: SourceOptions,
+) -> Source:  # fmt: skip
     @contextmanager
     def parts() -> Iterator[Parts]:
         with opened() as dataset:
-            yield dataset_parts(dataset, str(path), options)
+            yield dataset_parts(dataset, where, options)
 
-    return LazySource(parts, path.name, _identity(path, options), options.dtype)
+    return LazySource(parts, name, identity, options.dtype)
 
 
 def _identity(path: AnyPath, options: SourceOptions) -> dict[str, Any]:
@@ -88,13 +85,11 @@ def _netcdf(path: AnyPath) -> Iterator[Any]:
     source: Any = path if isinstance(path, Path) else path.open("rb")
     try:
         dataset = xr.open_dataset(source, chunks=None, cache=False)
-    except ValueError as error:
-        if "backend" in str(error) or "engine" in str(error):
+    except (ValueError, OSError, TypeError) as error:
+        if isinstance(error, ValueError) and ("backend" in str(error) or "engine" in str(error)):
             raise MissingExtraError(
                 f"Reading {path} needs a package for NetCDF, such as h5netcdf.", "pip install 'dsel[netcdf]'"
             ) from error
-        raise DataError(f"{path} is not a NetCDF file: {error}.", "Copy or write the file again.") from error
-    except (OSError, TypeError) as error:
         raise DataError(f"{path} is not a NetCDF file: {error}.", "Copy or write the file again.") from error
     with dataset:
         yield dataset
@@ -124,14 +119,8 @@ def _zarr_parts(path: AnyPath, options: SourceOptions) -> Iterator[Parts]:
         found = zarr.open(zarr_store(path), mode="r")
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} is not a Zarr store: {error}.", "Check the path.") from error
-    arrays = {"X": found} if isinstance(found, zarr.Array) else dict(_arrays(found))
-    yield parts_of(arrays, str(path), options)
-
-
-def _arrays(group: Any) -> Iterator[tuple[str, Any]]:
-    for name, item in group.members(max_depth=None):
-        if hasattr(item, "shape"):
-            yield name, item
+    members = [("X", found)] if isinstance(found, zarr.Array) else found.members(max_depth=None)
+    yield parts_of({name: item for name, item in members if hasattr(item, "shape")}, str(path), options)
 
 
 def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
@@ -146,15 +135,10 @@ def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
     sample = _sample_dimension(dataset, x, where, options)
     if not names and x is not None and schema.Y in dataset and x != schema.Y and sample in dataset[schema.Y].dims:
         names = [schema.Y]
-    weight = schema.WEIGHT if weight is None and _is_vector(dataset, schema.WEIGHT, sample) and x else weight
-    index = str(options.index) if options.index is not None else sample
-    if options.index is not None:
-        _named(dataset, index, "index", where)
-    y: LazyArray | None = None
-    targets: list[str] | None = None
-    classes: dict[str, list[str]] = {}
-    if names:
-        y, targets, classes = _targets(dataset, names, sample, where)
+    if weight is None and x and schema.WEIGHT in dataset and dataset[schema.WEIGHT].dims == (sample,):
+        weight = schema.WEIGHT
+    index = sample if options.index is None else _named(dataset, str(options.index), "index", where)
+    y, targets, classes = _targets(dataset, names, sample, where)
     features: list[str] | None
     if x is None:
         columns = _columns(dataset, sample, {*names, weight, index, *dropped}, where)
@@ -232,16 +216,12 @@ def _feature_labels(array: Any, sample: str) -> list[str] | None:
     ]  # fmt: skip
 
 
-def _targets(dataset: Any, names: Sequence[str], sample: str, where: str) -> tuple[LazyArray, Any, Any]:
+def _targets(dataset: Any, names: Sequence[str], sample: str, where: str) -> Targets:
     if len(names) == 1 and dataset[names[0]].dtype.kind in "biuf":
         array = dataset[names[0]]
         y = _matrix(array, sample, f"{names[0]} of {where}")
         return y, _feature_labels(array, sample) if array.ndim > 1 else [names[0]], {}
-    values = []
-    for name in names:
-        others = [dim for dim in dataset[name].dims if dim != sample]
-        values.append(np.asarray(dataset[name].transpose(sample, *others).values))
-    return target_columns(values, names, where)
+    return target_columns([np.asarray(dataset[name].transpose(sample, ...).values) for name in names], names, where)
 
 
 def _columns(dataset: Any, sample: str, other: set[Any], where: str) -> list[str]:
@@ -262,10 +242,6 @@ def _table(dataset: Any, columns: Sequence[str], sample: str, where: str) -> Laz
 
     dtype = np.result_type(*(dataset[name].dtype for name in columns))
     return LazyArray(where, (dataset.sizes[sample], len(columns)), dtype, read)
-
-
-def _is_vector(dataset: Any, name: str, sample: str) -> bool:
-    return name in dataset and dataset[name].dims == (sample,)
 
 
 def _named(dataset: Any, name: str, option: str, where: str) -> str:

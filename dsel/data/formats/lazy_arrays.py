@@ -1,10 +1,15 @@
-"""Arrays that another library reads by rows: HDF5, NetCDF, Zarr, AnnData."""
+"""Arrays that another library reads by rows: HDF5, NetCDF, Zarr, AnnData.
+
+`parts_of` finds X, Y and so on among named arrays: in HDF5 files, and in Zarr groups whose dimensions have no names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +17,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, Reader, Rows, Source, file_identity, put, wanted_dtype
-from dsel.errors import DataError
-from dsel.storage.paths import AnyPath, walk
+from dsel._lib.text import shorten, suggest
+from dsel.data.formats.base import (
+    Array,
+    Format,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    file_identity,
+    import_extra,
+    put,
+    wanted_dtype,
+)
+from dsel.data.schema import stored_dtype
+from dsel.errors import DataError, OptionError
+from dsel.storage.paths import AnyPath, add_files, walk
 
 PIECE_BYTES: Final = 8_000_000
 
@@ -133,7 +150,8 @@ class _LazyReader(Reader):
         outs = ((parts.x, rows.x), (parts.y, rows.y), (parts.w, None if rows.w is None else rows.w[:, None]))
         for array, out in outs:
             if array is not None and out is not None:
-                for start, stop in _pieces(first, last, array.step):
+                edges = [first, *range(first - first % array.step + array.step, last, array.step), last]
+                for start, stop in pairwise(edges):
                     put(out[start - first : stop - first], _read(array, start, stop), array.where, start)
         if rows.samples is not None and parts.samples is not None:
             rows.samples[:] = [str(label) for label in parts.samples(first, last)]
@@ -141,12 +159,6 @@ class _LazyReader(Reader):
 
     def close(self) -> None:
         self._stack.close()
-
-
-def _pieces(first: int, last: int, step: int) -> list[tuple[int, int]]:
-    """Return the pieces of rows [first, last) that end at multiples of `step`."""
-    edges = [first, *range(first - first % step + step, last, step), last]
-    return list(pairwise(edges))
 
 
 def _read(array: LazyArray, start: int, stop: int) -> Array:
@@ -164,18 +176,19 @@ def tree_identity(path: AnyPath) -> dict[str, Any]:
     """Return what the content of a file, or of all the files of a folder, depends on."""
     if path.is_file():
         return {"files": [file_identity(path)]}
-    import hashlib
-
     digest = hashlib.blake2b(digest_size=16)
-    for entry in sorted(walk(path), key=lambda entry: entry.key):
-        digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
+    add_files(digest, walk(path))
     return {"folder": str(path.resolve()), "digest": digest.hexdigest()}
 
 
-def target_columns(
-    values: Sequence[Array], names: Sequence[str], where: str
-) -> tuple[LazyArray, list[str], dict[str, list[str]]]:
+#: Y, its labels, and the classes of each target that became several columns; no Y without targets.
+Targets = tuple[LazyArray | None, list[str] | None, dict[str, list[str]]]
+
+
+def target_columns(values: Sequence[Array], names: Sequence[str], where: str) -> Targets:
     """Return targets in memory as Y with labels; targets of text become a column of zeros and ones for each class."""
+    if not names:
+        return None, None, {}
     parts: list[NDArray[Any]] = []
     labels: list[str] = []
     classes: dict[str, list[str]] = {}
@@ -193,3 +206,124 @@ def target_columns(
             labels.append(name)
     stacked = np.concatenate(parts, axis=1)
     return LazyArray.of(stacked, f"{shorten(names)} of {where}"), labels, classes
+
+
+#: Arrays that are found without being named.
+_X, _Y, _FEATURES, _TARGETS, _SAMPLES = "X", ("Y", "y"), "feature_names", "target_names", "sample_names"
+TAKES: Final = frozenset(("target", "index", "weight", "variable"))
+INSTEAD: Final = "Arrays are named by variable (X), target (Y), weight and index (the labels of the samples)."
+
+
+def open_hdf5(path: AnyPath, options: SourceOptions) -> Source:
+    """Open an HDF5 file by h5py."""
+    return LazySource(
+        partial(_hdf5_parts, path, options), path.name,
+        {**tree_identity(path), "parts": [options.variable, list(options.target), options.index, options.weight]},
+        options.dtype,
+    )  # fmt: skip
+
+
+@contextmanager
+def hdf5_file(path: AnyPath) -> Iterator[Any]:
+    """Open an HDF5 file for reading. Raises DataError if it is none, MissingExtraError without h5py."""
+    h5py = import_extra("h5py", "h5py", "hdf5", path)
+    with ExitStack() as stack:
+        source = path if isinstance(path, Path) else stack.enter_context(path.open("rb"))
+        try:
+            file = stack.enter_context(h5py.File(source, "r"))
+        except OSError as error:
+            raise DataError(f"{path} is not an HDF5 file: {error}.", "Copy or write the file again.") from error
+        yield file
+
+
+@contextmanager
+def _hdf5_parts(path: AnyPath, options: SourceOptions) -> Iterator[Parts]:
+    with hdf5_file(path) as file:
+        found: dict[str, Any] = {}
+
+        def collect(name: str, item: Any) -> None:
+            if "pandas_type" in item.attrs:
+                raise DataError(f"{path} was written by pandas.", "Write the table with to_parquet instead of to_hdf.")
+            if hasattr(item, "shape"):
+                found[name] = item
+
+        file.visititems(collect)
+        yield parts_of(found, str(path), options)
+
+
+def parts_of(arrays: dict[str, Any], where: str, options: SourceOptions) -> Parts:
+    """Return what the named arrays are. Raises OptionError for names that do not exist, DataError if X is unclear."""
+    x = _choose_x(arrays, where, options)
+    folder = x.rpartition("/")[0]
+    near = {name[len(folder) + 1 if folder else 0 :]: name for name in arrays if name.startswith(folder)}
+    matrix = LazyArray.of(arrays[x], f"{x} of {where}")
+    names = [_named(arrays, str(name), "target", where) for name in options.target]
+    if not names:
+        names = [near[name] for name in _Y if name in near and near[name] != x][:1]
+    y, targets, classes = _targets(arrays, names, matrix.shape[0], where)
+    if y is not None and not options.target and not classes:
+        targets = _labels(arrays.get(near.get(_TARGETS, "")), y.shape[1])
+    weight = None if options.weight is None else _named(arrays, str(options.weight), "weight", where)
+    index = near.get(_SAMPLES) if options.index is None else _named(arrays, str(options.index), "index", where)
+    return Parts(
+        matrix, y, None if weight is None else LazyArray.of(arrays[weight], f"{weight} of {where}"),
+        _labels(arrays.get(near.get(_FEATURES, "")), matrix.shape[1]), targets,
+        None if index is None else lambda start, stop: words(arrays[index], start, stop), classes,
+    )  # fmt: skip
+
+
+def words(array: Any, start: int, stop: int) -> list[str]:
+    """Return values as text; HDF5 may hold text as bytes."""
+    values = np.asarray(array[start:stop]).ravel().tolist()
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+
+
+def _targets(arrays: dict[str, Any], names: list[str], rows: int, where: str) -> Targets:
+    """Return one numeric target as it is, so that it is read by rows, and others in memory."""
+    wrong = [f"{name} {arrays[name].shape}" for name in names if arrays[name].shape[:1] != (rows,)]
+    if wrong:
+        raise DataError(
+            f"{where}: X has {rows} rows, and the targets have shapes {', '.join(wrong)}.",
+            "Y needs one row for each sample of X.",
+        )
+    if len(names) == 1 and stored_dtype(np.dtype(arrays[names[0]].dtype)) is not None:
+        y = LazyArray.of(arrays[names[0]], f"{names[0]} of {where}")
+        return y, [names[0]] if y.shape[1] == 1 else None, {}
+    values = [
+        np.array(words(arrays[name], 0, rows), dtype=object)
+        if np.dtype(arrays[name].dtype).kind in "OST"
+        else np.asarray(arrays[name][...])
+        for name in names
+    ]
+    return target_columns(values, names, where)
+
+
+def _choose_x(arrays: dict[str, Any], where: str, options: SourceOptions) -> str:
+    if options.variable is not None:
+        return _named(arrays, options.variable, "variable", where)
+    if _X in arrays:
+        return _X
+    matrices = [
+        name for name, array in arrays.items()
+        if len(array.shape) == 2 and stored_dtype(np.dtype(array.dtype)) is not None and name not in options.target
+    ]  # fmt: skip
+    if len(matrices) == 1:
+        return matrices[0]
+    shown = shorten((f"{name} {arrays[name].shape}" for name in sorted(matrices or arrays)), 8)
+    raise DataError(
+        f"{where} has {len(matrices)} matrices of numbers: {shown or 'it holds no arrays'}.",
+        "Name the one that is X with variable.",
+    )
+
+
+def _named(arrays: dict[str, Any], name: str, option: str, where: str) -> str:
+    if name.strip("/") in arrays:
+        return name.strip("/")
+    raise OptionError(f"{option}={name!r}: {where} has no such array.", suggest(name, sorted(arrays), listed=8))
+
+
+def _labels(array: Any, count: int) -> list[str] | None:
+    return None if array is None or array.shape != (count,) else words(array, 0, count)
+
+
+HDF5 = Format("hdf5", (".h5", ".hdf5", ".hdf", ".he5"), open_hdf5, TAKES, INSTEAD)

@@ -6,7 +6,7 @@ The source is read once more before anything is written, a few megabytes at a ti
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, Missing, Reader, Rows, Source
+from dsel.data.formats.base import Array, DerivedSource, Missing, PieceReader, Reader, Rows, Source
 from dsel.errors import DataError
 
 BUFFER_BYTES: Final = 8_000_000
@@ -55,10 +55,11 @@ class _Counts:
     complete: list[int] = field(default_factory=lambda: [0])  # rows without missing values before each buffer
 
 
-class FilledSource(Source):
+class FilledSource(DerivedSource):
     """A source in which a missing value of X is the mean of the others in its column."""
 
     def __init__(self, source: Source, found: _Counts) -> None:
+        super().__init__(source)
         if found.y.any() or found.w:
             what = f"{int(found.y.sum())} values of Y" if found.y.any() else f"{found.w} weights"
             raise DataError(f"{source.name}: {what} are missing.", "Means are for X only: give missing=rows.")
@@ -66,79 +67,57 @@ class FilledSource(Source):
         if not counts.all():
             labels = _labels(source, np.flatnonzero(counts == 0))
             raise DataError(f"{source.name}: no value of {labels} is there.", "Name these columns under drop.")
-        self._source, self._means = source, found.sums / counts
-        _take_over(self, source)
+        self.means = found.sums / counts
         self.notes = (*source.notes, f"{int(found.x.sum())} missing values became the mean of their column")
 
     def identity(self) -> dict[str, Any]:
-        return {**self._source.identity(), "missing": "mean"}
+        return {**super().identity(), "missing": "mean"}
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _FilledReader(self._source.open(start, scratch), self._means)
+        return _FilledReader(self.source.open(start, scratch), self.means)
 
 
-class CompleteRows(Source):
+class CompleteRows(DerivedSource):
     """The rows of a source that have no missing value in X, Y and the weights."""
 
     def __init__(self, source: Source, found: _Counts) -> None:
-        _take_over(self, source)
+        super().__init__(source)
         kept = found.complete[-1]
         if not kept:
             raise DataError(f"{source.name}: every row has a missing value.", "Drop columns, or give missing=mean.")
-        self.source, self.found = source, found
-        self.shape = (kept, source.shape[1])
+        self.found, self.shape = found, (kept, source.shape[1])
         self.notes = (*source.notes, f"{source.shape[0] - kept} rows with missing values were left out")
 
     def identity(self) -> dict[str, Any]:
-        return {**self.source.identity(), "missing": "rows"}
+        return {**super().identity(), "missing": "rows"}
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _CompleteReader(self, start, scratch)
+        return PieceReader(self._pieces(start, scratch))
+
+    def _pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
+        complete, height = self.found.complete, self.found.height
+        buffer = min(int(np.searchsorted(complete, start, side="right")) - 1, len(complete) - 2)
+        skip = start - complete[buffer]
+        with closing(self.source.open(buffer * height, scratch)) as reader:
+            for rows in _buffers(self.source, reader, buffer * height, height):
+                yield rows[np.flatnonzero(~_incomplete(rows))[skip:]]
+                skip = 0
 
 
 class _FilledReader(Reader):
     def __init__(self, reader: Reader, means: NDArray[np.float64]) -> None:
         self._reader, self._means = reader, means
 
+    def close(self) -> None:
+        self._reader.close()
+
     def fill(self, rows: Rows) -> None:
         self._reader.fill(rows)
-        for part in _slices(rows):
-            row, column = np.nonzero(np.isnan(part.x))
-            part.x[row, column] = self._means[column]
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-class _CompleteReader(Reader):
-    def __init__(self, complete: CompleteRows, start: int, scratch: Path) -> None:
-        counts = complete.found
-        buffer = int(np.searchsorted(counts.complete, start, side="right")) - 1
-        buffer = min(buffer, len(counts.complete) - 2)
-        first = buffer * counts.height
-        self._reader = complete.source.open(first, scratch)
-        self._buffers = _buffers(complete.source, self._reader, first, counts.height)
-        self._skip = start - counts.complete[buffer]
-        self._rest: Rows | None = None
-
-    def fill(self, rows: Rows) -> None:
-        done = 0
-        while done < len(rows):
-            if self._rest is None or not len(self._rest):
-                self._rest = self._next()
-            count = min(len(self._rest), len(rows) - done)
-            _copy(self._rest[:count], rows[done : done + count])
-            self._rest, done = self._rest[count:], done + count
-
-    def _next(self) -> Rows:
-        found = next(self._buffers)
-        keep = np.flatnonzero(~_incomplete(found))[self._skip :]
-        self._skip = 0
-        others = (None if part is None else part[keep] for part in (found.y, found.w, found.samples))
-        return Rows(found.x[keep], *others)
-
-    def close(self) -> None:
-        self._reader.close()
+        step = max(1, BUFFER_BYTES // max(1, rows.x.shape[1] * rows.x.itemsize))
+        for start in range(0, len(rows), step):
+            x = rows.x[start : start + step]
+            row, column = np.nonzero(np.isnan(x))
+            x[row, column] = self._means[column]
 
 
 def _count(source: Source, scanned: Callable[[int, int], None] | None) -> _Counts:
@@ -170,22 +149,11 @@ def _add(counts: _Counts, rows: Rows, first_row: int) -> None:
 
 def _buffers(source: Source, reader: Reader, first: int, height: int) -> Iterator[Rows]:
     """Yield all rows from `first` on in new arrays of `height` rows."""
-    m, n = source.shape
+    m = source.shape[0]
     for start in range(first, m, height):
-        count = min(height, m - start)
-        rows = Rows(
-            np.empty((count, n), source.dtype),
-            None if source.y_dtype is None else np.empty((count, source.n_targets), source.y_dtype),
-            None if source.w_dtype is None else np.empty(count, source.w_dtype),
-            np.empty(count, dtype=object) if source.has_samples else None,
-        )
+        rows = Rows.of(source, min(height, m - start))
         reader.fill(rows)
         yield rows
-
-
-def _slices(rows: Rows) -> Iterator[Rows]:
-    step = max(1, BUFFER_BYTES // max(1, rows.x.shape[1] * rows.x.itemsize))
-    return (rows[start : start + step] for start in range(0, len(rows), step))
 
 
 def _incomplete(rows: Rows) -> NDArray[np.bool_]:
@@ -200,18 +168,6 @@ def _incomplete(rows: Rows) -> NDArray[np.bool_]:
 
 def _is_nan(values: Array) -> NDArray[np.bool_]:
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-
-
-def _copy(found: Rows, out: Rows) -> None:
-    for part, to in ((found.x, out.x), (found.y, out.y), (found.w, out.w), (found.samples, out.samples)):
-        if part is not None and to is not None:
-            to[...] = part
-
-
-def _take_over(new: Source, old: Source) -> None:
-    """Give a source the attributes of another one."""
-    for name in Source.__annotations__:
-        setattr(new, name, getattr(old, name))
 
 
 def _refused(source: Source, found: _Counts) -> DataError:

@@ -13,7 +13,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,14 +73,9 @@ def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
     Raises DataError if the layout is not .npy, if it holds Python objects, or if it is shorter than its header says.
     """
     with ExitStack() as stack:
-        if member is None:
-            file: IO[bytes] = stack.enter_context(path.open("rb"))
-            size = stat(path).size
-        else:
-            archive = _archive(path, stack)
-            file = stack.enter_context(archive.open(member))
-            size = archive.getinfo(member).file_size
-        where = NpyArray(path, member, (), np.dtype("u1"), False, 0).where
+        unknown = NpyArray(path, member, (), np.dtype("u1"), False, 0)
+        size = stat(path).size if member is None else _archive(path, stack).getinfo(member).file_size
+        file, where = _stream(unknown, stack), unknown.where
         try:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -111,8 +106,8 @@ class NpyRows:
             if array.fortran:
                 self._file, self._offset = _mappable(array, scratch, self._stack)
             else:
-                self._file, base = _stream(array, self._stack)
-                self._file.seek(base + start * array.columns * array.dtype.itemsize)
+                self._file = _stream(array, self._stack)
+                self._file.seek(array.header_bytes + start * array.columns * array.dtype.itemsize)
         except (zipfile.BadZipFile, zlib.error) as error:
             self._stack.close()
             raise _broken(array, start, error) from error
@@ -157,25 +152,22 @@ class NpyRows:
 class NpyReader(Reader):
     """Reads X, Y, weights and sample labels from arrays in .npy layout."""
 
-    def __init__(
-        self, x: NpyArray, y: NpyArray | None, w: NpyArray | None, samples: NpyArray | None, start: int, scratch: Path
-    ) -> None:
-        self._x, *rest = (None if array is None else NpyRows(array, start, scratch) for array in (x, y, w, samples))
-        self._y, self._w, self._samples = rest
+    def __init__(self, arrays: Sequence[NpyArray | None], start: int, scratch: Path) -> None:
+        self._arrays = [None if array is None else NpyRows(array, start, scratch) for array in arrays]
 
     def fill(self, rows: Rows) -> None:
-        w = None if rows.w is None else rows.w[:, None]
-        for source, out in ((self._x, rows.x), (self._y, rows.y), (self._w, w)):
+        *numbers, samples = self._arrays
+        for source, out in zip(numbers, (rows.x, rows.y, None if rows.w is None else rows.w[:, None]), strict=True):
             if source is not None and out is not None:
                 first = source.row
                 for at, columns, values in source.pieces(len(out)):
                     put(out[at, columns], values, source.array.where, first + at.start)
-        if self._samples is not None and rows.samples is not None:
-            for at, _, values in self._samples.pieces(len(rows)):
+        if samples is not None and rows.samples is not None:
+            for at, _, values in samples.pieces(len(rows)):
                 rows.samples[at] = [str(label) for label in values[:, 0]]
 
     def close(self) -> None:
-        for source in (self._x, self._y, self._w, self._samples):
+        for source in self._arrays:
             if source is not None:
                 source.close()
 
@@ -188,7 +180,22 @@ class NpySource(Source):
     ) -> None:
         self.name = x.path.name
         self._arrays = (x, y, w, samples)
-        self.shape, self.n_targets = check_shapes(x, y)
+        if len(x.shape) != 2:
+            raise DataError(
+                f"{x.where} has shape {x.shape}.", "X must have two dimensions: (samples, features). Use reshape."
+            )
+        self.shape = (x.rows, x.columns)
+        if y is not None:
+            if len(y.shape) not in (1, 2) or not y.columns:
+                raise DataError(
+                    f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one."
+                )
+            if y.rows != x.rows:
+                raise DataError(
+                    f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
+                    "Y needs one row for each sample of X.",
+                )
+            self.n_targets = y.columns
         self.dtype = wanted_dtype(dtype, x.dtype, x.where)
         self.y_dtype = None if y is None else wanted_dtype(None, y.dtype, y.where)
         if w is not None:
@@ -208,7 +215,7 @@ class NpySource(Source):
         }
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return NpyReader(*self._arrays, start, scratch)
+        return NpyReader(self._arrays, start, scratch)
 
 
 def open_npy(path: AnyPath, options: SourceOptions) -> NpySource:
@@ -220,60 +227,32 @@ def open_npy(path: AnyPath, options: SourceOptions) -> NpySource:
     return NpySource(read_header(path), y, weights, None, options.dtype)
 
 
-def check_shapes(x: NpyArray, y: NpyArray | None) -> tuple[tuple[int, int], int]:
-    """Return the shape of X and the number of columns of Y. Raises DataError if they do not fit."""
-    if len(x.shape) != 2:
-        raise DataError(
-            f"{x.where} has shape {x.shape}.", "X must have two dimensions: (samples, features). Use reshape."
-        )
-    shape = (x.shape[0], x.shape[1])
-    if y is None:
-        return shape, 0
-    if len(y.shape) not in (1, 2) or not y.columns:
-        raise DataError(f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one.")
-    if y.rows != x.rows:
-        raise DataError(
-            f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
-            "Y needs one row for each sample of X.",
-        )
-    return shape, y.columns
-
-
-def _stream(array: NpyArray, stack: ExitStack) -> tuple[IO[bytes], int]:
-    """Return the open file or zip member, and the offset of the values in it."""
+def _stream(array: NpyArray, stack: ExitStack) -> IO[bytes]:
+    """Return the open file or zip member."""
     if array.member is None:
-        return stack.enter_context(array.path.open("rb")), array.header_bytes
-    archive = _archive(array.path, stack)
-    return stack.enter_context(archive.open(array.member)), array.header_bytes
+        return stack.enter_context(array.path.open("rb"))
+    return stack.enter_context(_archive(array.path, stack).open(array.member))
 
 
 def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[bytes], int]:
     """Return a file that can be mapped, and the offset of the values in it."""
-    is_local = isinstance(array.path, Path)
-    if array.member is None:
-        file, offset = _stream(array, stack)
-        return (file if is_local else _copied(file, scratch, stack)), offset
-    archive = _archive(array.path, stack)
-    info = archive.getinfo(array.member)
-    if info.compress_type == zipfile.ZIP_STORED and is_local:
+    if isinstance(array.path, Path):
         file = stack.enter_context(array.path.open("rb"))
-        file.seek(info.header_offset + 26)  # bytes 26 to 30 of the local header are two lengths
-        name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
-        return file, info.header_offset + 30 + name_bytes + extra_bytes + array.header_bytes
-    with archive.open(array.member) as packed:
-        return _copied(packed, scratch, stack), array.header_bytes
+        if array.member is None:
+            return file, array.header_bytes
+        info = _archive(array.path, stack).getinfo(array.member)
+        if info.compress_type == zipfile.ZIP_STORED:
+            file.seek(info.header_offset + 26)  # bytes 26 to 30 of the local header are two lengths
+            name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
+            return file, info.header_offset + 30 + name_bytes + extra_bytes + array.header_bytes
+    copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
+    copyfileobj(_stream(array, stack), copy, PIECE_BYTES)
+    copy.flush()
+    return copy, array.header_bytes
 
 
 def _archive(path: AnyPath, stack: ExitStack) -> zipfile.ZipFile:
     return stack.enter_context(zipfile.ZipFile(stack.enter_context(path.open("rb"))))
-
-
-def _copied(file: IO[bytes], scratch: Path, stack: ExitStack) -> IO[bytes]:
-    """Return a temporary file with the content of `file`."""
-    copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
-    copyfileobj(file, copy, PIECE_BYTES)
-    copy.flush()
-    return copy
 
 
 def _broken(array: NpyArray, row: int, error: Exception) -> DataError:
@@ -290,11 +269,14 @@ class NpzSource(NpySource):
     """Array X (m x n), optional Y (m x N or m) and weights; the members are streamed, never loaded as a whole."""
 
     def __init__(self, path: AnyPath, options: SourceOptions) -> None:
-        found = members(path)
+        try:
+            with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+                found = {name.removesuffix(".npy"): name for name in archive.namelist()}
+        except zipfile.BadZipFile as error:
+            raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
         if "X" not in found:
             raise DataError(
-                f"{path} has no array X; it has {shorten(found)}.",
-                "Save it as numpy.savez(FILE, X=..., Y=...).",
+                f"{path} has no array X; it has {shorten(found)}.", "Save it as numpy.savez(FILE, X=..., Y=...)."
             )
         weight = None if options.weight is None else str(options.weight)
         if weight is not None and weight not in found:
@@ -307,21 +289,11 @@ class NpzSource(NpySource):
         if samples is not None:
             _check_labels(samples, x.rows, "rows of X")
         self.features = _labels(path, found, "feature_names", self.shape[1], "columns of X")
-        if self.n_targets:
-            self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
-
-
-def members(path: AnyPath) -> dict[str, str]:
-    """Return the zip member of each array, by the name of the array."""
-    try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            return {name.removesuffix(".npy"): name for name in archive.namelist()}
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
+        self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
 
 
 def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
-    if name not in members:
+    if name not in members or not count:
         return None
     _check_labels(read_header(path, members[name]), count, of)
     with path.open("rb") as file, open_npz(file) as archive:

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dsel._lib.plugins import Registry
-from dsel.data.formats import annotated, groups, labelled, npy, svmlight
+from dsel.data.formats import annotated, labelled, lazy_arrays, npy, svmlight
 from dsel.data.formats.base import OPTIONS, Format, Source, SourceOptions, SparseSource
-from dsel.data.formats.tables import arrow, delimited, parquet
+from dsel.data.formats.tables import arrow, delimited
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, list_names, walk
 
 FORMATS: Registry[Format] = Registry(
     "format", Format, "dsel.formats",
     (
-        npy.FORMAT, npy.FORMAT, delimited.CSV, delimited.TSV, parquet.FORMAT, arrow.FORMAT, groups.FORMAT,
+        npy.FORMAT, npy.NPZ, delimited.CSV, delimited.TSV, arrow.PARQUET, arrow.FORMAT, lazy_arrays.HDF5,
         labelled.NETCDF, labelled.ZARR, annotated.H5AD, svmlight.FORMAT,
     ),
 )  # fmt: skip

@@ -15,8 +15,16 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.formats.base import Format, SourceOptions, SparseBlock, SparseSource, file_identity, wanted_dtype
-from dsel.errors import DataError, MissingExtraError
+from dsel.data.formats.base import (
+    Format,
+    SourceOptions,
+    SparseBlock,
+    SparseSource,
+    file_identity,
+    import_extra,
+    wanted_dtype,
+)
+from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, stat
 
 BLOCK_BYTES: Final = 2_000_000
@@ -33,8 +41,7 @@ class SvmlightSource(SparseSource):
         self.dtype = wanted_dtype(options.dtype, np.dtype(np.float64), str(path))
         self._blocks: list[tuple[int, int, int]] = []  # the first row, the values before it, the bytes before it
         rows = values = 0
-        low, high, size = 1, -1, stat(path).size
-        low = low if options.first_column is None else options.first_column
+        low, high, size = 1 if options.first_column is None else options.first_column, -1, stat(path).size
         for position, block, _ in self._read(0):
             self._blocks.append((rows, values, position))
             rows, values = rows + block.shape[0], values + block.nnz
@@ -49,7 +56,7 @@ class SvmlightSource(SparseSource):
                 f"{path} has a column {low}, and those of the store are numbered from {options.first_column}.",
                 "Number the columns of all files alike.",
             )
-        self._base = self.first_column = low
+        self.first_column = low
         self.shape, self.stored = (rows, high + 1 - low), values
         self.columns, self.targets = {TARGET: np.dtype(np.float64)}, (TARGET,)
         self.notes = (f"columns are numbered from {low}; labels begin with x0",)
@@ -60,13 +67,13 @@ class SvmlightSource(SparseSource):
     def blocks(self, start: int) -> Iterator[SparseBlock]:
         at = max(i for i, (row, _, _) in enumerate(self._blocks) if row <= start)
         for (row, values, _), (_, block, y) in zip(self._blocks[at:], self._read(self._blocks[at][2]), strict=True):
-            block.indices -= self._base
+            block.indices -= self.first_column
             block.resize(block.shape[0], self.shape[1])
             yield SparseBlock(row, values, block, {TARGET: y})
 
     def _read(self, position: int) -> Iterator[tuple[int, Any, Any]]:
         """Yield the position in the file, the rows and the targets of each block from a position on."""
-        load = _loader(self._path)
+        load = import_extra("sklearn.datasets", "scikit-learn", "sklearn", self._path).load_svmlight_file
         with ExitStack() as stack:
             file: IO[bytes] = stack.enter_context(self._path.open("rb"))
             opener = _OPENERS.get(self._path.suffix.lower())
@@ -85,16 +92,6 @@ class SvmlightSource(SparseSource):
                 if block.shape[0]:
                     yield position, block.astype(self.dtype), y
                 position += len(text)
-
-
-def _loader(path: AnyPath) -> Callable[..., Any]:
-    try:
-        from sklearn.datasets import load_svmlight_file
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Reading {path} needs scikit-learn, which is not installed.", "pip install 'dsel[sklearn]'"
-        ) from error
-    return load_svmlight_file  # type: ignore[no-any-return]
 
 
 _SUFFIXES: Final = (".svm", ".svmlight", ".libsvm")

@@ -88,10 +88,17 @@ class StoredArray:
             forget_tag(self.path)
             handle = open_array(self.path, self.variable)
         wanted = None if columns is None else np.asarray(columns, dtype=np.intp)
-        self._check_range(handle.array.shape, start, stop, wanted)
+        m, n = (*handle.array.shape, 1)[:2]
+        if not 0 <= start <= stop <= m:
+            raise OptionError(f"{self.variable} of {self.path} has rows 0 to {m}.", f"Not {start} to {stop}.")
+        if wanted is not None and wanted.size and (wanted[0] < 0 or wanted[-1] >= n or (np.diff(wanted) <= 0).any()):
+            raise OptionError(
+                f"Columns to read from {self.variable} of {self.path} must be ascending, from 0 to at most {n - 1}.",
+                f"Got {shorten(map(str, wanted.tolist()))}.",
+            )
         if stop == start or (wanted is not None and not wanted.size):
             width = handle.array.shape[1:] if wanted is None else (wanted.size,)
-            return np.empty((stop - start, *width), _as_number(handle.array.dtype))
+            return np.empty((stop - start, *width), as_number(handle.array.dtype))
         try:
             return _select(handle.strict, slice(start, stop), wanted)
         except (MemoryError, DselError):
@@ -108,18 +115,6 @@ class StoredArray:
             across = int(np.minimum((touched + 1) * width, across).sum() - (touched * width).sum())
         rows = min(-(-stop // height) * height, max(down, stop)) - start // height * height if stop > start else 0
         return rows * across * int(handle.array.dtype.itemsize)
-
-    def _check_range(self, shape: tuple[int, ...], start: int, stop: int, columns: Array | None) -> None:
-        m, n = (*shape, 1)[:2]
-        if not 0 <= start <= stop <= m:
-            raise OptionError(f"{self.variable} of {self.path} has rows 0 to {m}.", f"Not {start} to {stop}.")
-        if columns is None or not columns.size:
-            return
-        if columns[0] < 0 or columns[-1] >= n or (np.diff(columns) <= 0).any():
-            raise OptionError(
-                f"Columns to read from {self.variable} of {self.path} must be ascending, from 0 to at most {n - 1}.",
-                f"Got {shorten(map(str, columns.tolist()))}.",
-            )
 
     def _unreadable(
         self, handle: ArrayHandle, start: int, stop: int, columns: Array | None, error: Exception
@@ -241,14 +236,9 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     array = opened(complete)
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
-    strict = array
-    if not complete and not _is_nan(array.metadata.fill_value):
-        strict = opened(complete=True)
-    return ArrayHandle(array, complete, files, strict)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+    fill = array.metadata.fill_value
+    is_clear = complete or (isinstance(fill, float | np.floating) and np.isnan(fill))
+    return ArrayHandle(array, complete, files, array if is_clear else opened(complete=True))
 
 
 def is_complete(store: AnyPath) -> bool:
@@ -333,9 +323,10 @@ def _select(array: zarr.Array[Any], rows: slice, columns: Array | None) -> Array
         values = np.asarray(array[rows, int(columns[0]) : int(columns[-1]) + 1])
     else:
         values = np.asarray(array.oindex[rows, columns])
-    own = np.ascontiguousarray(values.astype(_as_number(values.dtype), copy=False))
+    own = np.ascontiguousarray(values.astype(as_number(values.dtype), copy=False))
     return own if own.flags.owndata and own.flags.writeable else own.copy()
 
 
-def _as_number(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def as_number(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the native dtype of the numbers that are read: truth values become uint8."""
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -24,6 +24,7 @@ from dsel.data.store.array import (
     REMEDY,
     ArrayHandle,
     StoredArray,
+    as_number,
     chunk_key,
     describe_error,
     forget_tag,
@@ -37,14 +38,36 @@ from dsel.data.store.array import (
 from dsel.data.store.segments import Segment, read_segments, segment_ranges, visible_rows
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.object_store import listed_once
-from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
+from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, add_files, as_path, walk
 
 #: The most columns, and the most chunks in one direction, of a store.
 _MOST_COLUMNS, _MOST_PIECES = 100_000_000, 10_000_000
 
 
 @dataclass(frozen=True)
-class Store:
+class AnyStore:
+    """What stores with a dense and with a sparse X have in common."""
+
+    path: AnyPath
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    features: Labels
+    row_bounds: list[int]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        return read_attributes(self.path)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of each append, in order. Lists the files of the store when it is first used."""
+        with listed_once(self.path):
+            return read_segments(self.path, self.shape[0])
+
+
+@dataclass(frozen=True)
+class Store(AnyStore):
     """A data set on disk or in object storage. Call `open_store` to open one.
 
     Attributes
@@ -69,15 +92,10 @@ class Store:
         The rows [start, stop) of each segment; None if nothing was appended to the store.
     """
 
-    path: AnyPath
     x: StoredArray
     y: StoredArray | None
-    shape: tuple[int, int]
     n_targets: int
-    dtype: np.dtype[Any]
-    features: Labels
     targets: Labels
-    row_bounds: list[int]
     column_bounds: list[int]
     row_ranges: tuple[tuple[int, int], ...] | None
 
@@ -107,20 +125,9 @@ class Store:
         width = self.column_bounds[1] - self.column_bounds[0]
         return (self.row_bounds[1] - self.row_bounds[0]) * width * self.dtype.itemsize
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the group."""
-        return read_attributes(self.path)
-
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """The rows of each append, in order. Lists the files of the store when it is first used."""
-        with listed_once(self.path):
-            return read_segments(self.path, self.shape[0])
-
     def absent_chunks(self) -> list[str]:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
-        return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name, self.shape[0])]
+        return [f"{name}/{key}" for name in self.variables() for key in _absent(self.path, name, self.shape[0])]
 
     def unwritten_chunks(self) -> tuple[int, int]:
         """Return how many chunks of X do not exist, so that their values are missing, and how many it has in all.
@@ -139,20 +146,17 @@ class Store:
         of the schema, and of those in `more`. Raises DataError if a chunk is absent from a store that dsel wrote.
         Lists the files of the store.
         """
-        with listed_once(self.path):
-            return self._digest(more)
-
-    def _digest(self, more: Sequence[str]) -> str:
-        _require_all_chunks(self)
         digest = hashlib.blake2b(digest_size=16)
-        for name in [*self._variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
-            folder = self.path / name
-            digest.update(name.encode() + b"\0" + metadata_bytes(folder / schema.METADATA_FILE))
-            for entry in sorted(files_of(folder), key=lambda entry: entry.key):
-                digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
+        with listed_once(self.path):
+            _require_all_chunks(self)
+            for name in [*self.variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
+                folder = self.path / name
+                digest.update(name.encode() + b"\0" + metadata_bytes(folder / schema.METADATA_FILE))
+                add_files(digest, files_of(folder))
         return digest.hexdigest()
 
-    def _variables(self) -> list[str]:
+    def variables(self) -> list[str]:
+        """Return the names of the variables of the schema that exist."""
         return [name for name in schema.DIMENSIONS if (self.path / name / schema.METADATA_FILE).is_file()]
 
 
@@ -196,8 +200,7 @@ def _open_store(path: AnyPath) -> Store:
     _require_store(path)
     forget_tag(path)
     x = _open_variable(path, schema.X)
-    has_y = (path / schema.Y).exists()
-    y = _open_variable(path, schema.Y) if has_y else None
+    y = _open_variable(path, schema.Y) if (path / schema.Y).exists() else None
     (m, n), n_targets = x.array.shape, 0
     visible = visible_rows(path)
     if visible is not None and visible > m:
@@ -211,10 +214,10 @@ def _open_store(path: AnyPath) -> Store:
     store = Store(
         path=path,
         x=StoredArray(str(path), schema.X, tag),
-        y=StoredArray(str(path), schema.Y, tag) if has_y else None,
+        y=StoredArray(str(path), schema.Y, tag) if y is not None else None,
         shape=(m, n),
         n_targets=n_targets,
-        dtype=_number(x.array.dtype),
+        dtype=as_number(x.array.dtype),
         features=column_labels(path, schema.FEATURE, "feature", "x", n),
         targets=column_labels(path, schema.TARGET, "target", "y", n_targets),
         row_bounds=bounds(m, x.files[0]),
@@ -227,14 +230,20 @@ def _open_store(path: AnyPath) -> Store:
 
 def _require_store(path: AnyPath) -> None:
     if (path / schema.METADATA_FILE).is_file():
-        kind = _read_json(path / schema.METADATA_FILE).get("node_type")
+        try:
+            kind = json.loads(metadata_bytes(path / schema.METADATA_FILE)).get("node_type")
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            file = path / schema.METADATA_FILE
+            raise DataError(f"{file} cannot be read: {describe_error(error)}", REMEDY) from error
         if kind == "array":
             raise MissingInputError(
                 f"{path} is a single Zarr array.", "Give the group that contains the array X, one folder up."
             )
         return
-    is_there = path.exists()
-    if _is_begun(path) and (isinstance(path, ObjectPath) or not is_there):
+    is_there, staging = path.exists(), schema.staging_path(path)
+    # In object storage the lock of an ingest may stay, which does not count.
+    is_begun = (staging / "progress.json").is_file() if isinstance(path, ObjectPath) else staging.exists()
+    if is_begun and (isinstance(path, ObjectPath) or not is_there):
         raise MissingInputError(
             f"{path} is not complete: its ingest was interrupted, or is still running.",
             "If it was interrupted, run the same ingest again: it continues.",
@@ -243,19 +252,11 @@ def _require_store(path: AnyPath) -> None:
         raise MissingInputError(f"There is no store {path}.", "Check the path, or create it with dsel ingest.")
     if path.is_file() and find_format(path) is not None:
         raise MissingInputError(
-            f"{path} is a {path.suffix} file, not a store.",
-            f"Create one: dsel ingest {path.name} {path.stem}.zarr",
+            f"{path} is a {path.suffix} file, not a store.", f"Create one: dsel ingest {path.name} {path.stem}.zarr"
         )
-    old = any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata"))
-    if old:
+    if any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata")):
         raise MissingInputError(f"{path} is in Zarr format 2.", "Write it again in format 3 (zarr_format=3).")
     raise MissingInputError(f"{path} is not a Zarr store: it has no {schema.METADATA_FILE}.", "Check the path.")
-
-
-def _is_begun(path: AnyPath) -> bool:
-    """Return whether an ingest has begun. In object storage its lock may stay, which does not count."""
-    staging = schema.staging_path(path)
-    return (staging / "progress.json").is_file() if isinstance(path, ObjectPath) else staging.exists()
 
 
 def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
@@ -325,12 +326,6 @@ def _require_plain(where: str, attributes: dict[str, Any]) -> None:
         )
 
 
-def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    kept = schema.stored_dtype(dtype)
-    assert kept is not None
-    return kept
-
-
 def column_labels(path: AnyPath, variable: str, what: str, prefix: str, count: int) -> Labels:
     """Return the labels of the columns, or x0, x1, ... if the store has none. Raises DataError if labels repeat."""
     labels = read_labels(path, variable, count) if count else None
@@ -362,10 +357,3 @@ def _absent(path: AnyPath, variable: str, rows: int) -> list[str]:
 def files_of(folder: AnyPath) -> Iterator[FileInfo]:
     """Yield all chunk files of an array."""
     return (entry for entry in walk(folder) if not entry.key.endswith(schema.METADATA_FILE))
-
-
-def _read_json(file: AnyPath) -> dict[str, Any]:
-    try:
-        return dict(json.loads(metadata_bytes(file)))
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{file} cannot be read: {describe_error(error)}", REMEDY) from error

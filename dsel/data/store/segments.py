@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +35,7 @@ from dsel.data.store.array import REMEDY, chunk_key, open_array, read_attributes
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, as_path, list_names, walk, write_bytes
 
-#: Variables over the samples that statistics depend on. A variable that is named explicitly counts as well.
+#: Variables over the samples that statistics depend on.
 ROW_VARIABLES: Final = (schema.X, schema.Y, schema.WEIGHT)
 #: The same of a sparse store: values and their columns, and the ends of the rows.
 _VALUES: Final = ("X/data", "X/indices")
@@ -111,7 +111,7 @@ def segment_ranges(path: AnyPath) -> tuple[tuple[int, int], ...] | None:
     return None if recorded is None else tuple((int(one["start"]), int(one["stop"])) for one in recorded["segments"])
 
 
-def read_segments(path: AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
+def read_segments(path: AnyPath, rows: int) -> tuple[Segment, ...]:
     """Return the segments of a store in the order of their rows.
 
     Parameters
@@ -120,8 +120,6 @@ def read_segments(path: AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[S
         The store.
     rows : int
         The rows of X, for a store that has no list of segments.
-    more : iterable of str
-        Variables over the samples to fingerprint, besides X, Y and weight.
 
     Raises
     ------
@@ -133,7 +131,7 @@ def read_segments(path: AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[S
     Lists the files of the arrays, and reads no values.
     """
     recorded = _recorded(path)
-    files = _files(path, more)
+    files = _files(path)
     if recorded is None:
         known = {name: one.digest(0, rows) for name, one in files.items()}
         return (Segment(0, rows, str(read_attributes(path).get(schema.ATTR_CREATED, "")), known),)
@@ -141,7 +139,7 @@ def read_segments(path: AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[S
     return tuple(_resolve(one, files, last) for one in recorded["segments"])
 
 
-def begin_append(path: str | AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
+def begin_append(path: str | AnyPath, rows: int) -> tuple[Segment, ...]:
     """Record that the last row of chunks is about to be rewritten with more rows, and return the segments.
 
     Parameters
@@ -150,18 +148,16 @@ def begin_append(path: str | AnyPath, rows: int, more: Iterable[str] = ()) -> tu
         The store, whose lock the caller holds.
     rows : int
         The rows that readers see now.
-    more : iterable of str
-        Variables over the samples besides X, Y and weight that may be used as weights.
     """
     path = as_path(path)
-    segments = read_segments(path, rows, more)
-    _write(path, segments, appending=True, more=more)
+    segments = read_segments(path, rows)
+    _write(path, segments, appending=True)
     return segments
 
 
 def publish_append(
     path: str | AnyPath, stop: int, *, time: str | None = None, source: str = "", key: str = "",
-    more: Iterable[str] = (), most: int = MOST_SEGMENTS,
+    most: int = MOST_SEGMENTS,
 ) -> tuple[Segment, ...]:  # fmt: skip
     """Make the rows up to `stop` visible as a new segment, and return all segments.
 
@@ -175,23 +171,21 @@ def publish_append(
         When the rows were written, ISO 8601. By default now.
     source, key : str
         The name of what was appended, and a digest of it.
-    more : iterable of str
-        As for `begin_append`.
     most : int
         Beyond this many segments, small ones are merged.
     """
-    path, more = as_path(path), tuple(more)
-    before = read_segments(path, 0, more)
+    path = as_path(path)
+    before = read_segments(path, 0)
     time = time or datetime.now(UTC).isoformat(timespec="seconds")
-    start, files = before[-1].stop, _files(path, more)
+    start, files = before[-1].stop, _files(path)
     known = {name: one.digest(start, stop) for name, one in files.items()}
     new = Segment(start, stop, time, known, source, (key,) if key else ())
     segments = _merged((*before, new), files, most)
-    _write(path, segments, appending=False, more=more)
+    _write(path, segments, appending=False)
     return segments
 
 
-def compact(path: str | AnyPath, rows: int, most: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
+def compact(path: str | AnyPath, rows: int, most: int) -> tuple[Segment, ...]:
     """Merge small segments until at most `most` are left, and return them. The caller holds the lock of the store.
 
     Notes
@@ -200,11 +194,11 @@ def compact(path: str | AnyPath, rows: int, most: int, more: Iterable[str] = ())
     stays.
     """
     path = as_path(path)
-    segments = read_segments(path, rows, more)
+    segments = read_segments(path, rows)
     if len(segments) > max(1, most):
         recorded = _recorded(path)
-        segments = _merged(segments, _files(path, more), max(1, most))
-        _write(path, segments, appending=recorded is not None and recorded["appending"], more=more)
+        segments = _merged(segments, _files(path), max(1, most))
+        _write(path, segments, appending=recorded is not None and recorded["appending"])
     return segments
 
 
@@ -228,19 +222,16 @@ def merge_plan(rows: Sequence[int], most: int) -> list[tuple[int, int]]:
 
 
 def _merged(segments: Sequence[Segment], files: dict[str, _RowFiles], most: int) -> tuple[Segment, ...]:
-    found = []
-    for first, last in merge_plan(
-        [segment.rows for segment in segments], most if len(segments) > most else len(segments)
-    ):
-        group = segments[first:last]
-        if len(group) == 1:
-            found.append(group[0])
-            continue
+    merged: list[Segment] = []
+    for first, last in merge_plan([segment.rows for segment in segments], most):
+        group = list(segments[first:last])
         start, stop = group[0].start, group[-1].stop
-        known = {name: one.digest(start, stop) for name, one in files.items()}
-        keys = tuple(key for one in group for key in one.keys)
-        found.append(Segment(start, stop, group[-1].time, known, group[-1].source, keys))
-    return tuple(found)
+        if len(group) > 1:
+            known = {name: files_of.digest(start, stop) for name, files_of in files.items()}
+            keys = tuple(key for segment in group for key in segment.keys)
+            group = [replace(group[-1], start=start, known=known, keys=keys)]
+        merged += group
+    return tuple(merged)
 
 
 @dataclass(frozen=True)
@@ -261,18 +252,11 @@ class _RowFiles:
         first, last = start // self.rows, -(-stop // self.rows)
         if tail is not None:
             last = min(last, tail // self.rows)
-        for i in range(first, last):
-            for key in self._keys(i):
-                digest.update(f"{key}\0{self.present.get(key, 'absent')}\n".encode())
+        across = 1 if self.array.ndim == 1 else -(-self.array.shape[1] // (self.array.shards or self.array.chunks)[1])
+        for index in product(range(first, last), range(across)):
+            key = chunk_key(self.array, index)
+            digest.update(f"{key}\0{self.present.get(key, 'absent')}\n".encode())
         return digest.hexdigest()
-
-    def _keys(self, i: int) -> list[str]:
-        across = 1 if self.array.ndim == 1 else -(-self.array.shape[1] // self._width)
-        return [chunk_key(self.array, (i, j)) for j in range(across)]
-
-    @property
-    def _width(self) -> int:
-        return int((self.array.shards or self.array.chunks)[1])
 
     @cached_property
     def _metadata(self) -> bytes:
@@ -283,26 +267,22 @@ class _RowFiles:
         return json.dumps([shape, metadata], sort_keys=True, default=str).encode()
 
 
-def _files(path: AnyPath, more: Iterable[str]) -> dict[str, _RowFiles]:
+def _files(path: AnyPath) -> dict[str, _RowFiles]:
     """Return the files of the variables over the samples that exist."""
     found = {}
     names: tuple[str, ...] = ROW_VARIABLES
     ends = None
     if read_attributes(path / schema.X).get("encoding-type") == "csr_matrix":
-        names, ends = _sparse_variables(path), np.asarray(open_array(str(path), _INDPTR).array[...])
-    for name in dict.fromkeys((*names, *more)):
+        columns = sorted(list_names(path / "obs") - {"_index"})  # files of metadata have no arrays below them
+        names = (*_VALUES, _INDPTR, *(f"obs/{name}" for name in columns))
+        ends = np.asarray(open_array(str(path), _INDPTR).array[...])
+    for name in names:
         if not (path / name / schema.METADATA_FILE).is_file():
             continue
         handle = open_array(str(path), name)
         present = {entry.key: f"{entry.size} {entry.tag}" for entry in walk(path / name)}
         found[name] = _RowFiles(handle.array, handle.files[0], present, ends if name in _VALUES else None)
     return found
-
-
-def _sparse_variables(path: AnyPath) -> tuple[str, ...]:
-    """Return the arrays of a sparse store that have values for the rows."""
-    names = sorted(list_names(path / "obs") - {"_index"})  # files of metadata have no arrays below them
-    return (*_VALUES, _INDPTR, *(f"obs/{name}" for name in names))
 
 
 def _resolve(one: dict[str, Any], files: dict[str, _RowFiles], tail: int | None) -> Segment:
@@ -328,18 +308,20 @@ def _recorded(path: AnyPath) -> dict[str, Any] | None:
         appending = bool(recorded["appending"])
     except (LookupError, TypeError, ValueError):
         edges, whole, appending = [], False, False
-    if not whole or not edges or edges[0][0] or any(a >= b for a, b in edges) or _gaps(edges):
+    if (
+        not whole
+        or not edges
+        or edges[0][0]
+        or any(a >= b for a, b in edges)
+        or any(before[1] != after[0] for before, after in pairwise(edges))
+    ):
         raise DataError(f"The list of segments of {path} is damaged.", REMEDY)
     return {"appending": appending, "segments": recorded["segments"]}
 
 
-def _gaps(edges: list[tuple[int, int]]) -> bool:
-    return any(a[1] != b[0] for a, b in pairwise(edges))
-
-
-def _write(path: AnyPath, segments: Sequence[Segment], *, appending: bool, more: Iterable[str]) -> None:
+def _write(path: AnyPath, segments: Sequence[Segment], *, appending: bool) -> None:
     """Replace the list of segments in the metadata of the group, by one write."""
-    files, tail = _files(path, more), segments[-1].stop if appending else None
+    files, tail = _files(path), segments[-1].stop if appending else None
     listed = [
         {
             "start": one.start, "stop": one.stop, "time": one.time, "source": one.source, "keys": list(one.keys),

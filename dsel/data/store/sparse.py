@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -22,12 +23,11 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data import schema
-from dsel.data.labels import Labels
 from dsel.data.store.array import REMEDY, StoredArray, forget_tag, metadata_file, open_array, read_attributes
-from dsel.data.store.reader import column_labels, files_of
-from dsel.data.store.segments import Segment, read_segments, visible_rows
+from dsel.data.store.reader import AnyStore, Store, column_labels, files_of, open_store
+from dsel.data.store.segments import visible_rows
 from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.storage.paths import AnyPath, as_path, list_names
+from dsel.storage.paths import AnyPath, add_files, as_path, list_names
 
 #: A row block has about this many bytes of values and column numbers, or one chunk of them if that is more.
 BLOCK_BYTES: Final = 32 << 20
@@ -64,11 +64,17 @@ class SparseRows:
         rows = csr_matrix((data, indices, indptr), shape=(self.stop - self.start, self.n))
         return rows if columns is None else rows[:, columns]
 
-    def bytes_read(self) -> int:
-        """Return the uncompressed bytes of values, column numbers and row ends."""
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the uncompressed bytes of values, column numbers and row ends: all are read for any columns."""
         sizes = (open_array(self.path, name).array.dtype.itemsize for name in (_DATA, _INDICES, _INDPTR))
         value, index, pointer = (int(size) for size in sizes)
         return (self.last - self.first) * (value + index) + (self.stop - self.start + 1) * pointer
+
+    def __getitem__(self, rows: slice) -> SparseRows:
+        """Return some of the rows."""
+        start, stop = self.start + rows.start, self.start + rows.stop
+        first, last = (int(StoredArray(self.path, _INDPTR).read(row, row + 1)[0]) for row in (start, stop))
+        return replace(self, start=start, stop=stop, first=first, last=last)
 
 
 @dataclass(frozen=True)
@@ -86,33 +92,22 @@ class ObsColumns:
         parts = [StoredArray(self.path, name).read(self.start, self.stop) for name in wanted]
         return np.column_stack(parts)
 
-    def bytes_read(self) -> int:
-        """Return the uncompressed bytes of these rows."""
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the uncompressed bytes of these rows of all columns."""
         sizes = (open_array(self.path, name).array.dtype.itemsize for name in self.variables)
         return (self.stop - self.start) * sum(int(size) for size in sizes)
 
+    def __getitem__(self, rows: slice) -> ObsColumns:
+        """Return some of the rows."""
+        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
+
 
 @dataclass(frozen=True)
-class SparseStore:
+class SparseStore(AnyStore):
     """A data set on disk with a CSR matrix X (m x n) that has `stored` values."""
 
-    path: AnyPath
-    shape: tuple[int, int]
     stored: int
-    dtype: np.dtype[Any]
-    features: Labels
-    row_bounds: list[int]  # 0, ..., m
-    ends: list[int]  # the number of values before each of them
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the group."""
-        return read_attributes(self.path)
-
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """The rows of each append, in order. Lists the files of the store when it is first used."""
-        return read_segments(self.path, self.shape[0])
+    ends: list[int]  # the number of values before each of the row bounds
 
     @property
     def has_weight(self) -> bool:
@@ -132,21 +127,21 @@ class SparseStore:
     @cached_property
     def obs(self) -> tuple[str, ...]:
         """Names of the columns over the samples, without the labels."""
-        folder = self.path / "obs"
-        label = read_attributes(folder).get("_index")
-        return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
+        return self._columns("obs")
 
     @cached_property
     def var(self) -> tuple[str, ...]:
         """Names of the columns over the features, without the labels."""
-        folder = self.path / "var"
-        label = read_attributes(folder).get("_index")
-        return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
+        return self._columns("var")
+
+    def _columns(self, table: str) -> tuple[str, ...]:
+        label = read_attributes(self.path / table).get("_index")
+        return tuple(sorted(list_names(self.path / table) - {label, *_METADATA}))
 
     def blocks(self) -> list[SparseRows]:
         """Return the row blocks."""
-        edges = zip(self.row_bounds, self.row_bounds[1:], self.ends, self.ends[1:], strict=False)
-        return [SparseRows(str(self.path), a, b, first, last, self.shape[1]) for a, b, first, last in edges]
+        path, n, edges = str(self.path), self.shape[1], zip(pairwise(self.row_bounds), pairwise(self.ends), strict=True)
+        return [SparseRows(path, a, b, first, last, n) for (a, b), (first, last) in edges]
 
     def ends_at(self, rows: Sequence[int]) -> list[int]:
         """Return the number of values before each of these rows."""
@@ -157,8 +152,7 @@ class SparseStore:
         """Return a column of obs. Raises OptionError if it does not exist, DataError if it has no numbers."""
         if name not in self.obs:
             raise OptionError(
-                f"{argument}: {self.path} has no column {name!r} in obs.",
-                f"It has {shorten(self.obs) or 'none'}.",
+                f"{argument}: {self.path} has no column {name!r} in obs.", f"It has {shorten(self.obs) or 'none'}."
             )
         kind = read_attributes(self.path / "obs" / name).get("encoding-type", "array")
         array = None if kind != "array" else open_array(str(self.path), f"obs/{name}").array
@@ -178,14 +172,18 @@ class SparseStore:
         for name in ("X", _DATA, _INDICES, _INDPTR, f"var/{label}", *(f"obs/{column}" for column in columns)):
             folder = self.path / name
             digest.update(name.encode() + b"\0" + json.dumps(read_attributes(folder), sort_keys=True).encode())
-            for entry in sorted(files_of(folder) if name != "X" else (), key=lambda entry: entry.key):
-                digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
+            add_files(digest, files_of(folder) if name != "X" else ())
         return digest.hexdigest()
 
 
 def is_sparse(path: AnyPath) -> bool:
     """Return whether X of the store is a sparse matrix as AnnData writes it."""
     return str(read_attributes(path / "X").get("encoding-type", "")) in ("csr_matrix", "csc_matrix")
+
+
+def open_any_store(path: AnyPath) -> Store | SparseStore:
+    """Open a store with a dense or a sparse X."""
+    return open_sparse(path) if is_sparse(path) else open_store(path)
 
 
 def open_sparse(path: str | AnyPath) -> SparseStore:
@@ -230,7 +228,7 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
     row_bounds = _divide_rows(ends, most, n)
     label = read_attributes(path / "var").get("_index", "_index")
     features = column_labels(path, f"var/{label}", "feature", "x", n)
-    return SparseStore(path, (m, n), stored, np.dtype(values.dtype), features, row_bounds, ends[row_bounds].tolist())
+    return SparseStore(path, (m, n), np.dtype(values.dtype), features, row_bounds, stored, ends[row_bounds].tolist())
 
 
 def _divide_rows(ends: NDArray[np.int64], most: int, n: int) -> list[int]:

@@ -220,7 +220,6 @@ def output_errors(store: AnyPath) -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise CapacityError(
-                f"The disk is full while {store} is written: {error}.",
-                "Free some space; the same call continues.",
+                f"The disk is full while {store} is written: {error}.", "Free some space; the same call continues."
             ) from error
         raise OutputError(f"{store} cannot be written: {error}.", "The same call continues from here.") from error

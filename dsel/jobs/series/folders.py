@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from dsel.errors import DselError
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
-from dsel.storage.latest import latest_name, point_to
-from dsel.storage.paths import AnyPath, ObjectPath
+from dsel.storage.paths import AnyPath, ObjectPath, latest_name, point_to
 
 log = logging.getLogger("dsel")
 

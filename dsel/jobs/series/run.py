@@ -15,10 +15,9 @@ from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import run_in_folder
 from dsel.jobs.series.folders import RunFolders
 from dsel.jobs.signals import Interrupts
-from dsel.selection.changes.previous import PreviousRun
+from dsel.selection.changes.compare import PreviousRun
 from dsel.selection.changes.runs import RunSummary
-from dsel.selection.result import Selection
-from dsel.selection.saved import open_selection
+from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock, locked
 from dsel.storage.paths import make_folder
 

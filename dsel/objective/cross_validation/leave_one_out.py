@@ -45,7 +45,7 @@ squares add up to the weighted error. Rows of weight 0 are dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -55,6 +55,8 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 
 Intercept = Literal["center", "column", "none"]
+#: Whether rounds insert columns, delete them, or delete after each insertion.
+Direction = Literal["forward", "backward", "floating"]
 
 #: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it is a rounding error.
 _ROUNDING = 1e-13
@@ -66,15 +68,12 @@ class GramRows(Protocol):
     @property
     def diagonal(self) -> Floats:
         """(n,) the diagonal of K."""
-        ...
 
     def rows(self, S: Ints) -> Floats:
         """Return (s, n) the rows S of K."""
-        ...
 
     def block(self, S: Ints) -> Floats:
         """Return (s, s) the rows and columns S of K."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +181,32 @@ class LooRound:
         )  # fmt: skip
 
 
+class RowErrors(Protocol):
+    """Errors on left-out rows, summed over all rows. `passes` counts the passes over the data so far."""
+
+    passes: int
+
+    def problem(self, lam: float) -> LooProblem:
+        """Return what all rounds with this penalty share."""
+
+    def errors(self, round: LooRound) -> Floats:
+        """Return the errors of S, S + j and S - i in the layout of `split_errors`, from one pass over the rows."""
+
+    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
+        """Return (lams,) the errors with the columns `members` for each penalty, from one pass over the rows."""
+
+    def counts(self) -> dict[str, Any]:
+        """Return counts for the result."""
+
+
 def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:
     """Compute the small arrays for S. O(n s^2) by BLAS-3."""
     S = np.asarray(members, np.int64)
-    K_S, B_S = problem.gram.rows(S), problem.B[S]
+    K_S, B_S = problem.gram.rows(S), member_cross(problem, S)
     K_SS = K_S[:, S]
     if problem.constant:
         K_S = np.vstack([problem.sum_x, K_S])
         K_SS = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
-        B_S = np.vstack([problem.sum_y, B_S])
     s = K_SS.shape[0]
     diagonal = problem.gram.diagonal
     if not s:
@@ -222,10 +238,8 @@ def extend_round(problem: LooProblem, round: LooRound, b: int) -> LooRound:
 def coefficients(problem: LooProblem, members: Ints) -> Floats:
     """Return (s, N) ridge coefficients on the columns S, that of the column of ones first. O(s^3)."""
     K_SS = member_gram(problem, members)
-    B_S = problem.B[members]
-    if problem.constant:
-        B_S = np.vstack([problem.sum_y, B_S])
-    return np.asarray(scipy.linalg.solve(K_SS + problem.lam * np.eye(K_SS.shape[0]), B_S, assume_a="pos"))
+    penalized = K_SS + problem.lam * np.eye(K_SS.shape[0])
+    return np.asarray(scipy.linalg.solve(penalized, member_cross(problem, members), assume_a="pos"))
 
 
 def insertable(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
@@ -258,6 +272,12 @@ def member_gram(problem: LooProblem, members: Ints) -> Floats:
     if problem.constant:
         K = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
     return K
+
+
+def member_cross(problem: LooProblem, members: Ints) -> Floats:
+    """Return B of some columns, with that of the column of ones first if there is one."""
+    B = problem.B[members]
+    return np.vstack([problem.sum_y, B]) if problem.constant else B
 
 
 def n_errors(round: LooRound) -> int:

@@ -111,19 +111,11 @@ def _add_zero_one(
                 errors[j] += w if c * (e_it - u * tau_t[j]) >= (d if d > UNDETERMINED else -np.inf) else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class _Scaled:
-    """The arrays of a round, scaled for the kernels: u = x a + [h 1] M has unit delta."""
-
-    a: Floats
-    M: Floats
-    tau: Floats  # (N, n)
-
-
-def _scaled(round: LooRound, transform: RowTransform) -> _Scaled:
+def _scaled(round: LooRound, transform: RowTransform) -> tuple[Floats, Floats, Floats]:
+    """Return a, M and tau (N, n) of a round, scaled for the kernels: u = x a + [h 1] M has unit delta."""
     root = 1.0 / np.sqrt(np.where(round.delta > 0.0, round.delta, np.inf))
     M = np.vstack([round.Q, transform.center_x / transform.scale_x])
-    return _Scaled(root / transform.scale_x, -M * root, np.ascontiguousarray((round.T * root[:, None]).T))
+    return root / transform.scale_x, -M * root, np.ascontiguousarray((round.T * root[:, None]).T)
 
 
 def rows_of(x: Any, transform: RowTransform) -> NDArray[Any]:
@@ -231,12 +223,9 @@ def residual_row_errors(R: Floats, vectors: Floats, round: LooRound) -> Floats:
     """Return `block_errors` from rows (R, vectors) of `residual_rows`, for a round on them (`LooRound.after`)."""
     N = round.q.shape[1]
     flip = vectors[:, N + 1 :] if vectors.shape[1] > N + 1 else None
-    return _errors(R, vectors[:, :N], vectors[:, N], flip, round, identity_transform(round.n, N))
-
-
-def identity_transform(n: int, N: int) -> RowTransform:
-    """Return the transform of rows that are preprocessed already."""
-    return RowTransform(np.zeros(n), np.ones(n), np.zeros(N), np.ones(N), "squared", np.zeros(N, bool))
+    n = round.n
+    preprocessed = RowTransform(np.zeros(n), np.ones(n), np.zeros(N), np.ones(N), "squared", np.zeros(N, bool))
+    return _errors(R, vectors[:, :N], vectors[:, N], flip, round, preprocessed)
 
 
 def _errors(
@@ -245,7 +234,7 @@ def _errors(
 ) -> Floats:  # fmt: skip
     flat = np.zeros(n_errors(round))
     count = np.ones(x.shape[0]) if weights is None else weights.w
-    scaled = _scaled(round, transform)
+    a, M, tau = _scaled(round, transform)
     step = max(16, PIECE_BYTES // (8 * round.n))
     buffer = np.empty((min(step, x.shape[0]), round.n))  # allocated once: new pages cost more than the arithmetic
     for start in range(0, x.shape[0], step):
@@ -263,12 +252,12 @@ def _errors(
         if round.insert:
             D = buffer[: rows.shape[0]]
             if h.shape[1]:
-                np.matmul(np.hstack([h, one]), scaled.M, out=D)
+                np.matmul(np.hstack([h, one]), M, out=D)
             else:
-                D[:] = scaled.M[0]
+                D[:] = M[0]
                 if weights is not None:
                     D *= one
-            add_errors(rows, scaled.a, D, e, g, scaled.tau, wrong, count[piece], flat[1 : 1 + round.n])
+            add_errors(rows, a, D, e, g, tau, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
             flat[1 + round.n :] += removal_errors(round, e, g, h, wrong, count[piece])
     return flat

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.cross_validation.leave_one_out import LooProblem, member_gram
+from dsel.objective.cross_validation.leave_one_out import LooProblem, member_cross, member_gram
 from dsel.objective.cross_validation.losses import (
     PIECE_BYTES,
     RowTransform,
@@ -40,11 +40,15 @@ def ridge_spectrum(problem: LooProblem, members: Ints, lams: Floats) -> RidgeSpe
     """Compute what a block needs to score every lam > 0 with the columns `members`. O(n^3)."""
     whole = member_gram(problem, members)
     values, V = scipy.linalg.eigh(whole)
-    B = problem.B[members]
-    if problem.constant:
-        B = np.vstack([problem.sum_y, B])
     shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)
-    return RidgeSpectrum(np.asarray(members, np.int64), problem.constant, V, shrink, V.T @ B, problem.base_leverage)
+    return RidgeSpectrum(
+        np.asarray(members, np.int64),
+        problem.constant,
+        V,
+        shrink,
+        V.T @ member_cross(problem, members),
+        problem.base_leverage,
+    )
 
 
 def block_ridge_errors(

@@ -210,7 +210,7 @@ def require_room(folder: Path, nbytes: int, exists: bool | None = None) -> None:
     if need > free:
         raise CapacityError(
             f"The cache of greedy-rls needs {need / 1e9:.2f} GB in {existing}, where {free / 1e9:.2f} GB are free.",
-            "Free some space, or set fold_every: never.",
+            "Free some space, or set rewrite_every: never.",
         )
 
 

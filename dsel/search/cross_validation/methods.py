@@ -10,17 +10,18 @@ Selection by the K-fold cross-validated squared error of ridge regression, from 
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dsel.config.size_rule import RowGroups, RowSplit, check_split, is_share
 from dsel.config.types import Int
-from dsel.objective.cross_validation.leave_one_out import Intercept
+from dsel.objective.cross_validation.leave_one_out import Direction, Intercept
 from dsel.objective.cross_validation.losses import Loss
-from dsel.search.cross_validation.rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
+from dsel.search.cross_validation.rounds import LAM_GRID, GreedyRls, choose_lam, run_greedy_rls
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 
@@ -125,42 +126,23 @@ class GreedyRlsOptions(CrossValidationOptions):
     intercept : {"center", "column", "none"}, optional
         "center" is not penalized and exact under leave-one-out; it is the default where `preprocess` centers. "column"
         is the paper's column of ones, which is always included and penalized. "none" fits no intercept.
-    fold_every : int or {"auto", "never"}
+    rewrite_every : int or {"auto", "never"}
         Where X is not in memory, the rounds between two rewrites of a cache on disk, which is as large as X in float64
         (1: the paper's Algorithm 3). "auto" takes what costs least in a job, and "never" in `dsel.select`. The cache
         goes with `direction` forward only.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"fold_every": "rewrite_every"}
+
     loss: Loss = "squared"
     intercept: Intercept | None = None
-    fold_every: Annotated[int | Literal["auto", "never"], BeforeValidator(_rounds)] = "auto"
+    rewrite_every: Annotated[int | Literal["auto", "never"], BeforeValidator(_rounds)] = "auto"
 
     @model_validator(mode="after")
     def _forward_only(self) -> GreedyRlsOptions:
-        if isinstance(self.fold_every, int) and self.direction != "forward":
-            raise ValueError(f"fold_every goes with direction forward, not {self.direction}")
+        if isinstance(self.rewrite_every, int) and self.direction != "forward":
+            raise ValueError(f"rewrite_every goes with direction forward, not {self.direction}")
         return self
-
-
-def greedy_rls_requirements(problem: ProblemSummary, options: GreedyRlsOptions) -> Requirements:
-    """Return what greedy RLS needs: a row of the Gram matrix, and a pass over the data, for each round."""
-    scored = CrossValidation(
-        direction=options.direction, penalties=len(options.penalties), held_out=options.held_out, loss=options.loss,
-        intercept=options.intercept, rewrite_every=options.fold_every,
-    )  # fmt: skip
-    return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
-
-
-GREEDY_RLS = Method(
-    "greedy-rls",
-    "Insert or delete columns by the exact leave-one-out error of ridge regression (greedy RLS).",
-    run,
-    options=GreedyRlsOptions,
-    requirements=greedy_rls_requirements,
-    uses_rows=True,
-    every_size=True,
-    no_groups="its left-out errors are updated column by column",
-)
 
 
 class KfoldOptions(CrossValidationOptions):
@@ -190,22 +172,30 @@ class KfoldOptions(CrossValidationOptions):
         return self
 
 
-def kfold_requirements(problem: ProblemSummary, options: KfoldOptions) -> Requirements:
-    """Return what K-fold cross-validation needs: the Gram matrices of all folds, or their rows of chosen columns."""
+def requirements(problem: ProblemSummary, options: CrossValidationOptions) -> Requirements:
+    """Return what the rounds need.
+
+    Greedy RLS needs a row of the Gram matrix, and a pass over the data, for each round. K-fold cross-validation needs
+    the Gram matrices of all folds, or their rows of chosen columns.
+    """
+    shared = {field.name for field in fields(CrossValidation)} & set(type(options).model_fields)
     scored = CrossValidation(
-        folds=options.folds, repeats=options.repeats, direction=options.direction, penalties=len(options.penalties),
-        held_out=options.held_out, split=options.split, row_groups=options.row_groups,
+        penalties=len(options.penalties), **{name: getattr(options, name) for name in shared}
     )  # fmt: skip
     return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
 
 
-KFOLD = Method(
-    "kfold",
-    "Insert or delete columns by the K-fold cross-validated error of ridge regression.",
-    run,
-    options=KfoldOptions,
-    requirements=kfold_requirements,
-    uses_rows=True,
-    every_size=True,
-    no_groups="its left-out errors are updated column by column",
+def _method(name: str, summary: str, options: type[CrossValidationOptions]) -> Method:
+    return Method(
+        name, summary, run, options=options, requirements=requirements, uses_rows=True, every_size=True,
+        no_groups="its left-out errors are updated column by column",
+    )  # fmt: skip
+
+
+GREEDY_RLS = _method(
+    "greedy-rls", "Insert or delete columns by the exact leave-one-out error of ridge regression (greedy RLS).",
+    GreedyRlsOptions,
+)  # fmt: skip
+KFOLD = _method(
+    "kfold", "Insert or delete columns by the K-fold cross-validated error of ridge regression.", KfoldOptions
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -19,11 +19,14 @@ import scipy.linalg
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.leave_one_out import (
+    Direction,
     LooProblem,
     LooRound,
+    RowErrors,
     coefficients,
     extend_round,
     insertable,
+    member_cross,
     member_gram,
     prepare,
     rank_deficient,
@@ -31,26 +34,6 @@ from dsel.objective.cross_validation.leave_one_out import (
 )
 from dsel.search.greedy.path import TIE
 from dsel.search.outcome import PathPoint
-
-Direction = Literal["forward", "backward", "floating"]
-
-
-class RowErrors(Protocol):
-    """Errors on left-out rows, summed over all rows. `passes` counts the passes over the data so far."""
-
-    passes: int
-
-    def problem(self, lam: float) -> LooProblem:
-        """Return what all rounds with this penalty share."""
-
-    def errors(self, round: LooRound) -> Floats:
-        """Return the errors of S, S + j and S - i in the layout of `split_errors`, from one pass over the rows."""
-
-    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
-        """Return (lams,) the errors with the columns `members` for each penalty, from one pass over the rows."""
-
-    def counts(self) -> dict[str, Any]:
-        """Return counts for the result."""
 
 
 class GreedyRls:
@@ -124,10 +107,6 @@ class GreedyRls:
     def total(self) -> float:
         """The number of rows."""
         return float(self.problem.m)
-
-    def advance(self, until: int, target: float | None) -> bool:
-        """Raise NotImplementedError: the rounds need the data."""
-        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Return all that a restart needs, as JSON holds it."""
@@ -305,8 +284,7 @@ def nested_fits(problem: LooProblem, order: Sequence[int], sizes: Sequence[int])
     """Return `subset_fit` of the first columns in `order`, for each size. O(s^3) for all sizes together."""
     last = np.asarray(order, np.int64)
     L = np.linalg.cholesky(member_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
-    B = np.vstack([problem.sum_y, problem.B[last]]) if problem.constant else problem.B[last]
-    half = scipy.linalg.solve_triangular(L, B, lower=True)
+    half = scipy.linalg.solve_triangular(L, member_cross(problem, last), lower=True)
     fits = []
     for size in sizes:
         s = size + problem.constant

@@ -25,9 +25,8 @@ from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.root_bound import RootBound, TargetBound
-from dsel.search.exact.starting_subset import is_small, starting_subset
+from dsel.search.exact.starting_subset import forward_subset, is_small, starting_subset
 from dsel.search.exact.tree import BestFirstTree
-from dsel.search.greedy.forward import forward
 
 logger = logging.getLogger("dsel")
 
@@ -92,7 +91,7 @@ class ProofProblem:
     @property
     def start(self) -> tuple[int, ...]:
         """The known subset, or that of forward selection."""
-        return self.incumbent or forward(self.objective, self.k).best(self.k).members
+        return self.incumbent or forward_subset(self.objective, self.k)
 
 
 @dataclass(frozen=True)

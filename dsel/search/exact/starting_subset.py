@@ -10,9 +10,8 @@ from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, Stop, drive
-from dsel.search.greedy.exchange import exchange, local_optimum
-from dsel.search.greedy.path import Path
-from dsel.search.greedy.splicing import splicing
+from dsel.search.greedy.exchange import exchange, local_optimum, splicing
+from dsel.search.greedy.path import Path, forward
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.compiled import Poss, load_pareto_kernels, paper_iterations
 
@@ -54,6 +53,11 @@ def starting_subset(
         points += _pareto_front(columns, k, seed, deadline, points)
     best = min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size))
     return tuple(objective.within(best.members))
+
+
+def forward_subset(objective: ItemObjective, k: int) -> tuple[int, ...]:
+    """Return the local columns of the best subset of at most k items on the path of forward selection."""
+    return forward(objective, k).best(k).members
 
 
 def extended(objective: ItemObjective, members: Sequence[int], k: int) -> tuple[int, ...]:

@@ -1,4 +1,15 @@
-"""What the greedy methods share: the smallest gain, ties, growing a subset, and its path."""
+"""What the greedy methods share (ties, growing a subset, its path), and the methods that insert or delete one by one.
+
+Sources. Forward selection: "forward regression", Algorithm 1 of Qian, Yu, Zhou, "Subset selection by Pareto
+optimization", NIPS 2015; on Y = X the greedy column subset selection of Farahat, Ghodsi, Kamel, "An efficient greedy
+method for unsupervised feature selection", ICDM 2011. Orthogonal matching pursuit: Pati, Rezaiifar, Krishnaprasad,
+"Orthogonal matching pursuit", Asilomar 1993; with several targets SOMP of Tropp, Gilbert, Strauss, "Algorithms for
+simultaneous sparse approximation I", 2006, with the sum of squares in place of the sum of absolute values; with groups
+Swirszcz, Abe, Lozano, "Grouped orthogonal matching pursuit for variable selection and prediction", NIPS 2009. FoBa:
+Zhang, "Adaptive forward-backward greedy algorithm for learning sparse representations", IEEE Transactions on
+Information Theory 57(7), 2011. Backward elimination: the textbook method (Miller, "Subset selection in regression",
+2002, section 3.3).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +17,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from dsel._lib.types import Floats
+from dsel.config.types import Float, Int
+from dsel.errors import OptionError
 from dsel.objective.base import ItemObjective, ItemState
+from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.method import Method, Options, SearchTask, few_columns, whole_gram
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size, improving
 
 #: A gain of at most this share of ||Y||^2 counts as rounding error.
@@ -90,3 +106,145 @@ def grow(objective: ItemObjective, k: int, score: Callable[[ItemState], Floats])
         path.steps += 1
         path.add(solution.members)
     return path.outcome()
+
+
+def path_method(
+    name: str, summary: str, search: Callable[..., SearchOutcome], *, options: type[Options] = Options,
+    deletes: bool = False, seeded: bool = False, **declared: Any,
+) -> Method:  # fmt: skip
+    """Return the method that runs `search`, a function of the objective over items, k, and the options by name.
+
+    deletes: whether it deletes members of a state. seeded: whether it takes a `seed`. declared: fields of `Method`.
+    """
+
+    def run(task: SearchTask) -> SearchOutcome:
+        load_subset_kernels(deletes)
+        arguments = {name: getattr(task.options, name) for name in options.model_fields}
+        if seeded:
+            arguments["seed"] = task.seed
+        return search(task.subject, task.k, **arguments)
+
+    return Method(name, summary, run, options=options, **declared)
+
+
+def forward(objective: ItemObjective, k: int) -> SearchOutcome:
+    """Return the path of k best insertions, or fewer if no column lowers f. O(n k^2) after the Gram matrix."""
+    return grow(objective, k, lambda solution: solution.gains())
+
+
+FORWARD = path_method(
+    "forward", "Insert the column that lowers the error most, k times.", forward, requirements=few_columns,
+    every_size=True, takes_groups=True,
+)  # fmt: skip
+
+
+def omp(objective: ItemObjective, k: int) -> SearchOutcome:
+    """Return the path of k insertions, or fewer if no gain is left. All coefficients are refitted. O(n k^2)."""
+    return grow(objective, k, lambda solution: solution.correlations())
+
+
+OMP = path_method(
+    "omp", "Insert the column that correlates most with the residuals, k times.", omp, requirements=few_columns,
+    every_size=True, takes_groups=True,
+)  # fmt: skip
+
+
+def backward(objective: ItemObjective, k: int) -> SearchOutcome:
+    """Return the path of deletions from all columns to one, each of which raises f least.
+
+    Columns that depend on columns before them are left out at the start. Points of at most k columns are kept. The cost
+    is O(n^3), with three n x n matrices of memory. The solution is rebuilt each time its size has halved.
+    """
+    check_size(k, objective.n)
+    path, taken = Path(objective), []
+    solution = rebuilt(objective, objective.n, range(objective.n))
+    fresh = solution.size
+    if solution.size <= k:
+        taken.append(solution.members)
+    while solution.size > 1:
+        path.evaluated += solution.size
+        path.steps += 1
+        solution.delete(cheapest(solution.members, solution.losses()))
+        if solution.size <= k:
+            taken.append(solution.members)
+        if 2 * solution.size <= fresh:
+            solution = rebuilt(objective, solution.size, solution.members)
+            fresh = solution.size
+    return ascending(path, taken)
+
+
+def ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
+    """Return the outcome of a path of deletions, whose last subset is the smallest."""
+    for members in reversed(taken):
+        path.add(sorted(members))
+    return path.outcome()
+
+
+BACKWARD = path_method(
+    "backward", "Start from all columns and delete the one that raises the error least.", backward, deletes=True,
+    requirements=whole_gram, every_size=True, takes_groups=True,
+)  # fmt: skip
+
+
+#: After this many deletions the solution is rebuilt, so that rounding errors do not accumulate.
+_REBUILD_AFTER = 16
+
+
+def foba(objective: ItemObjective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
+    """Return the last subset of every size up to k on a path of `path_factor` times k steps, forward and backward.
+
+    A member is deleted as soon as setting its coefficients to zero costs at most `nu` times what the insertion to the
+    present size gained (0 < nu < 1). The cost is O(path_factor n k^2), and more for each deletion.
+    """
+    check_size(k, objective.n)
+    if not 0.0 < nu < 1.0 or path_factor < 1:
+        raise OptionError(f"nu is {nu}, path_factor {path_factor}.", "0 < nu < 1 <= path_factor.")
+    length = path_factor * k
+    solution = objective.subset(min(length, objective.n))
+    gained: dict[int, float] = {}
+    last: dict[int, list[int]] = {}
+    steps = deleted = evaluated = 0
+    while steps < length:
+        size, before = solution.size, solution.value
+        costs = solution.zeroing_costs() if size else np.empty(0)
+        if size and costs.min() <= nu * gained[size]:
+            solution.delete(cheapest(solution.members, costs))
+            deleted += 1
+            if deleted % _REBUILD_AFTER == 0:
+                solution = rebuilt(objective, solution.limit, solution.members)
+        else:
+            scores = solution.correlations()
+            j = largest(scores)
+            if size == solution.limit or scores[j] <= NO_GAIN * objective.total:
+                break
+            solution.insert(j)
+            gained[size + 1] = before - solution.value
+        steps += 1
+        evaluated += objective.n
+        last[solution.size] = solution.members
+    path = Path(objective)
+    for size in sorted(s for s in last if 1 <= s <= k):
+        path.add(last[size])
+    path.steps, path.evaluated = steps, evaluated
+    return path.outcome(deleted=deleted)
+
+
+class FobaOptions(Options):
+    """Options of FoBa.
+
+    Parameters
+    ----------
+    nu : float
+        A column is deleted where that costs at most `nu` times what the insertion to the present size gained.
+    path_factor : int
+        The search makes at most `path_factor` times k steps.
+    """
+
+    nu: Float = Field(0.5, gt=0, lt=1)
+    path_factor: Int = Field(5, ge=1)
+
+
+FOBA = path_method(
+    "foba", "Insert columns as omp does, and delete those that cost little (FoBa).", foba, deletes=True,
+    options=FobaOptions, requirements=few_columns, every_size=True, takes_groups=True,
+)  # fmt: skip

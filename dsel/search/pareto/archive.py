@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal
 from uuid import uuid4
 
-from dsel.objective.base import Objective
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.runtime.ask_tell import AskTell
 
@@ -130,12 +129,12 @@ class ClientArchive(AskTell):
 
     Parameters
     ----------
-    objective : Objective
-        f(S) over n candidate columns.
     k : int
         The size limit.
-    isolation : {"none", "min-index"}
-        Compare all subsets, or only those with the same least index.
+    isolation : callable
+        Subsets compete only where this function of a subset has the same value.
+    empty_value : float
+        f of the empty set.
 
     Attributes
     ----------
@@ -145,9 +144,9 @@ class ClientArchive(AskTell):
         The iteration or step at which `best_value` last decreased.
     """
 
-    def __init__(self, objective: Objective, k: int, isolation: Isolation = "none") -> None:
-        self.objective, self.k = objective, k
-        self.archive = ParetoArchive(k, ISOLATIONS[isolation])
+    def __init__(self, k: int, isolation: IsolationFunction, empty_value: float) -> None:
+        self.k, self._empty_value = k, empty_value
+        self.archive = ParetoArchive(k, isolation)
         self.iteration = 0
         self.last_gain = 0
         self._trace: list[Improvement] = []
@@ -162,12 +161,7 @@ class ClientArchive(AskTell):
     @property
     def best_value(self) -> float:
         """Smallest f among the archived subsets of at most k columns, including the empty one."""
-        return self._trace[-1].value if self._trace else self.objective.c
-
-    @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.objective.total
+        return self._trace[-1].value if self._trace else self._empty_value
 
     @property
     def solutions(self) -> int:
@@ -182,30 +176,40 @@ class ClientArchive(AskTell):
     @property
     def archived(self) -> list[FrontPoint]:
         """The archive, oldest solution first, including the empty set."""
-        return [FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]]
+        return [FrontPoint(0, self._empty_value, ()), *self.archive.points[1:]]
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""
         return improving(self.archived)
 
     def drain_events(self) -> list[tuple[Subset, float]]:
-        """Return what the archive has accepted since the last call, for a journal."""
+        """Return the subsets with f that were told, or that the archive has accepted, since the last call."""
         events, self._events = self._events, []
         return events
 
     def _solutions(self) -> Solutions:
         return tuple((z.members, z.value) for z in self.archive.points[1:])
 
-    def _put(self, members: Subset, value: float, iteration: int) -> bool:
-        """Offer the archive a subset with its f, and return whether it was archived."""
+    def _put(self, members: Subset, value: float, iteration: int, *, event: bool = True) -> bool:
+        """Offer the archive a subset with its f, and return whether it was archived. event: note that for a journal."""
         before = self.best_value
         archived = self.archive.offer(members, value)
         if archived:
-            self._events.append((members, value))
+            if event:
+                self._events.append((members, value))
             if len(members) <= self.k and value < before:
                 self._trace.append(Improvement(iteration, len(members), value))
                 self.last_gain = iteration
         return archived
+
+    def _archive_state(self) -> dict[str, Any]:
+        """Return the archive and its improvements as JSON values."""
+        return {"last_gain": self.last_gain, "solutions": self.archive.state(), "trace": trace_rows(self._trace)}
+
+    def _restore_archive(self, state: dict[str, Any]) -> None:
+        """Restore what `_archive_state` returned."""
+        self.archive = ParetoArchive.restore(self.k, state["solutions"], self.archive.isolation)
+        self.last_gain, self._trace = state["last_gain"], [Improvement(*row) for row in state["trace"]]
 
 
 def trace_rows(trace: Iterable[Improvement]) -> list[list[Any]]:

@@ -432,11 +432,6 @@ class Poss:
         for cls in changed:
             engine.refresh_best(memory.P, cls)
 
-    def replay(self, parent: int, flips: Sequence[int]) -> None:
-        """Make one iteration with a given parent (its place in `archived`) and given flips."""
-        script = np.asarray([parent, len(flips), *flips], np.int64)
-        self._run(self.iteration + 1, script)
-
     @property
     def archived(self) -> list[FrontPoint]:
         """The archive, oldest solution first, the empty set included."""
@@ -444,9 +439,8 @@ class Poss:
         return [self._point(int(slot)) for slot in order]
 
     def _point(self, slot: int) -> FrontPoint:
-        size = int(self._memory[layout.STATUS][slot, layout.SIZE])
-        members = tuple(self._memory[layout.SORTED][slot, :size].tolist())
-        return FrontPoint(size, float(self._memory[layout.F][slot]), members)
+        members = self._members(slot)
+        return FrontPoint(len(members), float(self._memory[layout.F][slot]), members)
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""

@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
-from uuid import uuid4
 
+import numpy as np
+
+from dsel._lib.rng import binomial_cdf, uniforms
+from dsel.errors import OptionError
 from dsel.search.anytime import Stop
-from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
-from dsel.search.pareto.evaluation_memo import EvaluationMemo, number
-from dsel.search.runtime.ask_tell import AskTell, Task, TaskResult
+from dsel.search.journal import valued
+from dsel.search.outcome import check_seed, check_size
+from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Isolation, IsolationFunction, Subset
+from dsel.search.pareto.evaluations import failure, number
+from dsel.search.pareto.mutations import draw_columns, draw_parent, swapped
+from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
-
-Criterion = Callable[[Subset], float]
 
 #: Iterations that one call draws or merges at most while none of them needs an evaluation.
 _MOST_AT_ONCE = 10_000
@@ -36,10 +40,11 @@ _FIRST_SUBSETS = 64
 _LEAST = 50
 
 
-class CriterionSearch(EvaluationMemo, AskTell):
+class CriterionSearch(ClientArchive):
     """A Pareto search on any criterion, by ask and tell. A task is some subsets; its result is f of them.
 
-    The empty set and subsets of 2k or more columns have f = +inf; they are not evaluated.
+    Every value is kept, so that no subset is evaluated twice. The empty set and subsets of 2k or more columns have
+    f = +inf; they are not evaluated.
 
     Parameters
     ----------
@@ -56,14 +61,24 @@ class CriterionSearch(EvaluationMemo, AskTell):
     isolation : {"none", "min-index"} or callable
         Subsets compete only where this function of a subset has the same value.
     swaps : float
-        The share of mutations that replace one column by another.
+        The share of mutations that replace one column by another in place of flips. It is 0 in the papers. A search
+        that continues a saved one needs the same value.
     """
 
     def __init__(
         self, n: int, k: int, schedule: Schedule, stop: Stop, *, seed: int = 0,
         isolation: Isolation | IsolationFunction = "none", swaps: float = 0.0,
     ) -> None:  # fmt: skip
-        super().__init__(n, k, seed=seed, isolation=isolation, swaps=swaps)
+        check_size(k, n)
+        check_seed(seed)
+        if isinstance(isolation, str) and isolation not in ISOLATIONS:
+            raise OptionError(f"isolation is {isolation!r}; it is 'none', 'min-index' or a function of a subset.")
+        super().__init__(k, self._isolated, math.inf)
+        self.n, self.seed, self.isolation, self.swaps = n, seed, isolation, swaps
+        self._values: dict[Subset, float] = {}
+        self._accepted = 0
+        self._offspring = 0  # those whose value is known, or asked for
+        self._cdf, self._flips = binomial_cdf(n, 1.0 / n), np.zeros(n, np.int64)
         assert stop.iterations is not None
         self.schedule, self.stop = schedule, stop
         self._size = max(schedule.processors, 1)  # of a round
@@ -73,10 +88,60 @@ class CriterionSearch(EvaluationMemo, AskTell):
         self._submitted: dict[str, tuple[Subset, ...]] = {}
         self._out: set[Subset] = set()
         self._suspects: set[Subset] = set()
-        self._events: list[tuple[Subset, float]] = []
-        self._name, self._sent = uuid4().hex[:8], 0
         self._share = 0  # subsets of a task of the present round; 0 before the first task
         self._ended = False
+
+    def _isolated(self, members: Subset) -> Hashable:
+        if isinstance(self.isolation, str):
+            return ISOLATIONS[self.isolation](members)
+        try:
+            value = self.isolation(members)
+            hash(value)
+            if value != value:
+                raise ValueError("it returned nan")
+        except Exception as error:
+            raise failure("isolation function", members, error) from error
+        return value
+
+    def _parent(self, iteration: int) -> Subset:
+        """Return a solution of the archive, drawn uniformly (line 4)."""
+        return self.archive[int(draw_parent(self.seed, iteration, len(self.archive)))].members
+
+    def _offspring_of(self, parent: Subset, iteration: int, slot: int = 0) -> Subset | None:
+        """Return the parent with its flips (line 5), or None if nothing flipped or o1 is +inf without evaluation."""
+        if self.swaps > 0.0 and 0 < len(parent) < self.n:
+            draws = uniforms(self.seed, iteration, -1 - slot, 3)
+            if draws[0] < self.swaps:
+                return swapped(parent, self.n, draws[1], draws[2])
+        count = draw_columns(self.seed, iteration, slot, self._cdf, self._flips)
+        members = set(parent).symmetric_difference(self._flips[:count].tolist())
+        return tuple(sorted(members)) if count > 0 and 0 < len(members) < 2 * self.k else None
+
+    def _offer(self, S: Subset) -> bool:
+        """Offer the archive a subset whose value is known, and return whether it was archived."""
+        archived = self._put(S, self._values[S], self.iteration, event=False)
+        self._accepted += archived
+        return archived
+
+    @property
+    def total(self) -> float:
+        """The scale of f: |f| of the first evaluated subset if that is finite and not 0, else 1."""
+        first = abs(next(iter(self._values.values()), 1.0))
+        return first if 0.0 < first < math.inf else 1.0
+
+    @property
+    def evaluations(self) -> int:
+        """The number of known values. Each took one evaluation."""
+        return len(self._values)
+
+    def counts(self) -> dict[str, int]:
+        """Return counts of evaluations, of offspring with known values, and of archived offspring."""
+        return {
+            "evaluated": len(self._values),
+            "recalled": max(self._offspring - len(self._values), 0),
+            "accepted": self._accepted,
+            "archive": len(self.archive),
+        }
 
     @property
     def _by_index(self) -> bool:
@@ -140,7 +205,7 @@ class CriterionSearch(EvaluationMemo, AskTell):
                 self._window.popleft()
                 if S is not None:
                     self._offspring += 1
-                    self._put(S, self._values[S])
+                    self._offer(S)
             self.iteration += self._size
             self._ended = self.stop.met(self, self.iteration, 0.0) is not None
             self._draw()
@@ -152,7 +217,7 @@ class CriterionSearch(EvaluationMemo, AskTell):
             S = self._offspring_of(self._parent(self.iteration), self.iteration)
             self._offspring += S is not None
             if S is not None and S in self._values:
-                if self._put(S, self._values[S]):  # an equal one had replaced it
+                if self._offer(S):  # an equal one had replaced it
                     self._events.append((S, self._values[S]))
             elif S is not None and S not in self._out and S not in self._open:
                 self._open.append(S)
@@ -164,8 +229,7 @@ class CriterionSearch(EvaluationMemo, AskTell):
             return None
         size = next((max(i, 1) for i, S in enumerate(self._open[:size]) if S in self._suspects), size)
         subsets, self._open = tuple(self._open[:size]), self._open[size:]
-        self._sent += 1
-        task = Task(f"{self._name}-{self._sent}", subsets, len(subsets), subsets)
+        task = Task(self._next_key(), subsets, len(subsets), subsets)
         self._submitted[task.key] = subsets
         self._out.update(subsets)
         return task
@@ -177,7 +241,7 @@ class CriterionSearch(EvaluationMemo, AskTell):
             self._merge()
         else:
             for S in known:
-                self._put(S, self._values[S])
+                self._offer(S)
 
     def _receive(self, task: Task, values: Sequence[Any]) -> list[Subset]:
         """Store the values and return their subsets. Subsets without a value are open again."""
@@ -195,36 +259,59 @@ class CriterionSearch(EvaluationMemo, AskTell):
             self._suspects.update(self._submitted[task.key])
         self._receive(task, ())
 
-    def drain_events(self) -> list[tuple[Subset, float]]:
-        """Return the subsets with f that were told or offered to the archive since the last call, for a journal."""
-        events, self._events = self._events, []
-        return events
-
     def recall(self, values: Mapping[Subset, float]) -> None:
         """Add known values, so that these subsets are not evaluated again."""
-        super().recall(values)
+        for members, value in values.items():
+            self._values.setdefault(members, value)
         if self._by_index:
             return
         for S in [S for S in self._open if S in self._values]:
-            self._put(S, self._values[S])
+            self._offer(S)
         self._open = [S for S in self._open if S not in self._values]
 
     def state(self) -> dict[str, Any]:
-        """Return all that `restore` needs. Subsets that are out are asked for again."""
+        """Return all that `restore` needs, as JSON holds it. None is +inf. Functions are not part of it.
+
+        Subsets that are out are asked for again.
+        """
         pending = [S for subsets in self._submitted.values() for S in subsets] + self._open
         drawn = self._window if self._by_index else pending
         rows = [None if S is None else list(S) for S in drawn]
-        return {**super().state(), "schedule": asdict(self.schedule), "drawn": rows}
+        return {
+            "k": self.k,
+            "n": self.n,
+            "seed": self.seed,
+            "isolation": self.isolation if isinstance(self.isolation, str) else None,
+            "iteration": self.iteration,
+            "accepted": self._accepted,
+            "offspring": self._offspring,
+            "values": valued(self._values.items()),
+            **self._archive_state(),
+            "schedule": asdict(self.schedule),
+            "drawn": rows,
+        }
 
     @classmethod
     def restore(
         cls, state: dict[str, Any], stop: Stop, isolation: IsolationFunction | None = None, swaps: float = 0.0
     ) -> CriterionSearch:
         """Return the search of a saved state. isolation: the custom isolation function, if the search had one."""
+        if (state["isolation"] is None) == (isolation is None):
+            raise OptionError(
+                f"The saved search has {'a custom' if isolation is None else 'no'} isolation function.",
+                "Resume with the same options, or start a new search.",
+            )
         search = cls(
             state["n"], state["k"], Schedule(**state["schedule"]), stop, seed=state["seed"],
-            isolation=cls.isolation_of(state, isolation), swaps=swaps,
-        )._load(state)  # fmt: skip
+            isolation=isolation or state["isolation"], swaps=swaps,
+        )  # fmt: skip
+        search._restore_archive(state)
+        search.iteration, search._accepted, search._offspring = (
+            state["iteration"],
+            state["accepted"],
+            state["offspring"],
+        )
+        search._values = {tuple(S): math.inf if f is None else f for S, f in state["values"]}
         drawn = [None if S is None else tuple(S) for S in state["drawn"]]
         if search._by_index:
             search._window = deque(drawn)

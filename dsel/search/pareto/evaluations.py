@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import math
+import numbers
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from dsel._lib.npz import parser_lock
 from dsel.errors import CriterionError
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.evaluation_memo import failure, number
 from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult
 
 #: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
@@ -41,6 +45,41 @@ def takes_data(criterion: Callable[..., Any]) -> bool:
 def bind(criterion: Callable[..., Any], data: Any) -> Callable[[Subset], Any]:
     """Return the criterion as a function of the subset alone."""
     return (lambda S: criterion(S, data)) if takes_data(criterion) else criterion
+
+
+def number(value: Any, members: Subset) -> float:
+    """Return the value of a criterion as float. Raise CriterionError unless it is a real number or +inf."""
+    scalar = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Real):
+        raise CriterionError(
+            f"The criterion returned {value!r} for the columns {list(members)}.", "It must return a real number."
+        )
+    try:
+        real = float(scalar)
+    except OverflowError:
+        raise CriterionError(
+            f"The criterion returned a number beyond float64's range for the columns {list(members)}.", "Rescale it."
+        ) from None
+    if not real > -math.inf:
+        raise CriterionError(
+            f"The criterion returned {real} for the columns {list(members)}.",
+            "Return +inf for a subset that is not allowed.",
+        )
+    return real
+
+
+def cannot_travel(error: Exception) -> CriterionError:
+    """Return the error for a custom function that cannot be pickled."""
+    return CriterionError(
+        f"The criterion cannot be sent to a worker: {type(error).__name__}: {error}.",
+        "It must not hold locks, open files or connections: open them inside the function.",
+    )
+
+
+def failure(what: str, members: Subset, error: BaseException) -> CriterionError:
+    """Return the error for a custom function that failed, with the subset and the traceback."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return CriterionError(f"The {what} failed on the columns {list(members)}:\n{text}\n", "Fix it and start again.")
 
 
 @dataclass(frozen=True)

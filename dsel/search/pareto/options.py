@@ -1,63 +1,25 @@
-"""Options, requirements and places that POSS, PPOSS and PPOSS-asy share.
-
-What a Pareto search starts from: the path of forward selection, or the best result of exchange search.
-
-The archive is offered these subsets before the first iteration. They only add solutions, so the guarantee of the
-published algorithm holds, and the result is never worse than the subsets offered.
-"""
+"""Options, requirements and places of POSS, PPOSS and PPOSS-asy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from dsel.config.import_path import load_function
 from dsel.config.types import Float, Int
 from dsel.objective.base import FEW_TARGETS, Objective
-from dsel.objective.subset_state import load_subset_kernels
-from dsel.search.anytime import Deadline, Stop
-from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.forward import forward
+from dsel.search.anytime import Stop
 from dsel.search.method import Options, ProblemSummary, Requirements
-from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, table_bytes
 from dsel.search.pareto.compiled import isolated_iterations, paper_iterations
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
 from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time, wide_iterations
 
 WarmStart = Literal["forward", "exchange", "none"]
-
-
-class Offerable(Protocol):
-    """A search whose archive takes subsets from elsewhere."""
-
-    objective: Objective
-    k: int
-
-    def offer(self, S: Iterable[int]) -> bool:
-        """Offer the archive a subset, and return whether it was archived."""
-
-
-def warm_start(search: Offerable, options: Any, seed: int, stop: Stop, start: Sequence[tuple[int, ...]] = ()) -> Stop:
-    """Offer the archive the subsets `start` and what the option `warm_start` names; return the rules for the time left.
-
-    Subsets of 2k columns and more are never archived, so they are not offered.
-    """
-    for members in start:
-        if 1 <= len(members) < 2 * search.k:
-            search.offer(members)
-    if options.warm_start == "none":
-        return stop
-    load_subset_kernels(deletes=options.warm_start == "exchange")
-    deadline = Deadline(stop.seconds)
-    for point in _points(search.objective, search.k, options, seed, limited=stop.seconds is not None):
-        if point.size:
-            search.offer(point.members)
-    return replace(stop, seconds=deadline.left)
 
 
 def path_size(k: int, *, has_gram: bool, limited: bool) -> int:
@@ -67,14 +29,6 @@ def path_size(k: int, *, has_gram: bool, limited: bool) -> int:
     data.
     """
     return k if limited and not has_gram else 2 * k - 1
-
-
-def _points(objective: Objective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
-    """Return the subsets to offer. limited: whether the search has a time limit."""
-    if options.warm_start == "forward":
-        size = path_size(k, has_gram=objective.has_gram, limited=limited)
-        return forward(objective, min(size, objective.n)).front
-    return exchange(objective, k, seed=seed, restarts=options.restarts).front
 
 
 class StopOptions(Options):
@@ -324,7 +278,7 @@ class WorkerOptions(ArchiveOptions):
         ``if __name__ == "__main__":``.
     search_on : {"auto", "client", "workers"}
         Where the search runs. "auto": as Dask futures on the workers, wherever there is a cluster. "client": in this
-        process, with the same bits. "workers" differs from "auto" for PPOSS with ``slices: 1`` only.
+        process, with the same bits. "workers" differs from "auto" for PPOSS with ``max_in_flight: 1`` only.
     """
 
     evaluation_limit: Float | None = Field(None, gt=0)
@@ -377,37 +331,39 @@ class WorkerOptions(ArchiveOptions):
 class SliceOptions(WorkerOptions):
     """Options of a search by slices.
 
-    The result depends on `slices` and `slice_iterations`, and not on where the slices run. It records both.
+    The result depends on `max_in_flight` and `task_iterations`, and not on where the slices run. It records both.
 
     Parameters
     ----------
-    slices : int, optional
+    max_in_flight : int, optional
         Slices of iterations that may be out at the same time. Each starts from the archive as it was this many
         slices before. With 1 the search is the published one: one offspring, or one round, after the other. By default
         4 to 64 with exchange searches, and 1 to 64 without, by a formula of the problem. With a custom criterion or
         isolation function, iterations that may be out at the same time, by default 1 to 128.
-    slice_iterations : int, optional
+    task_iterations : int, optional
         Iterations of a slice, by default 0.2 s of work on the reference core, and less in a short search. It is 1 with
         a custom criterion or isolation function.
     """
 
-    slices: Int | None = Field(None, ge=1, le=100_000)
-    slice_iterations: Int | None = Field(None, ge=1)
+    renamed: ClassVar[dict[str, str]] = {"slices": "max_in_flight", "slice_iterations": "task_iterations"}
+
+    max_in_flight: Int | None = Field(None, ge=1, le=100_000)
+    task_iterations: Int | None = Field(None, ge=1)
 
     def conflict(self, criterion: bool) -> str:
-        if self.evaluates_subsets(criterion, grouped=False) and self.slice_iterations not in (None, 1):
-            return "slice_iterations is 1 with a custom criterion or isolation function"
+        if self.evaluates_subsets(criterion, grouped=False) and self.task_iterations not in (None, 1):
+            return "task_iterations is 1 with a custom criterion or isolation function"
         return super().conflict(criterion)
 
     def conflict_with_groups(self) -> str:
-        asked = self.slice_iterations not in (None, 1)
-        return "slice_iterations cannot be used for groups of columns" if asked else super().conflict_with_groups()
+        asked = self.task_iterations not in (None, 1)
+        return "task_iterations cannot be used for groups of columns" if asked else super().conflict_with_groups()
 
     def _asked(self) -> tuple[int | None, int | None, int]:
-        return self.slices, self.slice_iterations, 0
+        return self.max_in_flight, self.task_iterations, 0
 
     def requirements(self, problem: ProblemSummary) -> Requirements:
-        needs = super().requirements(problem)
+        needs = replace(super().requirements(problem), iterations=self.known_iterations(problem))
         if needs.table_slots < first_slots(problem.k):
             return needs
         few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
@@ -429,7 +385,7 @@ def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placem
     here = "" if site.cluster else f"{NO_CLUSTER}; "
     here = f"{ASKED}; " if options.search_on == "client" else here
     why, at_a_time = here + _described(schedule, evaluates, options), schedule.in_flight
-    recorded = {"slices": at_a_time, "slice_iterations": schedule.length}
+    recorded = {"max_in_flight": at_a_time, "task_iterations": schedule.length}
     if evaluates and schedule.processors:
         at_a_time, recorded = schedule.processors, {}
     if schedule.order == "arrival":
@@ -454,5 +410,51 @@ def _described(schedule: Schedule, evaluates: bool, options: WorkerOptions) -> s
         return f"{schedule.in_flight} iterations of one evaluation at a time"
     if schedule.in_flight > 1:
         return f"{schedule.in_flight} slices of {schedule.length:,} iterations at a time"
-    asked = "asked by slices: 1" if options._asked()[0] == 1 else "it has no exchange searches and is short"
+    asked = "asked by max_in_flight: 1" if options._asked()[0] == 1 else "it has no exchange searches and is short"
     return f"slices of {schedule.length:,} iterations one after the other ({asked})"
+
+
+class PossOptions(SliceOptions):
+    """Options of POSS and POCSS.
+
+    `warm_start` and `exchange_every` cannot be combined with a custom criterion or isolation function.
+    """
+
+
+class PpossOptions(SliceOptions):
+    """Options of PPOSS, which makes T = floor(2 e k^2 n / processors) rounds.
+
+    Without a custom criterion or isolation function an offspring takes about a microsecond, less than a message to a
+    worker. So a task is a slice of whole rounds. With ``max_in_flight: 1`` and ``search_on: workers`` the search is
+    Algorithm 2 of the paper to the letter: the offspring of each round are divided among the workers. It has no warm
+    start and no exchange searches then, and takes some milliseconds for each round.
+
+    Parameters
+    ----------
+    processors : int
+        N, the offspring of each round. The same seed and `processors` give the same bits on any number of workers. A
+        few times the number of workers keeps them busy, because a third of the offspring need no evaluation.
+    """
+
+    processors: Int = Field(32, ge=1, le=100_000)
+
+    @property
+    def _divides_rounds(self) -> bool:
+        return self.max_in_flight == 1 and self.search_on == "workers"
+
+    def calls_function(self, criterion: bool) -> bool:
+        return super().calls_function(criterion) or self._divides_rounds
+
+    def conflict(self, criterion: bool) -> str:
+        if super().calls_function(criterion) and self.max_in_flight is not None:
+            return "max_in_flight: with a custom criterion or isolation function, use processors"
+        return super().conflict(criterion)
+
+    def _asked(self) -> tuple[int | None, int | None, int]:
+        return self.max_in_flight, self.task_iterations, self.processors
+
+
+class PpossAsyOptions(WorkerOptions):
+    """Options of PPOSS-asy. On several workers the result depends on the order in which their results arrive."""
+
+    _order: ClassVar[Literal["index", "arrival"]] = "arrival"

@@ -1,4 +1,4 @@
-"""Run a Pareto search through its schedule, on whatever executor the task has.
+"""POSS, PPOSS and PPOSS-asy as methods: a Pareto search through its schedule, on whatever executor the task has.
 
 The speed of a Pareto search, from a short trial on random numbers.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,21 +21,31 @@ from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
-from dsel.search.anytime import Stop
-from dsel.search.greedy.forward import forward
-from dsel.search.method import SearchTask
+from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.anytime import Deadline, Stop
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.path import forward
+from dsel.search.journal import columns_of, journalled_values
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
-from dsel.search.pareto.options import default_interval, warm_start
+from dsel.search.pareto.options import (
+    PossOptions,
+    PpossAsyOptions,
+    PpossOptions,
+    WorkerOptions,
+    default_interval,
+    path_size,
+    place,
+)
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.runtime.ask_tell import ExecutorOptions, Work, call_all
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.journal import columns_of, journalled_values
 
 log = logging.getLogger("dsel")
 
@@ -45,19 +55,17 @@ _CUT_SHARE = 0.05
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run POSS, PPOSS or PPOSS-asy, as the options of the method say."""
-    if task.state is not None and not _continues(task):
+    evaluates = task.options.evaluates_subsets(task.criterion is not None, task.groups is not None)
+    if task.state is not None and not _continues(task, evaluates):
         log.warning("the search starts again: its checkpoint is of another version of dsel or of other options")
         task = replace(task, state=None)
-    if task.options.evaluates_subsets(task.criterion is not None, task.groups is not None):
-        return _run_evaluations(task)
-    return _run_slices(task)
+    return _run_evaluations(task) if evaluates else _run_slices(task)
 
 
-def _continues(task: SearchTask) -> bool:
+def _continues(task: SearchTask, evaluates: bool) -> bool:
     """Return whether the saved state is one that this search can continue from."""
     assert task.state is not None
     n = task.objective.n if task.groups is None else len(task.groups)
-    evaluates = task.options.evaluates_subsets(task.criterion is not None, task.groups is not None)
     return "schedule" in task.state and task.state["n"] == n and ("values" in task.state) == evaluates
 
 
@@ -77,11 +85,40 @@ def _run_slices(task: SearchTask) -> SearchOutcome:
         stack.callback(call_all, work.cleanup())
         if task.state is None:
             search = SlicedSearch(objective, rules, schedule, stop, publisher)
-            stop = warm_start(search, options, task.seed, stop, task.start)
+            stop = _warm_start(search, options, task.seed, stop, task.start)
         else:
             search = SlicedSearch.restore(objective, task.state, stop, publisher)
             objective.fetch_rows(sorted({j for point in search.archived for j in point.members}))
         return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective, task.k))
+
+
+def _warm_start(
+    search: SlicedSearch, options: Any, seed: int, stop: Stop, start: Sequence[tuple[int, ...]] = ()
+) -> Stop:
+    """Offer the archive the subsets `start` and what the option `warm_start` names; return the rules for the time left.
+
+    Subsets of 2k columns and more are never archived, so they are not offered. Those that are offered only add
+    solutions: the guarantee of the published algorithm holds, and the result is never worse than they are.
+    """
+    for members in start:
+        if 1 <= len(members) < 2 * search.k:
+            search.offer(members)
+    if options.warm_start == "none":
+        return stop
+    load_subset_kernels(deletes=options.warm_start == "exchange")
+    deadline = Deadline(stop.seconds)
+    for point in _points(search.objective, search.k, options, seed, limited=stop.seconds is not None):
+        if point.size:
+            search.offer(point.members)
+    return replace(stop, seconds=deadline.left)
+
+
+def _points(objective: Objective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
+    """Return the subsets to offer. limited: whether the search has a time limit."""
+    if options.warm_start == "forward":
+        size = path_size(k, has_gram=objective.has_gram, limited=limited)
+        return forward(objective, min(size, objective.n)).front
+    return exchange(objective, k, seed=seed, restarts=options.restarts).front
 
 
 @contextmanager
@@ -215,3 +252,24 @@ def seconds_per_iteration(n: int, k: int, n_targets: int, iterations: int) -> fl
     began = time.perf_counter()
     search.advance(2 * tried)
     return (time.perf_counter() - began) / tried
+
+
+def requirements(problem: ProblemSummary, options: WorkerOptions) -> Requirements:
+    """Return what a Pareto search needs."""
+    return options.requirements(problem)
+
+
+def _method(name: str, summary: str, options: type[WorkerOptions]) -> Method:
+    return Method(
+        name, summary, run, options=options, requirements=requirements, place=place, resumable=True,
+        takes_criterion=True, every_size=True, takes_groups=True,
+    )  # fmt: skip
+
+
+POSS = _method(
+    "poss", "Pareto optimization of the error and the number of columns (POSS; POCSS where Y = X).", PossOptions
+)
+PPOSS = _method("pposs", "POSS in rounds of offspring that workers evaluate; reproducible (PPOSS).", PpossOptions)
+PPOSS_ASY = _method(
+    "pposs-asy", "POSS on workers that never wait for each other; not reproducible (PPOSS-asy).", PpossAsyOptions
+)

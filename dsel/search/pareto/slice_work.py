@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from uuid import uuid4
 
 from dsel.objective.base import Objective
@@ -96,10 +96,7 @@ class SliceRules:
 
     def search(self, objective: Objective, memory: int) -> Poss:
         """Return a search with an empty archive. memory: bytes for its tables."""
-        return Poss(
-            objective, self.k, seed=self.seed, isolation=self.isolation, exchange_every=self.exchange_every,
-            memory_limit=memory, processors=self.processors,
-        )  # fmt: skip
+        return Poss(objective, memory_limit=memory, **asdict(self))
 
 
 def run_slice(search: Poss, part: Slice, seconds: float = LONGEST_SECONDS) -> SliceResult:

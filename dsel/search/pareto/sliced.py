@@ -21,7 +21,7 @@ from dsel.objective.base import Objective
 from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.outcome import Improvement
-from dsel.search.pareto.archive import ClientArchive, Solutions, Subset, trace_rows
+from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset, trace_rows
 from dsel.search.pareto.slice_work import COUNTED, Slice, SliceResult, SliceRules
 from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
@@ -56,8 +56,8 @@ class SlicedSearch(ClientArchive):
     ) -> None:  # fmt: skip
         assert stop.iterations is not None
         whole = max(rules.processors, 1)  # rounds of PPOSS are not divided
-        super().__init__(objective, rules.k, rules.isolation)
-        self.rules, self.stop = rules, stop
+        super().__init__(rules.k, ISOLATIONS[rules.isolation], objective.c)
+        self.objective, self.rules, self.stop = objective, rules, stop
         self.schedule = replace(
             schedule, length=math.ceil(schedule.length / whole) * whole, processors=rules.processors
         )  # fmt: skip
@@ -72,6 +72,11 @@ class SlicedSearch(ClientArchive):
         self._out: dict[str, int] = {}
         self._counts = dict.fromkeys(COUNTED, 0)
         self._ended = False
+
+    @property
+    def total(self) -> float:
+        """||Y||^2."""
+        return self.objective.total
 
     @property
     def _by_index(self) -> bool:

@@ -25,11 +25,8 @@ from dsel.search.exact.out_of_core.choice import relaxable
 from dsel.search.exact.perspective_tree.choice import takes_part
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.proof import Proof
-from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange, polish
-from dsel.search.greedy.foba import foba
-from dsel.search.greedy.forward import forward
-from dsel.search.greedy.omp import omp
+from dsel.search.greedy.path import backward, foba, forward, omp
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.archive_layout import check_tables, first_slots, table_bytes
@@ -141,23 +138,18 @@ def run(task: SearchTask) -> SearchOutcome:
         for S in task.start:
             search.offer(S)
         _start(search, deadline)
-    proof = _Proof(task, search, deadline) if certify else None
-    if proof is not None:
-        proof.advance(_PROOF_FIRST)
-    proven = proof is not None and proof.proven
-    ended = _search(task, search, deadline, proof, proven)
-    if not proven and proof is not None and proof.promising:
+    proof = _Proof(task, search, deadline, begins=certify)
+    proof.advance(_PROOF_FIRST)
+    proven = proof.proven
+    ended = _search(task, search, deadline, proof)
+    if not proven and proof.promising:
         proof.advance(1.0)
         ended = "proven" if proof.proven else ended
-    counts = {**search.counts(), **({} if proof is None else proof.counts())}
-    certificates = () if proof is None else proof.certificates()
-    notes = () if proof is None else proof.notes
-    if options.certify and not certify:
-        notes = (_NO_TIME,)
-    found = SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
-    if objective.has_gram:
-        found = polish(objective, task.k, found, deadline=deadline)
-    return replace(found, certificates=certificates)
+    outcome = SearchOutcome(
+        search.front(), search.trace, search.iteration, ended, {**search.counts(), **proof.counts()},
+        certificates=proof.certificates(), notes=proof.notes,
+    )  # fmt: skip
+    return polish(objective, task.k, outcome, deadline=deadline) if objective.has_gram else outcome
 
 
 def _start(search: PortfolioSearch, deadline: Deadline) -> None:
@@ -204,16 +196,20 @@ def affordable(objective: Objective, seconds: float | None) -> bool:
 
 
 class _Proof:
-    """The proof of a portfolio, which begins before the searches and continues after them."""
+    """The proof of a portfolio, which begins before the searches and continues after them.
 
-    def __init__(self, task: SearchTask, search: PortfolioSearch, deadline: Deadline) -> None:
+    begins: whether there is one. If it is asked for, and there is no time for it, `notes` say so.
+    """
+
+    def __init__(self, task: SearchTask, search: PortfolioSearch, deadline: Deadline, *, begins: bool) -> None:
         self._task, self._search, self._deadline = task, search, deadline
         self._proof: Proof | None = None
-        self.notes: tuple[str, ...] = ()
+        self._ended = not begins
+        self.notes: tuple[str, ...] = (_NO_TIME,) if task.options.certify and not begins else ()
 
     def advance(self, share: float) -> None:
         """Continue the proof for a share of the time that is left."""
-        if self.notes:
+        if self._ended:
             return
         part, best = self._deadline.share(share), self._search.best
         try:
@@ -223,21 +219,18 @@ class _Proof:
                     memory_limit=self._task.options.memory, deadline=part,
                 )  # fmt: skip
             self._proof.search.offer(best)
-            on_slice = None if self._task.on_slice is None else self._look
+            report = self._task.on_slice
+            on_slice = None if report is None else lambda _: report(self._search)
             self._proof.run(part.left, None if part.left is not None else self._nodes, on_slice)
         except OutOfTime:  # what is proved so far holds
             if self._proof is None:
-                self.notes = (_NO_TIME,)
+                self._ended, self.notes = True, (_NO_TIME,)
                 return
         except FAILURES as error:
-            self._proof = None
+            self._proof, self._ended = None, True
             self.notes = (f"no proof is possible ({type(error).__name__}: {error})",)
             return
         self._search.offer(self._proof.search.best)
-
-    def _look(self, _: object) -> None:
-        assert self._task.on_slice is not None
-        self._task.on_slice(self._search)  # type: ignore[arg-type]
 
     @property
     def proven(self) -> bool:
@@ -273,20 +266,14 @@ class _Proof:
         return {} if self._proof is None else {"nodes": self._proof.search.iteration}
 
 
-def _search(
-    task: SearchTask, search: PortfolioSearch, deadline: Deadline, proof: _Proof | None, proven: bool
-) -> str:  # fmt: skip
+def _search(task: SearchTask, search: PortfolioSearch, deadline: Deadline, proof: _Proof) -> str:
     """Run the tabu and Pareto searches, on the workers if there are any, and return why they ended.
 
     If the answer is proved, they only improve the subsets of other sizes, for a part of the time.
     """
-    objective, options = task.objective, task.options
-    if proven:
-        search.deadline = deadline.share(_AFTER_PROOF)
-    elif proof is not None and proof.promising and deadline.seconds is not None:
-        search.deadline = deadline.share(1.0 - _PROOF_LAST)
-    else:
-        search.deadline = deadline.share(1.0 - _POLISH_SHARE)
+    objective, options, proven = task.objective, task.options, proof.proven
+    kept = _PROOF_LAST if deadline.seconds is not None and proof.promising else _POLISH_SHARE
+    search.deadline = deadline.share(_AFTER_PROOF if proven else 1.0 - kept)
     if not objective.has_gram:
         task = replace(task, executor=SerialExecutor, shared_folder=None)
     search.limit = (1 << 62) if search.timed else (1 if proven else ROUNDS) * len(STREAMS)

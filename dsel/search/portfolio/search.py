@@ -8,8 +8,7 @@ from typing import Any
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.outcome import Improvement
-from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, ParetoArchive, Solutions, Subset, trace_rows
+from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset
 from dsel.search.pareto.compiled import paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.portfolio.steps import Kind, Step, exchange_interval
@@ -54,13 +53,19 @@ class PortfolioSearch(ClientArchive):
     """
 
     def __init__(self, objective: Objective, k: int, deadline: Deadline) -> None:
-        super().__init__(objective, k)
+        super().__init__(k, ISOLATIONS["none"], objective.c)
+        self.objective = objective
         self.deadline, self.limit = deadline, ROUNDS * len(STREAMS)
         self._taken = 0
         self._out: dict[str, Step] = {}
         self._again: list[Step] = []
         self._round: dict[int, Sequence[tuple[Subset, float]]] = {}
         self._snapshot: Solutions = ()
+
+    @property
+    def total(self) -> float:
+        """||Y||^2."""
+        return self.objective.total
 
     @property
     def timed(self) -> bool:
@@ -158,10 +163,7 @@ class PortfolioSearch(ClientArchive):
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON values. Steps that are out are taken again."""
-        return {
-            "k": self.k, "n": self.objective.n, "iteration": self.evaluations, "last_gain": self.last_gain,
-            "solutions": self.archive.state(), "trace": trace_rows(self._trace),
-        }  # fmt: skip
+        return {"k": self.k, "n": self.objective.n, "iteration": self.evaluations, **self._archive_state()}
 
     @classmethod
     def restore(cls, objective: Objective, state: dict[str, Any], deadline: Deadline) -> PortfolioSearch:
@@ -172,8 +174,6 @@ class PortfolioSearch(ClientArchive):
                 "Resume with the same data and options, or start a new search.",
             )
         search = cls(objective, state["k"], deadline)
-        search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS["none"])
+        search._restore_archive(state)
         search.iteration = search._taken = state["iteration"]
-        search.last_gain = state["last_gain"]
-        search._trace = [Improvement(*row) for row in state["trace"]]
         return search

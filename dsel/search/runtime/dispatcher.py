@@ -16,8 +16,8 @@ from typing import Any
 
 from dsel.errors import ClusterError, DselError
 from dsel.search.anytime import AnytimeSearch, Stop
+from dsel.search.journal import Journal, valued
 from dsel.search.runtime.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
-from dsel.search.runtime.journal import Journal, valued
 
 #: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.
 TASK_SECONDS = 0.5
@@ -247,7 +247,7 @@ class Dispatcher:
             self._workers = workers
         self.search.progress = self._progress(now - self._began)  # type: ignore[attr-defined]
         if on_slice is not None:
-            on_slice(self.search)  # type: ignore[arg-type]
+            on_slice(self.search)
 
     def _progress(self, elapsed: float) -> SearchProgress:
         search = self.search

@@ -7,7 +7,6 @@ search", Handbook of Metaheuristics, 2003, for the restarts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -86,10 +85,6 @@ class TabuSearch:
         """||Y||^2."""
         return self.objective.total
 
-    def state(self) -> dict[str, Any]:
-        """Return the best subset: a search that starts from it makes other moves."""
-        return {"best": list(self.best)}
-
     def offer(self, S: Iterable[int]) -> None:
         """Continue from a subset of k columns if it is better than the best one so far."""
         members = sorted(int(j) for j in S)
@@ -99,9 +94,13 @@ class TabuSearch:
     def renumber(self, first: int) -> None:
         """Let the next move have this number, which decides the random numbers, and forget what is forbidden."""
         if self.iteration != first:
-            for name in (swaps.NO_ENTRY, swaps.NO_EXIT):
-                self._tables[name][:] = 0
+            self._forget()
             self._tables[swaps.COUNT][:] = first, first, self.seed, first
+
+    def _forget(self) -> None:
+        """Forget what is forbidden."""
+        for name in (swaps.NO_ENTRY, swaps.NO_EXIT):
+            self._tables[name][:] = 0
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Continue to move `until`; return True as soon as f <= target."""
@@ -133,8 +132,7 @@ class TabuSearch:
         changed = _LEAST_CHANGED + int(draws[0] * _MORE_CHANGED * size)
         kept = [self.best[i] for i in np.argsort(draws[1 : 1 + size], kind="stable")[changed:]]
         others = [int(j) for j in np.argsort(draws[1 + size :], kind="stable") if j not in self.best]
-        for name in (swaps.NO_ENTRY, swaps.NO_EXIT):
-            self._tables[name][:] = 0
+        self._forget()
         self._go_to([*kept, *others[: 2 * changed]])
         # A restart counts as a move, so that a search without any swap ends.
         self._tables[swaps.COUNT][:] = move + 1, move + 1, self.seed, self.last_gain

@@ -1,39 +1,129 @@
 """Compare a run with the previous one: what entered and left, whether that is better, and what drifted.
 
-What changed since the previous run, as text.
+Drift is how far means and scales of the new rows are from those of the previous run. The two subsets are compared on
+resampled parts of the rows, and the fit of the previous run is tried on the new rows alone. For that, one pass sums
+Z'Z of Z = [1, X_U, Y] over parts of consecutive rows, where U holds the columns of both subsets. Each error is then a
+small least-squares problem on a weighted sum of these matrices.
 
-Drift: how far means and scales of the new rows are from those of the previous run.
-
-Compare two subsets on resampled parts of the rows, and a fit of the previous run on the new rows alone.
-
-One pass sums Z'Z of Z = [1, X_U, Y] over parts of consecutive rows, where U holds the columns of both subsets. Each
-error is then a small least-squares problem on a weighted sum of these matrices.
+Each run saves the means and scales of all columns for the next one.
 """
 
 from __future__ import annotations
 
+import io
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
+from dsel.data.labels import Labels
 from dsel.engine.base import Engine
-from dsel.errors import DataError
-from dsel.objective.base import Objective
+from dsel.errors import DataError, DselError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Scaling
-from dsel.planning.validation import ValidatedRequest
-from dsel.selection.changes.previous import COLUMNS, ColumnSummary, PreviousRun
-from dsel.selection.result import Selection
-from dsel.storage.paths import AnyPath
+from dsel.selection.context import SelectionRun
+from dsel.selection.result import Selection, open_selection
+from dsel.storage.paths import AnyPath, write_bytes
+
+#: The file of a run with the means and scales of its columns.
+COLUMNS = "columns.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSummary:
+    """Means and squares of the columns of X and Y about their means, with the rows that they are from.
+
+    Parameters
+    ----------
+    m : int
+        The number of rows.
+    weight : float
+        The sum of their weights.
+    mean_x, squares_x : ndarray of shape (n,)
+        Of the columns of X.
+    mean_y, squares_y : ndarray of shape (N,)
+        Of the targets.
+    """
+
+    m: int
+    weight: float
+    mean_x: Floats
+    squares_x: Floats
+    mean_y: Floats
+    squares_y: Floats
+
+    @classmethod
+    def of(cls, statistics: ColumnScales) -> ColumnSummary:
+        """Return the summary of the statistics of a run."""
+        return cls(
+            statistics.m, statistics.weight, statistics.mean_x, np.asarray(statistics.squares), statistics.mean_y,
+            statistics.yy,
+        )  # fmt: skip
+
+    def save(self, file: AnyPath) -> None:
+        """Write the summary; readers see all of it or nothing."""
+        write_bytes(file, pack_npz({name: np.asarray(value) for name, value in self.__dict__.items()}))
+
+    @classmethod
+    def open(cls, file: AnyPath) -> ColumnSummary | None:
+        """Return a saved summary, or None if there is none or it is damaged."""
+        try:
+            values: dict[str, Any] = read_npz(io.BytesIO(file.read_bytes()), tuple(cls.__dataclass_fields__))
+        except (OSError, DselError):
+            return None
+        except DamagedFileError as error:
+            warn_of_damage(file, "the columns are not compared with those of that run", error)
+            return None
+        return cls(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
+
+
+@dataclass(frozen=True, eq=False)
+class PreviousRun:
+    """The last good run of the same job.
+
+    Parameters
+    ----------
+    name : str
+        The name of its folder.
+    selection : Selection
+        Its result.
+    columns : ColumnSummary, optional
+        Means and scales of its columns.
+    """
+
+    name: str
+    selection: Selection
+    columns: ColumnSummary | None = None
+
+    @classmethod
+    def open(cls, folder: AnyPath) -> PreviousRun:
+        """Return the run in a folder. Raises the errors of `open_selection`."""
+        return cls(folder.name, open_selection(folder), ColumnSummary.open(folder / COLUMNS))
+
+    def subsets(self, features: Labels) -> tuple[tuple[int, ...], ...]:
+        """Return the subsets of its front and its answer as columns of data with these labels, found by label.
+
+        A subset with a column that the data do not have is left out.
+        """
+        selection = self.selection
+        place = {str(label): j for j, label in enumerate(features)}
+        rows = [row.indices for row in selection.front if row.indices]
+        found = []
+        for indices in (*rows, selection.indices):
+            members = [place.get(selection.label(j), -1) for j in indices]
+            if members and min(members) >= 0:
+                found.append(tuple(sorted(members)))
+        return tuple(dict.fromkeys(found))
+
 
 #: The number of parts of the rows, which are drawn with replacement, and the number of draws.
 PARTS, DRAWS = 32, 400
@@ -247,15 +337,12 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
     The function has the arguments of `RunContext.compare`. A comparison that fails does not lose the selection.
     """
 
-    def compare(
-        dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, fit: Fit,
-        selection: Selection, engine: Engine,
-    ) -> Selection:  # fmt: skip
-        ColumnSummary.of(statistics).save(folder / COLUMNS)
+    def compare(run: SelectionRun, fit: Fit, selection: Selection) -> Selection:
+        ColumnSummary.of(run.prepared.statistics).save(folder / COLUMNS)
         if previous is None:
             return selection
         try:
-            changes = compare_runs(dataset, validated, statistics, whole, fit, selection, previous, engine)
+            changes = compare_runs(run, fit, selection, previous)
         except (DataError, ArithmeticError, ValueError, LookupError) as error:
             log.warning("the comparison with run %s failed: %r", previous.name, error)
             return selection
@@ -264,43 +351,29 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
     return compare
 
 
-def compare_runs(
-    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, fit: Fit,
-    selection: Selection, previous: PreviousRun, engine: Engine,
-) -> dict[str, Any]:  # fmt: skip
-    """Return what changed since the previous run, ready for JSON.
+def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: PreviousRun) -> dict[str, Any]:
+    """Return what changed since the previous run, ready for JSON. The page on nightly runs describes the keys.
 
     Parameters
     ----------
-    dataset, validated : Dataset, ValidatedRequest
-        The data and the request of this run.
-    statistics : ColumnScales
-        Means and scales of the columns.
-    whole : Objective
-        f over all columns.
+    run : SelectionRun
+        This run.
     fit : Fit
         The fit on the chosen columns.
     selection : Selection
         The result of this run.
     previous : PreviousRun
         The run to compare with.
-    engine : Engine
-        Where the pass over the columns of both selections runs.
-
-    Returns
-    -------
-    dict
-        See the page on nightly runs for the keys.
     """
-    old = previous.selection
-    place = {str(label): j for j, label in enumerate(dataset.features)}
-    members = [place[label] for label in old.labels if label in place]
-    gone = [label for label in old.labels if label not in place]
+    dataset, old = run.dataset, previous.selection
+    column = {str(label): j for j, label in enumerate(dataset.features)}
+    members = [column[label] for label in old.labels if label in column]
+    gone = len(members) < len(old.labels)
     rows_before = old.shape[0]
     appended = dataset.m > rows_before and dataset.row_part is None and not dataset.window
     entered = [label for label in selection.labels if label not in set(old.labels)]
     left = [label for label in old.labels if label not in set(selection.labels)]
-    found: dict[str, Any] = {
+    changes: dict[str, Any] = {
         "run": previous.name, "rows_before": rows_before, "rows": dataset.m,
         "new_rows": dataset.m - rows_before if appended else None,
         "entered": entered, "left": left, "changed": bool(entered or left),
@@ -308,42 +381,39 @@ def compare_runs(
         "drift": None, "bound": None, "status": None, "distance": None,
     }  # fmt: skip
     if not gone:
-        found["previous_error"] = fit.error if not found["changed"] else whole.value(_local(whole, members))
-        found["previous_r2"] = 1.0 - found["previous_error"] / fit.total
+        local = {int(j): i for i, j in enumerate(run.whole.columns)}
+        before = fit.error
+        if changes["changed"]:
+            before = run.whole.value([local[j] for j in members if j in local])
+        changes |= {"previous_error": before, "previous_r2": 1.0 - before / fit.total}
     if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
-        now = ColumnSummary.of(statistics)
-        found["drift"] = drift(previous.columns, now, dataset.features.tolist(), selection.indices, appended)
+        now = ColumnSummary.of(run.prepared.statistics)
+        changes["drift"] = drift(previous.columns, now, dataset.features.tolist(), selection.indices, appended)
     if not gone and dataset.n_targets:
-        _compare_rows(found, dataset, validated, statistics, selection, members, old, engine, appended)
-    return found
-
-
-def _local(whole: Objective, members: list[int]) -> list[int]:
-    place = {int(j): i for i, j in enumerate(whole.columns)}
-    return [place[j] for j in members if j in place]
+        changes |= _compare_rows(run, selection, members, old, changes["changed"], appended)
+    return changes
 
 
 def _compare_rows(
-    found: dict[str, Any], dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales,
-    selection: Selection, members: list[int], old: Selection, engine: Engine, appended: bool,
-) -> None:  # fmt: skip
-    """Add what a pass over the columns of both selections tells. It reads the new rows only, if both are the same."""
-    request = validated.request
+    run: SelectionRun, selection: Selection, members: list[int], old: Selection, changed: bool, appended: bool
+) -> dict[str, Any]:
+    """Return what a pass over the columns of both selections tells; over the new rows only, if both are the same."""
+    dataset, statistics, request = run.dataset, run.prepared.statistics, run.validated.request
     columns = np.union1d(np.asarray(members, np.int64), np.asarray(selection.indices, np.int64))
-    if columns.size + dataset.n_targets > MOST_COLUMNS or not columns.size:
-        return
-    if not (found["changed"] or appended):
-        return
+    if columns.size + dataset.n_targets > MOST_COLUMNS or not columns.size or not (changed or appended):
+        return {}
     scaling = statistics.scaling(request.preprocess)
     sums = part_sums(
-        dataset, columns, scaling, first_new=found["rows_before"] if appended else dataset.m,
-        only_new=not found["changed"], centered=request.preprocess in ("standardize", "center"), lam=request.lam,
-        fill=statistics.mean_x if request.missing == "mean" else None, engine=engine,
+        dataset, columns, scaling, first_new=old.shape[0] if appended else dataset.m, only_new=not changed,
+        centered=request.preprocess in ("standardize", "center"), lam=request.lam,
+        fill=statistics.mean_x if request.missing == "mean" else None, engine=run.context.engine,
     )  # fmt: skip
+    compared: dict[str, Any] = {}
     if appended and old.coefficients.shape == (len(old.indices), dataset.n_targets):
-        found["on_new_rows"] = sums.predicted(members, old.coefficients, old.intercept, scaling)
-    if found["changed"]:
-        found["comparison"] = sums.compare(members, selection.indices, request.seed)
+        compared["on_new_rows"] = sums.predicted(members, old.coefficients, old.intercept, scaling)
+    if changed:
+        compared["comparison"] = sums.compare(members, selection.indices, request.seed)
+    return compared
 
 
 def with_bound(selection: Selection) -> Selection:
@@ -356,36 +426,3 @@ def with_bound(selection: Selection) -> Selection:
     bound, status, before = float(rows[0]["bound"]), rows[0]["status"], selection.changes["previous_error"]
     distance = None if before is None or status == "no-useful-bound" else max(before - bound, 0.0)
     return replace(selection, changes={**selection.changes, "bound": bound, "status": status, "distance": distance})
-
-
-#: A column that moved by this number of standard deviations is named.
-LARGE_SHIFT = 1.0
-
-
-def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
-    """Yield lines about what changed, for people."""
-    new = "" if changes["new_rows"] is None else f", {changes['new_rows']:,} new rows"
-    if changes["changed"]:
-        parts = [f"{what}: {shorten(changes[what], 10)}" for what in ("entered", "left") if changes[what]]
-        yield f"Changed since run {changes['run']}{new}: {'; '.join(parts)}"
-    else:
-        yield f"Unchanged since run {changes['run']}{new}"
-    if changes["previous_error"] is not None and changes["changed"]:
-        errors = f"{changes['previous_error']:.6g} on these data, now {changes['error']:.6g}"
-        yield f"The previous columns have error {errors}"
-    if changes["bound"] is not None and changes["distance"] is not None:
-        yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error"
-    rows = changes["on_new_rows"]
-    if rows is not None and rows["r2"] is not None:
-        yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"
-    found = changes["comparison"]
-    if found is not None:
-        verdict = "more" if found["beyond_splitting"] else "no more"
-        yield (
-            f"The new columns explain {found['gain']:.4%} more of Y (95 %: {found['low']:.4%} to {found['high']:.4%}), "
-            f"{verdict} than splitting the rows explains"
-        )
-    moved = [one for one in (changes["drift"] or {}).get("columns", ()) if abs(one["shift"]) >= LARGE_SHIFT]
-    if moved:
-        shown = shorten((f"{one['label']} ({one['shift']:+.2f} sd)" for one in moved), 6)
-        yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}"

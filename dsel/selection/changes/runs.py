@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -10,17 +9,16 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.errors import MissingInputError
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.latest import LATEST
-from dsel.storage.paths import AnyPath, list_names
+from dsel.storage.paths import LATEST, AnyPath, list_names
 
 #: It is written when a run is complete, so a run without one is unfinished.
 SUMMARY = "summary.json"
 _NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
-_ENDLESS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class RunSummary:
     status: str | None = None
 
     @classmethod
-    def of(cls, run: str, selection: Selection) -> RunSummary:
+    def of(cls, run: str, selection: SelectionRecord) -> RunSummary:
         """Return the summary of a run."""
         changes = selection.changes or {}
         rows = [row for row in selection.certificate if row["size"] == selection.k]
@@ -154,34 +152,24 @@ def is_series(folder: AnyPath) -> bool:
 
 def render_history(runs: Sequence[RunSummary], width: int | None = None) -> str:
     """Return a table of runs, one row each, oldest first."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("run", "rows", "k", "error", "R2", "bound", "time", "read"):
-        table.add_column(name, justify="left" if name == "run" else "right", no_wrap=True)
-    table.add_column("changes", overflow="fold")
-    for one in runs:
-        bound = "" if one.bound is None else f"{one.bound:.6g}"
-        bound = "none of use" if one.status == "no-useful-bound" else bound
+    names = ("run", "rows", "k", "error", "R2", "bound", "time", "read", "changes")
+    table = text_table(*names, left=("run", "changes"), fold=("changes",))
+    for run in runs:
+        bound = "" if run.bound is None else f"{run.bound:.6g}"
+        bound = "none of use" if run.status == "no-useful-bound" else bound
         table.add_row(
-            one.run, f"{one.rows:,}", str(one.k), f"{one.error:.6g}", f"{one.r2:.6f}", bound, f"{one.seconds:.1f} s",
-            format_bytes(one.bytes_read), printable(_changes(one)),
+            run.run, f"{run.rows:,}", str(run.k), f"{run.error:.6g}", f"{run.r2:.6f}", bound, f"{run.seconds:.1f} s",
+            format_bytes(run.bytes_read), printable(_changes(run)),
         )  # fmt: skip
-    console = Console(
-        width=width or _ENDLESS, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False,
-        force_jupyter=False,
-    )  # fmt: skip
-    console.print(table)
-    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+    return console_text([table], width)
 
 
-def _changes(one: RunSummary) -> str:
-    if one.previous is None:
+def _changes(run: RunSummary) -> str:
+    if run.previous is None:
         return "first run"
-    if not one.changed:
+    if not run.changed:
         return "none"
-    parts = [f"+ {shorten(one.entered, 8)}"] if one.entered else []
-    parts += [f"- {shorten(one.left, 8)}"] if one.left else []
-    beyond = {True: "better beyond splitting", False: "within splitting", None: ""}[one.beyond_splitting]
+    parts = [f"+ {shorten(run.entered, 8)}"] if run.entered else []
+    parts += [f"- {shorten(run.left, 8)}"] if run.left else []
+    beyond = {True: "better beyond splitting", False: "within splitting", None: ""}[run.beyond_splitting]
     return "  ".join(parts) + (f" ({beyond})" if beyond else "")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-#: What the picture of the front can show.
-Quantity = Literal["r2", "error", "criterion"]
+from dsel.selection.plots import coefficients, correlation, front, path, sizes, subsets, trace
+from dsel.selection.plots.front import Quantity
+from dsel.selection.record import SelectionRecord
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class SelectionPlots:
     >>> ax = selection.plot.front()  # doctest: +SKIP
     """
 
-    selection: Any
+    selection: SelectionRecord
 
     def __call__(self, ax: Any = None) -> Any:
         """Draw the front: the same as `front`."""
@@ -54,9 +55,7 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.front import draw
-
-        return draw(self.selection, ax, quantity)
+        return front.draw(self.selection, ax, quantity)
 
     def path(self, ax: Any = None) -> Any:
         """Draw what each chosen column adds.
@@ -74,9 +73,7 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.path import draw
-
-        return draw(self.selection, ax)
+        return path.draw(self.selection, ax)
 
     def sizes(self, ax: Any = None) -> Any:
         """Draw the curve along which ``k="auto"`` chose the number of columns.
@@ -91,9 +88,7 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.sizes import draw
-
-        return draw(self.selection, ax)
+        return sizes.draw(self.selection, ax)
 
     def subsets(self, ax: Any = None) -> Any:
         """Draw which columns the best subset of each size holds.
@@ -108,9 +103,7 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.subsets import draw
-
-        return draw(self.selection, ax)
+        return subsets.draw(self.selection, ax)
 
     def trace(self, ax: Any = None) -> Any:
         """Draw the convergence: the best value against the iterations of the search.
@@ -125,9 +118,7 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.trace import draw
-
-        return draw(self.selection, ax)
+        return trace.draw(self.selection, ax)
 
     def coefficients(self, ax: Any = None, *, standardized: bool = True) -> Any:
         """Draw the coefficients of the first 30 columns, in order of gain: bars for one target, a matrix for several.
@@ -145,9 +136,7 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.coefficients import draw
-
-        return draw(self.selection, ax, standardized)
+        return coefficients.draw(self.selection, ax, standardized)
 
     def correlation(self, ax: Any = None) -> Any:
         """Draw the correlations of the chosen columns with each other.
@@ -162,6 +151,4 @@ class SelectionPlots:
         matplotlib.axes.Axes
             The axes.
         """
-        from dsel.selection.plots.correlation import draw
-
-        return draw(self.selection, ax)
+        return correlation.draw(self.selection, ax)

@@ -9,26 +9,27 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.style import plain_text, short_labels, true_minus
-from dsel.selection.result import Selection
+from dsel.selection.plots.style import tick_labels, true_minus
+from dsel.selection.record import SelectionRecord
 
 #: At most this many columns, in order of gain, and this many named targets.
 MOST_COLUMNS, MOST_TARGET_NAMES = 30, 16
 
 
-def draw(selection: Selection, ax: Any = None, standardized: bool = True) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None, standardized: bool = True) -> Any:
     """Draw the coefficients in order of gain, and return the axes."""
     values = shown_values(selection, standardized)
     labels = selection.labels[: len(values)]
-    ax = style.axes(ax, height=1.2 + 0.25 * len(values))
-    if values.shape[1] == 1:
+    bars = values.shape[1] == 1
+    ax = style.axes(ax, height=1.2 + 0.25 * len(values), grid="x" if bars else "")
+    if bars:
         _draw_bars(ax, values[:, 0])
         style.name_rows(ax, labels)
         style.name_axes(ax, _measure(standardized), "")
         return ax
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     style.matrix(ax, values, limit, _measure(standardized))
-    ax.set_yticks(np.arange(len(labels)) + 0.5, [plain_text(label) for label in short_labels(labels)])
+    ax.set_yticks(np.arange(len(labels)) + 0.5, tick_labels(labels))
     ax.tick_params(length=0)
     _name_targets(ax, selection, values.shape[1])
     return ax
@@ -36,7 +37,6 @@ def draw(selection: Selection, ax: Any = None, standardized: bool = True) -> Any
 
 def _draw_bars(ax: Any, values: Floats) -> None:
     """Draw a line with a dot for each value. The color repeats the sign."""
-    style.grid(ax, "x")
     colors = [style.BLUE if value >= 0 else style.ORANGE for value in values]
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8)
     ax.hlines(range(len(values)), 0.0, values, color=colors, linewidth=2.0)
@@ -45,9 +45,9 @@ def _draw_bars(ax: Any, values: Floats) -> None:
     ax.margins(x=0.08)
 
 
-def _name_targets(ax: Any, selection: Selection, N: int) -> None:
+def _name_targets(ax: Any, selection: SelectionRecord, N: int) -> None:
     if N <= MOST_TARGET_NAMES and selection.targets:
-        names = [plain_text(label) for label in short_labels(selection.targets, 14)]
+        names = tick_labels(selection.targets, 14)
         ax.set_xticks(np.arange(N) + 0.5, names, rotation=90 if N > 5 else 0)
         style.name_axes(ax, "", "")
     else:
@@ -59,24 +59,19 @@ def _measure(standardized: bool) -> str:
     return "standardized coefficient" if standardized else "coefficient"
 
 
-def shown_values(selection: Selection, standardized: bool, most: int = MOST_COLUMNS) -> Floats:
+def shown_values(selection: SelectionRecord, standardized: bool, most: int = MOST_COLUMNS) -> Floats:
     """Return (s, N) coefficients of the first columns: for units of one standard deviation, or as they are."""
     values = selection.coefficients[:most]
     if not values.size:
         raise MissingInputError("The selection has no coefficients to draw.", "Choose at least one column.")
     if not standardized:
         return values
-    found = selection.statistics
-    if found is None:
-        raise MissingInputError(
-            "The result has no standard deviations: dsel 0.1 saved it.",
-            "Run the job again with this version, or draw them with standardized=False.",
-        )
-    scale = np.where(found.target_std > 0.0, found.target_std, np.inf)
-    return np.asarray(values * found.std[: len(values), None] / scale)
+    statistics = style.statistics_of(selection, "standard deviations", ", or draw them with standardized=False")
+    scale = np.where(statistics.target_std > 0.0, statistics.target_std, np.inf)
+    return np.asarray(values * statistics.std[: len(values), None] / scale)
 
 
-def describe(selection: Selection, standardized: bool = True) -> str:
+def describe(selection: SelectionRecord, standardized: bool = True) -> str:
     """Return the picture in words."""
     values = shown_values(selection, standardized)
     i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.style import plain_text, short_labels, true_minus
-from dsel.selection.result import Selection
+from dsel.selection.plots.style import tick_labels, true_minus
+from dsel.selection.record import SelectionRecord
 
 #: At most this many columns get numbers, and names.
 _MOST_NUMBERS, _MOST_NAMES = 10, 40
@@ -18,7 +17,7 @@ _MOST_NUMBERS, _MOST_NAMES = 10, 40
 _DARK = 0.55
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the correlation matrix in order of gain, and return the axes."""
     values = correlations(selection)
     s = len(values)
@@ -27,7 +26,7 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     ax.set_aspect("equal")
     ax.tick_params(length=0)
     if s <= _MOST_NAMES:
-        names = [plain_text(label) for label in short_labels(selection.labels, 14)]
+        names = tick_labels(selection.labels, 14)
         small = {"fontsize": "small"} if s <= 20 else {"fontsize": "xx-small"}
         ax.set_yticks(np.arange(s) + 0.5, names, **small)
         ax.set_xticks(np.arange(s) + 0.5, names, rotation=90, **small)
@@ -38,7 +37,7 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     return ax
 
 
-def correlations(selection: Selection) -> Floats:
+def correlations(selection: SelectionRecord) -> Floats:
     """Return (s, s) the correlations of the chosen columns.
 
     Raises
@@ -46,13 +45,7 @@ def correlations(selection: Selection) -> Floats:
     MissingInputError
         If the result was saved without them, or holds no column.
     """
-    if selection.statistics is None:
-        raise MissingInputError(
-            "The result has no correlations: dsel 0.1 saved it.", "Run the job again with this version."
-        )
-    if not len(selection):
-        raise MissingInputError("The selection has no column to draw.", "Choose at least one column.")
-    return selection.statistics.correlation
+    return style.statistics_of(selection, "correlations").correlation
 
 
 def _write_numbers(ax: Any, values: Floats) -> None:
@@ -63,7 +56,7 @@ def _write_numbers(ax: Any, values: Floats) -> None:
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=color, fontsize="small")
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     values = np.abs(correlations(selection))
     np.fill_diagonal(values, np.nan)

@@ -3,47 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dsel.errors import MissingInputError, OptionError
 from dsel.search.exact.certificate import STATUS_WORDS, claim
 from dsel.selection.plots import style
-from dsel.selection.plots.accessor import Quantity
 from dsel.selection.plots.style import counted
-from dsel.selection.result import Selection
-from dsel.selection.size_curve import FrontRow
+from dsel.selection.record import FrontRow, SelectionRecord
 
+#: What the picture can show.
+Quantity = Literal["r2", "error", "criterion"]
 #: The diamonds of sizes without a gap: status, color, and color inside.
 _DIAMONDS = (("optimal", style.GREEN, style.GREEN), ("optimal-except-near-copies", style.ORANGE, "none"))
 _NAMES = {"r2": "share of Y explained, R²", "error": "error f(S)", "criterion": "criterion"}
 
 
-def draw(selection: Selection, ax: Any = None, quantity: Quantity | None = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None, quantity: Quantity | None = None) -> Any:
     """Draw the quality against the number of columns, and return the axes."""
     quantity = _quantity(selection, quantity)
     rows = shown_rows(selection.front, quantity)
-    ax = style.axes(ax)
-    style.grid(ax, "y")
+    ax = style.axes(ax, grid="y")
     if quantity == "error" or (quantity == "r2" and not selection.lam):
         _draw_certificates(ax, selection, quantity)
     if quantity != "criterion":
         _draw_forward(ax, [row for row in selection.forward if row.size], rows, quantity)
     _draw_front(ax, selection, rows, quantity)
     style.whole_numbers(ax.xaxis)
-    style.name_axes(
-        ax, style.size_name(selection), _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y")
-    )
+    style.name_axes(ax, style.size_name(selection), _name(selection, quantity))
     style.legend(ax, "best", loc="lower right" if quantity == "r2" else "upper right")
     return ax
 
 
-def _name(selection: Selection, quantity: Quantity) -> str:
+def _name(selection: SelectionRecord, quantity: Quantity) -> str:
     return _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y")
 
 
-def _quantity(selection: Selection, quantity: Quantity | None) -> Quantity:
+def _quantity(selection: SelectionRecord, quantity: Quantity | None) -> Quantity:
     """Return what to draw: by default what was minimized, and R^2 where that is the same.
 
     With a ridge penalty it is not: then a subset of larger R^2 can have a larger f, which certificates are about.
@@ -73,10 +70,10 @@ def shown_rows(rows: Sequence[FrontRow], quantity: Quantity = "r2") -> list[Fron
     return shown
 
 
-def _draw_front(ax: Any, selection: Selection, rows: list[FrontRow], quantity: Quantity) -> None:
+def _draw_front(ax: Any, selection: SelectionRecord, rows: list[FrontRow], quantity: Quantity) -> None:
     inside = [row for row in rows if row.size <= selection.k]
     beyond = [row for row in rows if row.size >= selection.k]
-    marker = "o" if len(rows) <= style.MOST_MARKERS else ""
+    marker = style.marker(rows)
     if len(beyond) > 1:  # larger subsets than were asked for: found on the way
         ax.plot(*_points(beyond, quantity), color=style.BLUE, marker=marker, markersize=3.5, linewidth=1.2, alpha=0.35)
     label = f"best found ({selection.method})"
@@ -85,15 +82,14 @@ def _draw_front(ax: Any, selection: Selection, rows: list[FrontRow], quantity: Q
     if chosen is not None:
         value = getattr(chosen, quantity)
         label = f"chosen: {counted(chosen.size, bool(selection.groups))}, {value:.4g}"
-        ax.plot([chosen.size], [value], "o", color=style.BLUE, markersize=11, markerfacecolor="none",
-                markeredgewidth=2, label=label)  # fmt: skip
+        style.ring(ax, chosen.size, value, label, markersize=11)
 
 
 def _draw_forward(ax: Any, forward: list[FrontRow], front: list[FrontRow], quantity: Quantity) -> None:
     """Draw forward selection, unless it is the front itself."""
     if forward and differs(forward, front):
         ax.plot(*_points(forward, quantity), color=style.MUTED, linestyle="--", linewidth=1.2,
-                marker="s" if len(forward) <= style.MOST_MARKERS else "", markersize=3, label="forward selection",
+                marker=style.marker(forward, "s"), markersize=3, label="forward selection",
                 markerfacecolor="none")  # fmt: skip
 
 
@@ -103,7 +99,7 @@ def differs(forward: Sequence[FrontRow], front: Sequence[FrontRow]) -> bool:
     return any(abs(best.get(row.size, row.error) - row.error) > 1e-9 * abs(row.error) for row in forward)
 
 
-def _draw_certificates(ax: Any, selection: Selection, quantity: Quantity) -> None:
+def _draw_certificates(ax: Any, selection: SelectionRecord, quantity: Quantity) -> None:
     """Draw from the best value known to the proved bound, a step for each certified size."""
     value, bound = ("r2", "r2_bound") if quantity == "r2" else ("value", "bound")
     rows = [row for row in selection.certificate if row["size"]]
@@ -124,7 +120,7 @@ def _points(rows: list[FrontRow], quantity: Quantity) -> tuple[list[int], np.nda
     return [row.size for row in rows], np.array([getattr(row, quantity) for row in rows], float)
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     quantity = _quantity(selection, None)
     grouped = bool(selection.groups)

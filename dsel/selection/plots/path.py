@@ -6,24 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 #: More columns than this share the last bar.
 _MOST_BARS = 30
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the steps of a method with a path, or else the gain of each chosen column, and return the axes."""
     return _draw_steps(selection, ax) if selection.path else _draw_gains(selection, ax)
 
 
-def _draw_steps(selection: Selection, ax: Any) -> Any:
-    ax = style.axes(ax)
-    style.grid(ax, "y")
+def _draw_steps(selection: SelectionRecord, ax: Any) -> Any:
+    ax = style.axes(ax, grid="y")
     steps = range(1, len(selection.path) + 1)
-    marker = "o" if len(steps) <= style.MOST_MARKERS else ""
+    marker = style.marker(steps)
     errors = [row.error for row in selection.path]
     ax.plot(steps, errors, color=style.BLUE, marker=marker, markersize=4.5, linewidth=1.8, label="left-out rows")
     if selection.path[0].test_error is not None:
@@ -31,8 +29,7 @@ def _draw_steps(selection: Selection, ax: Any) -> Any:
         ax.plot(steps, tests, color=style.ORANGE, linestyle="--", marker=marker and "s", markersize=4, linewidth=1.5,
                 label="held-out rows")  # fmt: skip
     best = int(np.argmin(errors))
-    ax.plot([best + 1], [errors[best]], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
-            markeredgewidth=2, label=f"least: {selection.path[best].size} columns")  # fmt: skip
+    style.ring(ax, best + 1, errors[best], f"least: {selection.path[best].size} columns")
     style.whole_numbers(ax.xaxis)
     of = "share of wrong labels" if selection.path[0].accuracy is not None else "error per row"
     style.name_axes(ax, "step", of)
@@ -40,11 +37,10 @@ def _draw_steps(selection: Selection, ax: Any) -> Any:
     return ax
 
 
-def _draw_gains(selection: Selection, ax: Any) -> Any:
+def _draw_gains(selection: SelectionRecord, ax: Any) -> Any:
     """Draw a bar for each column, from the share that is explained before it to that after it."""
     labels, gains = _bars(selection)
-    ax = style.axes(ax, height=1.2 + 0.25 * len(labels))
-    style.grid(ax, "x")
+    ax = style.axes(ax, height=1.2 + 0.25 * len(labels), grid="x")
     after = np.cumsum(gains)
     ax.barh(range(len(gains)), gains, left=after - gains, height=0.62, color=style.BLUE)
     # a thin line joins each bar to the next
@@ -55,20 +51,16 @@ def _draw_gains(selection: Selection, ax: Any) -> Any:
     return ax
 
 
-def _bars(selection: Selection) -> tuple[list[str], np.ndarray[Any, Any]]:
+def _bars(selection: SelectionRecord) -> tuple[list[str], np.ndarray[Any, Any]]:
     """Return the labels and gains of the columns; many columns share the last bar."""
-    if selection.statistics is None:
-        raise MissingInputError("The result has no gains: dsel 0.1 saved it.", "Run the job again with this version.")
-    labels, gains = list(selection.labels), selection.statistics.gains
-    if not labels:
-        raise MissingInputError("The selection has no column to draw.", "Choose at least one column.")
+    labels, gains = list(selection.labels), style.statistics_of(selection, "gains").gains
     if len(labels) <= _MOST_BARS:
         return labels, gains
     rest = len(labels) - _MOST_BARS + 1
     return [*labels[:-rest], f"{rest} more"], np.append(gains[:-rest], gains[-rest:].sum())
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     if selection.path:
         best = min(selection.path, key=lambda row: row.error)

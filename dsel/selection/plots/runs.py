@@ -19,18 +19,14 @@ MOST_RUNS = 60
 def draw(runs: Sequence[RunSummary], ax: Any = None) -> Any:
     """Draw a dot for each chosen column of each run, and return the axes. Columns of the last run are filled."""
     shown, columns = runs[-MOST_RUNS:], shown_columns(runs)
-    ax = style.axes(ax, height=1.2 + 0.22 * len(columns))
-    style.grid(ax, "y")
+    ax = style.axes(ax, height=1.2 + 0.22 * len(columns), grid="y")
     place = {label: i for i, label in enumerate(columns)}
     last = set(runs[-1].columns)
     dots = [(i + 1, label) for i, run in enumerate(shown) for label in run.columns if label in place]
     kept = [(x, place[label]) for x, label in dots if label in last]
     gone = [(x, place[label]) for x, label in dots if label not in last]
     size = max(6.0, min(36.0, 900.0 / len(shown)))
-    if kept:
-        ax.scatter(*zip(*kept, strict=True), s=size, color=style.BLUE, label="in the last run")
-    if gone:
-        ax.scatter(*zip(*gone, strict=True), s=size, edgecolors=style.MUTED, facecolors="none", label="not any more")
+    style.dots(ax, kept, gone, ("in the last run", "not any more"), s=size)
     style.name_rows(ax, [printable(label) for label in columns])
     style.whole_numbers(ax.xaxis)
     style.name_axes(ax, f"run, oldest first (the last one is {runs[-1].run})", "")

@@ -9,36 +9,34 @@ import numpy as np
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
-from dsel.selection.result import Selection
-from dsel.selection.size_curve import SizeCurve
+from dsel.selection.record import SelectionRecord, SizeCurve
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the value of each size with its standard error, and return the axes."""
     curve = size_curve(selection)
-    ax = style.axes(ax)
-    style.grid(ax, "y")
+    ax = style.axes(ax, grid="y")
+    grouped = bool(selection.groups)
     sizes = [point.size for point in curve.points]
     values = np.array([point.value for point in curve.points])
     errors = np.array([np.nan if point.standard_error is None else point.standard_error for point in curve.points])
     if np.isfinite(errors).any():
         ax.fill_between(sizes, values - errors, values + errors, color=style.BLUE, alpha=0.15, linewidth=0,
                         label="± one standard error")  # fmt: skip
-    marker = "o" if len(sizes) <= style.MOST_MARKERS else ""
-    ax.plot(sizes, values, color=style.BLUE, marker=marker, markersize=4.5, linewidth=1.8, label=_name(curve))
+    line = {"marker": style.marker(sizes), "markersize": 4.5, "linewidth": 1.8, "label": _name(curve)}
+    ax.plot(sizes, values, color=style.BLUE, **line)
     best = int(np.argmin(values))
     if sizes[best] != curve.k:
-        ax.plot([sizes[best]], [values[best]], "s", color=style.MUTED, markersize=8, markerfacecolor="none",
-                markeredgewidth=1.5, label=f"least: {counted(sizes[best], bool(selection.groups))}")  # fmt: skip
-    ax.plot([curve.k], [values[sizes.index(curve.k)]], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
-            markeredgewidth=2, label=f"chosen: {counted(curve.k, bool(selection.groups))}")  # fmt: skip
+        shape = {"marker": "s", "color": style.MUTED, "markersize": 8, "markeredgewidth": 1.5}
+        style.ring(ax, sizes[best], values[best], f"least: {counted(sizes[best], grouped)}", **shape)
+    style.ring(ax, curve.k, values[sizes.index(curve.k)], f"chosen: {counted(curve.k, grouped)}")
     style.whole_numbers(ax.xaxis)
     style.name_axes(ax, style.size_name(selection), _name(curve))
     style.legend(ax, loc="upper right")
     return ax
 
 
-def size_curve(selection: Selection) -> SizeCurve:
+def size_curve(selection: SelectionRecord) -> SizeCurve:
     """Return the curve of a selection.
 
     Raises
@@ -55,7 +53,7 @@ def _name(curve: SizeCurve) -> str:
     return curve.rule.upper() if curve.rule in ("bic", "ebic") else "error per left-out row"
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     curve = size_curve(selection)
     best = min(curve.points, key=lambda point: (point.value, point.size))

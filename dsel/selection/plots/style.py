@@ -1,6 +1,6 @@
 """The style of the pictures: colors that color-blind readers can tell apart, quiet axes, clear text.
 
-Labels of columns that are short enough for a picture, and still different from each other.
+Labels of columns are shortened to fit into a picture, and stay different from each other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any
 from unicodedata import east_asian_width
 
-from dsel.errors import MissingExtraError
-from dsel.selection.result import Selection
+from dsel.errors import MissingExtraError, MissingInputError
+from dsel.selection.record import ChosenStatistics, SelectionRecord
 
 ELLIPSIS = "…"
 #: Words and what separates them.
@@ -50,9 +50,9 @@ def counted(size: int, grouped: bool = False) -> str:
     return f"{size:,} {word}{'' if size == 1 else 's'}"
 
 
-def plain_text(label: str) -> str:
-    """Return a label that matplotlib draws as it is, also where it contains dollar signs."""
-    return label.replace("$", r"\$")
+def tick_labels(labels: Iterable[str], width: int = 18) -> list[str]:
+    """Return short labels that matplotlib draws as they are, also where they contain dollar signs."""
+    return [label.replace("$", r"\$") for label in short_labels(labels, width)]
 
 
 def true_minus(number: str) -> str:
@@ -118,20 +118,37 @@ def import_matplotlib(module: str = "") -> Any:
         ) from error
 
 
-def axes(ax: Any, height: float = 4.0) -> Any:
-    """Return the axes, or those of a new figure of pyplot, `height` inches high."""
+def axes(ax: Any, height: float = 4.0, grid: str = "") -> Any:
+    """Return the axes, or those of a new figure, `height` inches high, with thin lines across the axis `grid`."""
     if ax is None:
         _, ax = import_matplotlib("pyplot").subplots(figsize=(6.4, height), layout="constrained")
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(MUTED)
     ax.tick_params(color=MUTED, labelcolor=INK)
     ax.set_axisbelow(True)
+    if grid:
+        ax.grid(axis=grid, color=GRID, linewidth=0.8)
     return ax
 
 
-def grid(ax: Any, axis: str) -> None:
-    """Draw thin lines across one axis."""
-    ax.grid(axis=axis, color=GRID, linewidth=0.8)
+def marker(points: Any, shape: str = "o") -> str:
+    """Return the marker of a line through these points: none if there are many."""
+    return shape if len(points) <= MOST_MARKERS else ""
+
+
+def ring(ax: Any, x: float, y: float, label: str, **arguments: Any) -> None:
+    """Draw a ring around a point."""
+    style = {"marker": "o", "color": BLUE, "markersize": 9, "markeredgewidth": 2, **arguments}
+    ax.plot([x], [y], linestyle="none", markerfacecolor="none", label=label, **style)
+
+
+def dots(ax: Any, filled: Sequence[Any], hollow: Sequence[Any], labels: tuple[str, str], **arguments: Any) -> None:
+    """Draw filled and hollow dots at pairs of x and y. labels: what they are."""
+    if filled:
+        ax.scatter(*zip(*filled, strict=True), color=BLUE, label=labels[0], **arguments)
+    if hollow:
+        faces = {"edgecolors": MUTED, "facecolors": "none"}
+        ax.scatter(*zip(*hollow, strict=True), label=labels[1], **faces, **arguments)
 
 
 def name_axes(ax: Any, x: str, y: str) -> None:
@@ -140,7 +157,17 @@ def name_axes(ax: Any, x: str, y: str) -> None:
     ax.set_ylabel(y, color=MUTED)
 
 
-def size_name(selection: Selection) -> str:
+def statistics_of(selection: SelectionRecord, what: str, remedy: str = "") -> ChosenStatistics:
+    """Return the statistics of the chosen columns. Errors: MissingInputError without them, or without a column."""
+    if selection.statistics is None:
+        again = f"Run the job again with this version{remedy}."
+        raise MissingInputError(f"The result has no {what}: dsel 0.1 saved it.", again)
+    if not len(selection):
+        raise MissingInputError("The selection has no column to draw.", "Choose at least one column.")
+    return selection.statistics
+
+
+def size_name(selection: SelectionRecord) -> str:
     """Return what the sizes of subsets count."""
     return "number of groups" if selection.groups else "number of columns"
 
@@ -152,7 +179,7 @@ def whole_numbers(axis: Any) -> None:
 
 def name_rows(ax: Any, labels: Sequence[str], width: int = 18) -> None:
     """Name the rows 0, 1, ... of a picture from the top."""
-    ax.set_yticks(range(len(labels)), [plain_text(label) for label in short_labels(labels, width)])
+    ax.set_yticks(range(len(labels)), tick_labels(labels, width))
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
 

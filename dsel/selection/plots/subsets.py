@@ -8,8 +8,7 @@ from typing import Any
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.result import Selection
-from dsel.selection.size_curve import FrontRow
+from dsel.selection.record import FrontRow, SelectionRecord
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
 MOST_COLUMNS = 30
@@ -17,37 +16,32 @@ MOST_COLUMNS = 30
 _MOST_VECTORS = 1500
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw a dot for each column of each best subset of at most k columns, and return the axes."""
     rows, columns = shown_rows(selection), shown_columns(selection)
-    ax = style.axes(ax, height=1.2 + 0.22 * len(columns))
-    style.grid(ax, "y")
+    ax = style.axes(ax, height=1.2 + 0.22 * len(columns), grid="y")
     place = {j: i for i, j in enumerate(columns)}
     dots = [(row.size, place[j]) for row in rows for j in row.indices if j in place]
     last = min(len(selection), MOST_COLUMNS)  # chosen columns come first
     chosen, others = [dot for dot in dots if dot[1] < last], [dot for dot in dots if dot[1] >= last]
     size = max(3.0, min(36.0, 900.0 / len(rows)))
-    pixels = {"rasterized": len(dots) > _MOST_VECTORS}
-    ax.scatter(*zip(*chosen, strict=True), s=size, color=style.BLUE, label="chosen", **pixels)
-    if others:
-        ax.scatter(*zip(*others, strict=True), s=size, edgecolors=style.MUTED, facecolors="none", label="not chosen",
-                   **pixels)  # fmt: skip
+    style.dots(ax, chosen, others, ("chosen", "not chosen"), s=size, rasterized=len(dots) > _MOST_VECTORS)
     style.name_rows(ax, [selection.label(j) for j in columns])
     style.whole_numbers(ax.xaxis)
     style.name_axes(ax, style.size_name(selection), "")
     return ax
 
 
-def nested(selection: Selection) -> bool:
+def nested(selection: SelectionRecord) -> bool:
     """Return whether each best subset contains the smaller ones: then there is nothing to see."""
     return all(set(a.indices) <= set(b.indices) for a, b in pairwise(_rows(selection)))
 
 
-def _rows(selection: Selection) -> list[FrontRow]:
+def _rows(selection: SelectionRecord) -> list[FrontRow]:
     return [row for row in selection.front if 0 < row.size <= selection.k]
 
 
-def shown_rows(selection: Selection) -> list[FrontRow]:
+def shown_rows(selection: SelectionRecord) -> list[FrontRow]:
     """Return the best subsets of at most k columns that hold any.
 
     Raises
@@ -63,14 +57,14 @@ def shown_rows(selection: Selection) -> list[FrontRow]:
     return rows
 
 
-def shown_columns(selection: Selection) -> list[int]:
+def shown_columns(selection: SelectionRecord) -> list[int]:
     """Return the columns to draw: the chosen ones in order of gain, then the others by the number of their subsets."""
     counts = Counter(j for row in shown_rows(selection) for j in row.indices)
     others = sorted(set(counts) - set(selection.indices), key=lambda j: (-counts[j], j))
     return [*selection.indices, *others][:MOST_COLUMNS]
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     rows = shown_rows(selection)
     if nested(selection):

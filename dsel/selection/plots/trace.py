@@ -6,17 +6,16 @@ from typing import Any
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 #: The axis of iterations is logarithmic if the last is this many times the first improvement.
 _LOGARITHMIC_FROM = 50
 
 
-def draw(selection: Selection, ax: Any = None) -> Any:
+def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw the best value after each improvement, and return the axes."""
     iterations, values = improvements(selection)
-    ax = style.axes(ax)
-    style.grid(ax, "y")
+    ax = style.axes(ax, grid="y")
     end = max(selection.iterations, iterations[-1])
     ax.step([*iterations, end], [*values, values[-1]], where="post", color=style.BLUE, linewidth=1.8)
     if len(values) <= style.MOST_MARKERS:
@@ -30,7 +29,7 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     return ax
 
 
-def _measure(selection: Selection) -> str:
+def _measure(selection: SelectionRecord) -> str:
     if selection.criterion is not None:
         return "criterion, best so far"
     if _total_square(selection) is None:
@@ -38,7 +37,7 @@ def _measure(selection: Selection) -> str:
     return "1 − f(S) / ‖Y‖², best so far" if selection.lam else "R², best so far"
 
 
-def improvements(selection: Selection) -> tuple[list[int], list[float]]:
+def improvements(selection: SelectionRecord) -> tuple[list[int], list[float]]:
     """Return the iterations, from 1, and the best values: the share that is explained, the error, or the criterion.
 
     Raises
@@ -57,7 +56,7 @@ def improvements(selection: Selection) -> tuple[list[int], list[float]]:
     return [max(row.iteration, 1) for row in trace], values
 
 
-def _total_square(selection: Selection) -> float | None:
+def _total_square(selection: SelectionRecord) -> float | None:
     """Return ||Y||^2 of the preprocessed data, or None if the result is too old to tell."""
     if selection.statistics is None:
         empty = [row.error for row in selection.front if not row.size and not selection.include]
@@ -66,7 +65,7 @@ def _total_square(selection: Selection) -> float | None:
     return selection.error / left if left > 1e-9 else None
 
 
-def describe(selection: Selection) -> str:
+def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     iterations, values = improvements(selection)
     return (

@@ -7,12 +7,13 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dsel.errors import MissingInputError
 from dsel.selection.changes.runs import RunSummary
 from dsel.selection.plots import coefficients, correlation, front, path, runs, sizes, style, subsets, trace
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -46,68 +47,54 @@ class Figure:
     missing: str = ""
 
 
-def figures(selection: Selection, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
+def figures(selection: SelectionRecord, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
     """Return the pictures by name. What cannot be drawn says why. history: the runs of a repeated job."""
     return {made.name: made for made in (*_figures(selection), *_figures_of_runs(history))}
 
 
 def _figures_of_runs(history: Sequence[RunSummary]) -> Iterator[Figure]:
     if len(history) > 1:
-        rows = len(runs.shown_columns(history))
-        yield figure(
-            "runs", "Columns of each run", "A dot for each column that a run chose; those of the last run are filled.",
-            lambda: runs.describe(history), lambda ax: runs.draw(history, ax), 70 + 20 * rows, wide=70 + 20 * rows,
+        height = 70 + 20 * len(runs.shown_columns(history))
+        caption = "A dot for each column that a run chose; those of the last run are filled."
+        describe, draw = partial(runs.describe, history), partial(runs.draw, history)
+        yield figure("runs", "Columns of each run", caption, describe, draw, height, height)
+
+
+def _figures(selection: SelectionRecord) -> Iterator[Figure]:
+    def picture(module: Any, title: str, caption: str, height: int, wide: int | None = None, **options: Any) -> Figure:
+        describe = partial(module.describe, selection, **options)
+        return figure(
+            module.__name__.rpartition(".")[2], title, caption, describe, partial(module.draw, selection, **options),
+            height, wide,
         )  # fmt: skip
 
-
-def _figures(selection: Selection) -> Iterator[Figure]:
-    s, bars = len(selection), min(len(selection), 30)
-    yield figure(
-        "front", "Best subset of each size", _front_caption(selection), lambda: front.describe(selection),
-        lambda ax: front.draw(selection, ax), 300, wide=320,
-    )  # fmt: skip
+    rows = min(len(selection), coefficients.MOST_COLUMNS)
+    yield picture(front, "Best subset of each size", _front_caption(selection), 300, 320)
     if selection.size_curve is not None:
-        yield figure(
-            "sizes", "Choice of the number of columns", f"{_sentence(selection.size_curve.description)}.",
-            lambda: sizes.describe(selection), lambda ax: sizes.draw(selection, ax), 300, wide=300,
-        )  # fmt: skip
-    by_steps = bool(selection.path)
-    yield figure(
-        "path", "Error by step" if by_steps else "What each column adds",
-        "Errors on rows that the fit did not see." if by_steps
-        else "Share explained, column by column in order of gain.",
-        lambda: path.describe(selection), lambda ax: path.draw(selection, ax), 300 if by_steps else 70 + 22 * bars,
-    )  # fmt: skip
+        rule = selection.size_curve.description
+        yield picture(sizes, "Choice of the number of columns", f"{rule[:1].upper()}{rule[1:]}.", 300, 300)
+    if selection.path:
+        yield picture(path, "Error by step", "Errors on rows that the fit did not see.", 300)
+    else:
+        caption = "Share explained, column by column in order of gain."
+        yield picture(path, "What each column adds", caption, 70 + 22 * rows)
     if not subsets.nested(selection):
-        yield figure(
-            "subsets", "Columns of each best subset", "A dot for each column; those of the chosen columns are filled.",
-            lambda: subsets.describe(selection), lambda ax: subsets.draw(selection, ax),
-            70 + 20 * len(subsets.shown_columns(selection)),
-        )  # fmt: skip
-    if not by_steps:
-        yield figure(
-        "trace", "Convergence", "The best value so far. The end mark is where the search stopped.",
-        lambda: trace.describe(selection), lambda ax: trace.draw(selection, ax), 280, wide=260,
-    )  # fmt: skip
+        caption = "A dot for each column; those of the chosen columns are filled."
+        yield picture(subsets, "Columns of each best subset", caption, 70 + 20 * len(subsets.shown_columns(selection)))
+    if not selection.path:
+        yield picture(
+            trace, "Convergence", "The best value so far. The end mark is where the search stopped.", 280, 260
+        )
     standardized = selection.statistics is not None
-    yield figure(
-        "coefficients", "Coefficients",
-        "Per standard deviation of the column and of the target, so that they can be compared." if standardized
-        else "In units of the data.",
-        lambda: coefficients.describe(selection, standardized),
-        lambda ax: coefficients.draw(selection, ax, standardized), 70 + 22 * min(s, coefficients.MOST_COLUMNS),
-    )  # fmt: skip
-    yield figure(
-        "correlation", "Correlation of the chosen columns", "In order of gain. Blue is positive, orange negative.",
-        lambda: correlation.describe(selection), lambda ax: correlation.draw(selection, ax), 350,
-    )  # fmt: skip
+    caption = "In units of the data."
+    if standardized:
+        caption = "Per standard deviation of the column and of the target, so that they can be compared."
+    yield picture(coefficients, "Coefficients", caption, 70 + 22 * rows, standardized=standardized)
+    caption = "In order of gain. Blue is positive, orange negative."
+    yield picture(correlation, "Correlation of the chosen columns", caption, 350)
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _front_caption(selection: Selection) -> str:
+def _front_caption(selection: SelectionRecord) -> str:
     caption = "Each point is the best subset found with that number of columns."
     if any(row.size > selection.k for row in selection.front):
         caption += f" Paler points are larger than {selection.k}."

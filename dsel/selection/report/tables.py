@@ -1,75 +1,162 @@
-"""The tables and lists of the report, as rows of text.
-
-The section of the report about stability selection, where its result is in the folder of the selection.
-"""
+"""What the HTML says: numbers, sentences, and the rows of its tables and lists, as text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from dask.utils import format_bytes
 
-from dsel.search.exact.certificate import STATUS_WORDS
+from dsel._lib.text import shorten
+from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
-from dsel.selection.report.figures import Figure, figure
-from dsel.selection.report.wording import aligned, duration, names, number
-from dsel.selection.result import Selection
-from dsel.selection.size_curve import FrontRow
-from dsel.selection.stability.plot import draw
+from dsel.selection.record import FrontRow, SelectionRecord
+from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
 #: Coefficients of more targets than this are left to the pictures.
 MOST_TARGETS = 4
 
 
-@dataclass(frozen=True)
-class ChosenRow:
-    """One chosen column.
-
-    place: in order of gain, from 1. gain, total: shares of ||Y||^2, by this column and by all so far. width: of a bar,
-    in percent. coefficients: in units of the data, for each target. standardized: where there is one target. group: of
-    columns that count as one, if there are any.
-    """
-
-    place: int
-    label: str
-    index: int
-    gain: str
-    width: float
-    total: str
-    coefficients: tuple[str, ...]
-    standardized: str
-    std: str
-    group: str
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with this number of significant digits, and a real minus sign."""
+    if value is None or not np.isfinite(value):
+        return "–"
+    return f"{value:.{digits}g}".replace("-", "−")
 
 
-def chosen_rows(selection: Selection) -> list[ChosenRow]:
+def aligned(value: float | None) -> str:
+    """Return a number with six significant digits, zeros included, for a column of a table."""
+    return "–" if value is None or not np.isfinite(value) else f"{value:#.6g}".rstrip(".").replace("-", "−")
+
+
+def share(value: float) -> str:
+    """Return a share in percent."""
+    return f"{value:.2%}".replace("%", " %").replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the unit that people would use."""
+    if seconds < 60.0:
+        return f"{seconds:.2f} s" if seconds < 10.0 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def names(labels: Sequence[str], limit: int = 5) -> str:
+    """Return labels in one line, at most `limit` of them."""
+    return shorten([printable(label) for label in labels], limit) or "none"
+
+
+def search_end(selection: SelectionRecord) -> str:
+    """Return how long the search took and why it ended, as sentences."""
+    ends = {
+        "complete": "It ran to its end.",
+        "iterations": "It made all iterations that were asked for.",
+        "seconds": "The time limit ended it.",
+        "patience": "It ended because nothing better was found for a long time.",
+        "target": "It ended at the target.",
+        "bound": "It ended at the proved bound: nothing is better.",
+    }
+    steps = f"The search took {selection.iterations:,} iterations of {selection.method}."
+    return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
+
+
+def explained(selection: SelectionRecord) -> str:
+    """Return the name of the sum of gains: R^2, or with a ridge penalty what is left of it."""
+    return "1 − f / ‖Y‖²" if selection.lam else "R²"
+
+
+def headline(selection: SelectionRecord) -> str:
+    """Return the result in one sentence."""
+    columns = f"{len(selection):,} of {selection.shape[1]:,} columns"
+    if selection.groups:
+        columns = f"{counted(len(selection.groups), True)} with {columns}"
+    if selection.criterion is not None:
+        return f"{columns}, criterion {number(selection.criterion, 6)}"
+    subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
+    if len(selection.targets) == 1:
+        subject = printable(selection.targets[0])
+    return f"{columns} explain {share(selection.r2)} of {subject}"
+
+
+def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
+    """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
+    return " ".join(filter(None, [_proved(selection, row), printable(caveat(row, selection.label))]))
+
+
+def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
+    size, words = counted(row["size"], bool(selection.groups)), claim(row)
+    size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
+    if selection.lam:
+        if words is not None:
+            return f"{_sentence(words)}: no {size} have a smaller error f(S) than {number(row['value'], 6)}."
+        known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
+        known += f"{number(row['value'], 6)}."
+    elif words is not None:
+        return f"{_sentence(words)}: no {size} explain more than R² {row['r2']:.6f}."
+    else:
+        known = f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}."
+    if row["coefficients"]:
+        known = f"{_sentence(covered(row['coefficients']))}: {known[0].lower()}{known[1:]}"
+    useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
+    return f"{useless}{known} The error could be at most {share(row['relative_gap'])} lower."
+
+
+def _sentence(words: str) -> str:
+    return (words[0].upper() + words[1:]).replace("||Y||^2", "‖Y‖²")
+
+
+def proofs(selection: SelectionRecord) -> list[str]:
+    """Return what the certificates prove: the choice first, then the other sizes together."""
+    choice = certificate_of_choice(selection)
+    if choice is None:
+        return []
+    others = [row for row in selection.certificate if row is not choice and row["size"]]
+    proven = [str(row["size"]) for row in others if row["status"] == "optimal"]
+    text = [proof(selection, choice)]
+    if proven:
+        counting = "groups" if selection.groups else "columns"
+        text.append(f"The best subsets of {shorten(proven, 12)} {counting} are proved optimal, too.")
+    if len(proven) < len(others):
+        text.append("The table shows what is proved for the other sizes.")
+    return text
+
+
+def certificate_of_choice(selection: SelectionRecord) -> dict[str, Any] | None:
+    """Return the certificate that covers the chosen number of columns, or None."""
+    rows = [row for row in selection.certificate if row["size"] >= (len(selection.groups) or len(selection))]
+    return min(rows, key=lambda row: row["size"], default=None)
+
+
+def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     """Return the rows of the table of chosen columns."""
-    found, s = selection.statistics, len(selection)
-    gains = np.full(s, np.nan) if found is None else found.gains
+    statistics, s = selection.statistics, len(selection)
+    gains = np.full(s, np.nan) if statistics is None else statistics.gains
     totals, largest = np.cumsum(gains), float(np.nanmax(gains, initial=0.0)) or 1.0
     group = {j: name for name, columns in selection.groups.items() for j in columns}
     decimals = 4 if largest >= 0.01 else 6
-    single = selection.coefficients.shape[1] == 1 and found is not None
+    single = selection.coefficients.shape[1] == 1 and statistics is not None
     standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
     listed = selection.coefficients[:, : len(coefficient_heads(selection))]
     return [
-        ChosenRow(
-            place=i + 1,
-            label=printable(selection.labels[i]),
-            index=selection.indices[i],
-            gain=_fixed(gains[i], decimals),
-            width=round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
-            total=_fixed(totals[i], decimals),
-            coefficients=tuple(number(value) for value in listed[i]),
-            standardized=_fixed(standardized[i], 3),
-            std=number(None if found is None else float(found.std[i])),
-            group=printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
-        )
+        {
+            "place": i + 1,
+            "label": printable(selection.labels[i]),
+            "index": selection.indices[i],
+            "gain": _fixed(gains[i], decimals),
+            "width": round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
+            "total": _fixed(totals[i], decimals),
+            "coefficients": tuple(number(value) for value in listed[i]),
+            "standardized": _fixed(standardized[i], 3),
+            "std": number(None if statistics is None else float(statistics.std[i])),
+            "group": printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
+        }
         for i in range(s)
     ]
 
@@ -78,7 +165,7 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
-def coefficient_heads(selection: Selection) -> list[str]:
+def coefficient_heads(selection: SelectionRecord) -> list[str]:
     """Return the heads of the columns of coefficients; none for many targets."""
     N = selection.coefficients.shape[1]
     if N > MOST_TARGETS:
@@ -86,7 +173,7 @@ def coefficient_heads(selection: Selection) -> list[str]:
     return ["Coefficient"] if N == 1 else [f"Coefficient, {printable(target)}" for target in selection.targets]
 
 
-def front_rows(selection: Selection) -> list[dict[str, str]]:
+def front_rows(selection: SelectionRecord) -> list[dict[str, str]]:
     """Return the best subset of each size, with what it changes in the one before."""
     certified = {row["size"]: row for row in selection.certificate}
     rows = [row for row in selection.front if row.size]
@@ -106,20 +193,20 @@ def front_rows(selection: Selection) -> list[dict[str, str]]:
     return made
 
 
-def _bound(selection: Selection, proof: dict[str, Any]) -> str:
+def _bound(selection: SelectionRecord, proof: dict[str, Any]) -> str:
     if proof["status"] != "bounded":
         return STATUS_WORDS[proof["status"]]
     return aligned(proof["bound"]) if selection.lam else f"{proof['r2_bound']:.6f}"
 
 
-def _change(selection: Selection, before: FrontRow, row: FrontRow) -> str:
+def _change(selection: SelectionRecord, before: FrontRow, row: FrontRow) -> str:
     old, new = set(before.indices), set(row.indices)
     came = [selection.label(j) for j in row.indices if j not in old]
     left = [selection.label(j) for j in before.indices if j not in new]
     return f"+ {names(came, 6)}" + (f"  − {names(left, 6)}" if left else "")
 
 
-def asked(selection: Selection) -> list[tuple[str, str]]:
+def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
     """Return what was requested, as terms and values."""
     request = selection.request
     options = [f"{name}: {_option(name, value)}" for name, value in request.options.items() if value is not None]
@@ -143,7 +230,7 @@ def asked(selection: Selection) -> list[tuple[str, str]]:
     return [(term, value) for term, value in facts if value not in ("", "none")]
 
 
-def _size(selection: Selection) -> str:
+def _size(selection: SelectionRecord) -> str:
     if selection.size_curve is None:
         return f"at most {counted(selection.k, True) if selection.groups else selection.k}"
     return f"automatic, at most {selection.request.limit}: {selection.size_curve.description}"
@@ -155,11 +242,11 @@ def _option(name: str, value: Any) -> str:
     return number(value, 6) if isinstance(value, float) else str(value)
 
 
-def _columns(selection: Selection, columns: tuple[Any, ...]) -> str:
+def _columns(selection: SelectionRecord, columns: tuple[Any, ...]) -> str:
     return names([selection.label(j) if isinstance(j, int) else j for j in columns], 8)
 
 
-def plan_rows(selection: Selection) -> list[tuple[str, str, str]]:
+def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
     """Return planned and measured figures."""
     if selection.plan is None:
         return []
@@ -179,7 +266,7 @@ def plan_rows(selection: Selection) -> list[tuple[str, str, str]]:
     ]
 
 
-def provenance(selection: Selection) -> list[tuple[str, str]]:
+def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
     """Return when, where and with what the result was made."""
     made, seconds = selection.provenance, selection.seconds
     facts = [
@@ -203,7 +290,7 @@ def _moment(iso: str) -> str:
     return iso.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _peak(selection: Selection) -> str:
+def _peak(selection: SelectionRecord) -> str:
     peaks = [peak for peak, _ in selection.peak_memory.values()]
     return f"{format_bytes(max(peaks))} ({len(peaks)} worker{'' if len(peaks) == 1 else 's'})" if peaks else ""
 
@@ -212,25 +299,7 @@ def _peak(selection: Selection) -> str:
 _OTHERS, _BARS = 5, 20
 
 
-@dataclass(frozen=True)
-class StabilityRow:
-    """A column, or a group, with the share of the subsamples that it is chosen on."""
-
-    label: str
-    frequency: str
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class StabilitySection:
-    """How often columns are chosen on subsamples, for sets as large as the selection."""
-
-    text: str
-    rows: tuple[StabilityRow, ...]
-    picture: Figure
-
-
-def stability_section(selection: Selection, stability: Stability | None) -> StabilitySection | None:
+def stability_section(selection: SelectionRecord, stability: Stability | None) -> dict[str, Any] | None:
     """Return the section; None without a result of stability selection, or if it is of data of another shape."""
     if stability is None or stability.shape != selection.shape or not len(selection):
         return None
@@ -240,15 +309,15 @@ def stability_section(selection: Selection, stability: Stability | None) -> Stab
     order = [int(j) for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
     mine = [j for j in order if stability.names[j] in chosen]
     others = [j for j in order if stability.names[j] not in chosen][:_OTHERS]
-    rows = tuple(
-        StabilityRow(printable(stability.names[j]), f"{frequency[j]:.2f}", j in mine)
+    rows = [
+        {"label": printable(stability.names[j]), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
         for j in sorted([*mine, *others], key=order.index)
-    )
+    ]
     method = stability.request.get("method", "")
     text = f"Share of {stability.description} on which {method} chooses a column, for sets of up to {size}."
     picture = figure(
         "stability", "Selection frequencies", text,
-        lambda: "Bars: " + ", ".join(f"{row.label} {row.frequency}" for row in rows),
-        lambda ax: draw(stability, ax, size, None, _BARS), 70 + 22 * min(len(order), _BARS),
+        lambda: "Bars: " + ", ".join("{label} {frequency}".format_map(row) for row in rows),
+        lambda ax: stability.plot(ax, size=size, most=_BARS), 70 + 22 * min(len(order), _BARS),
     )  # fmt: skip
-    return StabilitySection(text, rows, picture)
+    return {"rows": rows, "picture": picture}

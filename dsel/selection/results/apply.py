@@ -20,7 +20,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.labels import default_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.storage.paths import AnyPath
 
 
@@ -49,7 +49,7 @@ class LinearModel:
     flat: bool = False
 
     @classmethod
-    def of(cls, selection: Selection) -> LinearModel:
+    def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
         flat = selection.flat_target and selection.coefficients.shape[1] == 1
         return cls(selection.labels, selection.coefficients, selection.intercept, selection.fill, flat)
@@ -64,12 +64,17 @@ class LinearModel:
         return found[:, 0] if self.flat else found
 
 
-def transform(selection: Selection, X: Any) -> Any:
+def transform(selection: SelectionRecord, X: Any) -> Any:
     """Return the chosen columns of X. See `Selection.transform`."""
     X = _opened(X)
     places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
     if isinstance(X, Dataset):
         return _stored_columns(X, places)
+    return take_columns(X, places)
+
+
+def take_columns(X: Any, places: Ints) -> Any:
+    """Return columns of a DataArray with samples first, of a DataFrame, or of a matrix."""
     if _is(X, "xarray", "DataArray"):
         return X.isel({X.dims[1]: places})
     if _is_frame(X):
@@ -77,7 +82,7 @@ def transform(selection: Selection, X: Any) -> Any:
     return X.tocsc()[:, places].asformat(X.format) if hasattr(X, "tocsc") else X[:, places]
 
 
-def predict(selection: Selection, X: Any) -> Any:
+def predict(selection: SelectionRecord, X: Any) -> Any:
     """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
     X, model = _opened(X), LinearModel.of(selection)
     x = transform(selection, X)
@@ -86,7 +91,7 @@ def predict(selection: Selection, X: Any) -> Any:
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if _is(x, "polars", "DataFrame"):
         return _as_polars(model(x.to_numpy()), targets, model.flat)
-    if _is_dask_frame(x):
+    if _is_frame(x) and hasattr(x, "to_dask_array"):
         meta = _as_pandas(x._meta, model(np.zeros((0, len(selection)))), targets, model.flat)
         return x.map_partitions(_predict_frame, model, targets, meta=meta)
     if _is_frame(x):
@@ -94,7 +99,7 @@ def predict(selection: Selection, X: Any) -> Any:
     return _predict_matrix(x, model)
 
 
-def column_positions(selection: Selection, labels: Sequence[Any] | None, count: int) -> Ints:
+def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, count: int) -> Ints:
     """Return the places of the chosen columns among `count` columns, in their order.
 
     labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
@@ -181,7 +186,7 @@ def _load_columns(part: Any, places: Ints) -> Any:
     return rows[:, np.argsort(np.argsort(places))]
 
 
-def reconstructed_labels(selection: Selection, labels: list[str] | None) -> list[str]:
+def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:
     """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
     count = selection.coefficients.shape[1]
     if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.labels:
@@ -269,10 +274,6 @@ def _not_numbers(name: str, error: Exception) -> DataError:
 
 def _is_frame(value: Any) -> bool:
     return type(value).__name__ == "DataFrame" and hasattr(value, "columns")
-
-
-def _is_dask_frame(value: Any) -> bool:
-    return _is_frame(value) and hasattr(value, "to_dask_array")
 
 
 def _is(value: Any, module: str, name: str) -> bool:

@@ -1,7 +1,4 @@
-"""A selection as text for other programs: labels, CSV or JSON, with coefficients for the data in their own units.
-
-Compare two selections: their columns, their errors, and what was asked.
-"""
+"""A selection as text for other programs (labels, CSV or JSON), and two selections compared as text."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable
 from dsel.errors import DataError, OptionError, OutputError
-from dsel.selection.arrays import attributes_of
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, create_file, make_folder, write_bytes
 
@@ -112,12 +109,9 @@ def _json(selection: Selection) -> str:
         "coefficients": selection.coefficients.tolist(),
         "intercept": selection.intercept.tolist(),
         "fill": None if selection.fill is None else selection.fill.tolist(),
-        **attributes_of(selection),
+        **selection.attributes(),
     }
     return json.dumps(values, indent=1) + "\n"
-
-
-_ENDLESS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -152,28 +146,18 @@ class Comparison:
 
     def render(self, width: int | None = None) -> str:
         """Return the comparison as text for a terminal of this width."""
-        from rich.console import Console
-        from rich.table import Table
-
-        console = Console(
-            width=width or _ENDLESS, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False,
-            force_jupyter=False,
-        )  # fmt: skip
-        table = Table(box=None, pad_edge=False)
-        table.add_column("", no_wrap=True)
-        for name in self.names:
-            table.add_column(printable(name), justify="right", overflow="fold")
+        table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
             table.add_row(name, *(_text(value) for value in pair))
-        console.print(table)
-        for title, labels in (
+        groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
             (f"Only in {self.names[1]}", self.only_second),
-        ):  # fmt: skip
-            console.print(f"{printable(title)} ({len(labels)}): {', '.join(map(printable, labels)) or 'none'}")
-        for note in self.notes:
-            console.print(f"note: {note}")
-        return "\n".join(line.rstrip() for line in console.export_text().splitlines())
+        )  # fmt: skip
+        lines = [
+            f"{printable(title)} ({len(labels)}): {', '.join(map(printable, labels)) or 'none'}"
+            for title, labels in groups
+        ]
+        return console_text([table, *lines, *(f"note: {note}" for note in self.notes)], width).removesuffix("\n")
 
 
 def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a", "b")) -> Comparison:

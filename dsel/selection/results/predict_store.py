@@ -35,9 +35,9 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OutputError
 from dsel.passes.reduce_blocks import RowPass
-from dsel.selection.arrays import consolidate
-from dsel.selection.result import Selection
+from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import LinearModel, column_positions, reconstructed_labels
+from dsel.selection.saved import consolidate
 from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
 
 PREDICTION: Final = "prediction"
@@ -72,7 +72,12 @@ class PredictionReport:
 
 
 def predict_store(
-    selection: Selection, store: str | AnyPath, out: str | AnyPath, *, engine: Engine = THREADS, overwrite: bool = False
+    selection: SelectionRecord,
+    store: str | AnyPath,
+    out: str | AnyPath,
+    *,
+    engine: Engine = THREADS,
+    overwrite: bool = False,
 ) -> PredictionReport:
     """Write the predictions of a selection for all rows of a store.
 
@@ -123,11 +128,17 @@ def predict_store(
         staging.clear()
         _create_arrays(staging.group, dataset, targets, rows)
         writer = _Writer(replace(LinearModel.of(selection), flat=False), str(staging.group), str(source))
-        read = _run(aligned, writer, places, engine)
+        columns, order = np.sort(places), np.argsort(np.argsort(places))
+        work = 2 * dataset.m * len(selection) * len(targets)
+        row_pass = RowPass("predictions", aligned, writer, operator.add, 8, work, columns, whole=False)
+        written = row_pass.run(engine, order=order)
+        assert written == dataset.m
         lock.require()
         _create_group(staging.group, selection, source)
         staging.publish()
-    return PredictionReport((dataset.m, len(targets)), len(selection), read, time.perf_counter() - began)
+    return PredictionReport(
+        (dataset.m, len(targets)), len(selection), row_pass.cost().bytes_read, time.perf_counter() - began
+    )
 
 
 def _chunk_rows(dataset: Dataset, s: int, N: int) -> int:
@@ -170,18 +181,10 @@ class _Writer:
         if metadata_file(folder / schema.SAMPLE) is not None:
             labels = open_array(self.source, schema.SAMPLE).array[block.start : block.stop]
             names = zarr.open_array(zarr_store(folder / schema.SAMPLE), mode="r+")
-            names[block.start : block.stop] = np.array([str(one) for one in np.asarray(labels).tolist()], dtype=object)
+            names[block.start : block.stop] = np.array(
+                [str(label) for label in np.asarray(labels).tolist()], dtype=object
+            )
         return block.stop - block.start
-
-
-def _run(dataset: Dataset, writer: _Writer, places: Ints, engine: Engine) -> int:
-    """Write the predictions of all blocks; return the bytes that were read."""
-    s, N = writer.model.coefficients.shape
-    columns, order = np.sort(places), np.argsort(np.argsort(places))
-    one = RowPass("predictions", dataset, writer, operator.add, 8, 2 * dataset.m * s * N, columns, whole=False)
-    written = one.run(engine, order=order)
-    assert written == dataset.m
-    return one.cost().bytes_read
 
 
 def _create_arrays(group: AnyPath, dataset: Dataset, targets: list[str], rows: int) -> None:
@@ -204,7 +207,7 @@ def _create_arrays(group: AnyPath, dataset: Dataset, targets: list[str], rows: i
         )  # fmt: skip
 
 
-def _create_group(group: AnyPath, selection: Selection, source: AnyPath) -> None:
+def _create_group(group: AnyPath, selection: SelectionRecord, source: AnyPath) -> None:
     """Write the metadata of the group, last: without them there is no group."""
     import zarr
 

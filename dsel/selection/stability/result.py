@@ -1,6 +1,4 @@
-"""The result of stability selection.
-
-Bounds on the expected number of columns that are chosen by mistake, and the threshold that keeps it small.
+"""The result of stability selection, with bounds on the expected number of columns that are chosen by mistake.
 
 Let q columns of p be chosen on each half of the rows on average, and let a column be *stable* if it is chosen on at
 least a share tau of the halves. The expected number of stable columns that are chosen with a probability below q / p,
@@ -25,6 +23,7 @@ import numpy as np
 from dsel._lib.text import printable
 from dsel._lib.types import Floats
 from dsel.errors import DataError, MissingInputError, OptionError
+from dsel.selection.plots import style
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath, as_path, make_folder
 
@@ -299,9 +298,19 @@ class Stability:
         MissingExtraError
             If matplotlib is not installed.
         """
-        from dsel.selection.stability.plot import draw
-
-        return draw(self, ax, size, threshold, most)
+        frequency = self.frequency(size)
+        order = np.argsort(-frequency, kind="stable")[:most]
+        order = order[frequency[order] > 0.0]
+        ax = style.axes(ax, height=max(1.6, 0.9 + 0.24 * len(order)), grid="x")
+        ax.barh(range(len(order)), frequency[order], color=style.BLUE, height=0.7)
+        line = ""
+        if threshold is not None:
+            ax.axvline(threshold, color=style.ORANGE, linestyle="--")
+            line = f"; line: {threshold:g}"
+        style.name_rows(ax, [self.names[j] for j in order])
+        ax.set_xlim(0.0, 1.0)
+        style.name_axes(ax, f"share of {self.samples} subsamples, size {size or self.k}{line}", "")
+        return ax
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON types."""

@@ -25,9 +25,10 @@ from dsel.errors import DataError, OptionError
 from dsel.passes.base import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import Statistics, combined
+from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.candidates import candidates_of
-from dsel.selection.context import RunContext
+from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.pipeline import plan_selection
 from dsel.selection.search_sizes import every_size
 from dsel.selection.stability.result import Stability
@@ -35,6 +36,7 @@ from dsel.selection.stability.result import Stability
 log = logging.getLogger("dsel")
 
 Resample = Literal["pairs", "halves", "bootstrap"]
+_WORDS = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
 
 
 def run_stability(
@@ -50,14 +52,15 @@ def run_stability(
     with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
     assert prepared.folds is not None
-    found = [prepared.folds[key] for key in sorted(prepared.folds)]
-    if len(found) < parts:
-        raise DataError(f"{parts - len(found)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
+    sums = [prepared.folds[key] for key in sorted(prepared.folds)]
+    if len(sums) < parts:
+        raise DataError(f"{parts - len(sums)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
     counts = list(_draws(resample, samples, parts, request.seed))
     frequencies = np.zeros((request.limit, validated.items.size))
     chosen = np.zeros(request.limit)
     for number, times in enumerate(counts):
-        frequencies += _selected(dataset, validated, context, combined(found, times.tolist()), number, chosen)
+        sample = combined(sums, times.tolist())
+        frequencies += _selected(dataset, validated, context, prepared, sample, number, chosen)
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
     base = validated.items.of(validated.include)
@@ -65,15 +68,20 @@ def run_stability(
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
     candidates = validated.items.count(usable)
     labels = [str(label) for label in dataset.features]
-    partition = validated.partition
-    assert partition is not None
+    assert validated.partition is not None
+    divided = validated.partition.description.replace("folds", "parts of the rows")
+    weight = request.sample_weight
+    named = weight if weight is None or isinstance(weight, str | bool) else "data in memory"
+    asked = request.model_copy(update={"sample_weight": named}).model_dump(
+        mode="json", exclude={"criterion", "choose_k", "max_k"}
+    )
     return Stability(
         names=tuple(labels) if validated.groups is None else validated.groups.names,
         frequencies=frequencies / len(counts), chosen=chosen / len(counts), candidates=candidates,
         included=tuple(int(j) for j in base), resample=resample, samples=len(counts), parts=parts,
-        description=f"{_words(resample, len(counts))} of {partition.description.replace('folds', 'parts of the rows')}",
-        request=_as_json(request), shape=(dataset.m, dataset.n), source=dataset.name, passes=made.passes,
-        bytes_read=made.bytes_read, seconds=time.monotonic() - began, versions=versions(),
+        description=f"{len(counts)} {_WORDS[resample]} of {divided}", request=asked, shape=(dataset.m, dataset.n),
+        source=dataset.name, passes=made.passes, bytes_read=made.bytes_read, seconds=time.monotonic() - began,
+        versions=versions(),
     )  # fmt: skip
 
 
@@ -129,8 +137,9 @@ def _draws(resample: Resample, samples: int, parts: int, seed: int) -> Iterator[
 
 
 def _selected(
-    dataset: Dataset, validated: ValidatedRequest, context: RunContext, sample: Statistics, number: int, chosen: Floats
-) -> Floats:
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, prepared: Prepared, sample: Statistics,
+    number: int, chosen: Floats,
+) -> Floats:  # fmt: skip
     """Return (k, p) whether each column, or group, is in the best subset of each size.
 
     chosen: (k,) to which the sizes without included columns are added.
@@ -144,28 +153,11 @@ def _selected(
             f"Subsample {number + 1} has {sample.m} rows. There: {error.what}",
             f"{error.remedy} Or divide the rows into more parts.".strip(),
         ) from error
-    subsets = every_size(dataset, objective, validated, replace(context, state=None))[1]
-    found = np.zeros((request.limit, items.size))
+    run = SelectionRun(dataset, validated, replace(context, state=None), prepared, whole, objective)
+    subsets = every_size(run)[1]
+    is_chosen = np.zeros((request.limit, items.size))
     for size in range(1, request.limit + 1):
         members = subsets[min(max(size - validated.included, 0), len(subsets) - 1)]
-        everything = [*(int(j) for j in validated.include), *members]
-        found[size - 1, items.of(everything)] = 1.0
+        is_chosen[size - 1, items.of([*run.base, *members])] = 1.0
         chosen[size - 1] += items.count(members)
-    return found
-
-
-def _words(resample: Resample, samples: int) -> str:
-    kind = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
-    return f"{samples} {kind[resample]}"
-
-
-def _as_json(request: SelectionRequest) -> dict[str, Any]:
-    """Return what was asked as JSON types: data in memory by name only."""
-    values: dict[str, Any] = request.model_copy(update={"sample_weight": _name(request.sample_weight)}).model_dump(
-        mode="json", exclude={"criterion", "choose_k", "max_k"}
-    )
-    return values
-
-
-def _name(weight: Any) -> Any:
-    return weight if weight is None or isinstance(weight, str | bool) else "data in memory"
+    return is_chosen

@@ -25,10 +25,7 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.proof import Proof
-from dsel.search.greedy.backward import backward
-from dsel.search.greedy.foba import foba
-from dsel.search.greedy.forward import forward
-from dsel.search.greedy.omp import omp
+from dsel.search.greedy.path import backward, foba, forward, omp
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing

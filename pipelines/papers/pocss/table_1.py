@@ -13,10 +13,9 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
-from dsel.search.comparators.approx_svd import approx_svd
-from dsel.search.comparators.two_stage import two_stage
+from dsel.search.comparators.methods import approx_svd, two_stage
 from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import between_minus_one_and_one, self_expression, unit_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.poss.halves import rows_and_target
 from pipelines.papers.preprocess import regression, standardized

@@ -14,10 +14,8 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
-from dsel.search.comparators.rfe import rfe
-from dsel.search.greedy.foba import foba
-from dsel.search.greedy.forward import forward
-from dsel.search.greedy.omp import omp
+from dsel.search.comparators.methods import rfe
+from dsel.search.greedy.path import foba, forward, omp
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.datasets import missing

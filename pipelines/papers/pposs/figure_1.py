@@ -6,7 +6,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.engine.clusters.local import usable_cores
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.benchmarks.scaling import N_COLUMNS, Costly, cluster, costly
 from pipelines.benchmarks.scaling import PROCESSORS as LOGICAL

@@ -57,8 +57,7 @@ def write_file(plot: Plot, path: Path) -> None:
 
 def draw(plot: Plot, ax: Any) -> None:
     """Draw a plot on axes."""
-    style.axes(ax)
-    style.grid(ax, "y")
+    style.axes(ax, grid="y")
     style.name_axes(ax, plot.x, plot.y)
     if plot.log_x:
         ax.set_xscale("log")

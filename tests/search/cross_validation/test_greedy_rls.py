@@ -112,11 +112,11 @@ def test_selections_and_errors_are_those_of_rlscore(run: dict[str, Any]) -> None
     X = np.hstack([X, X[:, run["repeated"]]])
     options = {"k": len(run["selected"]), "method": "greedy-rls", "lam": run["lam"], "preprocess": "none"}
     chunked = da.from_array(X, chunks=(50, X.shape[1]))
-    for data, fold_every in ((X, "never"), (chunked, "never"), (chunked, 4)):
-        found = dsel.select(data, Y, intercept="column", fold_every=fold_every, **options)
+    for data, rewrite_every in ((X, "never"), (chunked, "never"), (chunked, 4)):
+        found = dsel.select(data, Y, intercept="column", rewrite_every=rewrite_every, **options)
         assert [row.index for row in found.path] == run["selected"]
         assert [row.error / Y.shape[1] for row in found.path] == pytest.approx(run["errors"], rel=1e-8)
-        found = select_without_gram(data, Y, intercept="column", fold_every=fold_every, **options)
+        found = select_without_gram(data, Y, intercept="column", rewrite_every=rewrite_every, **options)
         assert [row.index for row in found.path] == run["selected"]
         assert [row.error / Y.shape[1] for row in found.path] == pytest.approx(run["errors"], rel=1e-8)
 
@@ -325,9 +325,9 @@ def test_a_search_continues_from_its_state_after_any_round() -> None:
         ({"loss": "zero"}, "Did you mean 'zero-one'"),
         ({"lam_grid": (1.0, -1.0)}, "numbers > 0"),
         ({"direction": "backward"}, "Set lam > 0"),
-        ({"fold_every": True}, "'fold_every' is True: it must be a whole number of rounds from 1, auto or never"),
-        ({"fold_every": 0}, "'fold_every' is 0: it must be a whole number"),
-        ({"fold_every": 1.5}, "'fold_every' is 1.5: it must be a whole number"),
+        ({"rewrite_every": True}, "'rewrite_every' is True: it must be a whole number of rounds from 1, auto or never"),
+        ({"rewrite_every": 0}, "'rewrite_every' is 0: it must be a whole number"),
+        ({"rewrite_every": 1.5}, "'rewrite_every' is 1.5: it must be a whole number"),
         ({"lam_grid": "some"}, "'lam_grid' is 'some': it must be auto or numbers > 0"),
         ({"held_out": (np.zeros((3, 4)), np.zeros(3))}, "held-out rows have 4 columns"),
         ({"held_out": 5}, "5 is not a share of the rows"),
@@ -373,7 +373,7 @@ def test_without_a_penalty_it_ends_where_the_rows_do_not_determine_a_model(m: in
     data = da.from_array(X, chunks=(2, 8))
     most = m - 1 - (preprocess == "center")
     train = oracle.ridge_with_intercept if preprocess == "center" else oracle.ridge
-    for rows, options in ((X, {}), (data, {}), (data, {"fold_every": 2}), (X, {"direction": "floating"})):
+    for rows, options in ((X, {}), (data, {}), (data, {"rewrite_every": 2}), (X, {"direction": "floating"})):
         found = dsel.select(rows, Y, k=7, method="greedy-rls", preprocess=preprocess, **options)
         assert len(found.indices) == most
         assert found.ended == "too few rows"
@@ -389,8 +389,14 @@ def test_with_a_penalty_there_may_be_more_columns_than_rows_and_constant_ones_ar
     X[:, 4] = 3.0
     data = da.from_array(X, chunks=(2, 12))
     for lam in (1e-3, 1.0):
-        for rows, fold_every in ((X, "never"), (data, "never"), (data, 3)):
-            options = {"k": 11, "method": "greedy-rls", "lam": lam, "preprocess": "center", "fold_every": fold_every}
+        for rows, rewrite_every in ((X, "never"), (data, "never"), (data, 3)):
+            options = {
+                "k": 11,
+                "method": "greedy-rls",
+                "lam": lam,
+                "preprocess": "center",
+                "rewrite_every": rewrite_every,
+            }
             found = dsel.select(rows, Y, **options)
             assert sorted(found.indices) == [j for j in range(12) if j != 4]
             kept = np.delete(X, 4, axis=1)
@@ -436,8 +442,8 @@ def test_a_prediction_of_exactly_0_is_wrong_wherever_the_rows_are(lam: float) ->
         Y = np.where(rng.random((24, 1)) < 0.5, 1.0, -1.0)
         options = {"k": 9, "method": "greedy-rls", "lam": lam, "preprocess": "none", "loss": "zero-one"}
         path = dsel.select(X, Y, **options).path
-        for rows, fold_every in ((3, "never"), (24, 2)):
-            found = dsel.select(da.from_array(X, chunks=(rows, 12)), Y, fold_every=fold_every, **options)
+        for rows, rewrite_every in ((3, "never"), (24, 2)):
+            found = dsel.select(da.from_array(X, chunks=(rows, 12)), Y, rewrite_every=rewrite_every, **options)
             assert found.path == path
 
 
@@ -502,7 +508,7 @@ def test_a_row_that_alone_determines_a_coefficient_is_inf_or_wrong(loss: str, la
             assert sorted(S) == [0, 2, 3, 5, 7]
             assert found.ended == "no finite error"
         order = np.random.default_rng(seed).permutation(8)
-        for more in ({},) if weighted else ({}, {"fold_every": 2}):  # rows on disk have no weights
+        for more in ({},) if weighted else ({}, {"rewrite_every": 2}):  # rows on disk have no weights
             assert dsel.select(da.from_array(X, chunks=(4, 8)), Y, **options, **more).indices == found.indices
         if loss == "squared":
             permuted = dsel.select(X[:, order], Y, **options)

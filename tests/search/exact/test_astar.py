@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsel.errors import OptionError
 from dsel.search.exact.astar.search import AStar
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from tests.search.exact.cases import (
     exhaustive,
     halves,

@@ -16,7 +16,7 @@ from dsel.search.exact.certificate import Certificate, across_sizes, consistent_
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss
 from tests.datasets import standardized
 from tests.search.cases import random_data

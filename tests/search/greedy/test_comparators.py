@@ -13,9 +13,7 @@ import dsel
 from dsel.errors import CapacityError, MissingExtraError, OptionError
 from dsel.search import penalized
 from dsel.search.comparators.exhaustive import exhaustive, subsets
-from dsel.search.comparators.leverage import leverage, leverage_scores
-from dsel.search.comparators.pivoted_qr import pivoted_qr
-from dsel.search.comparators.random_subset import random_subset
+from dsel.search.comparators.methods import leverage, leverage_scores, pivoted_qr, random_subset
 from dsel.search.method import SearchTask
 from dsel.search.penalized import LASSO, MCP, SCAD
 from tests.search.cases import error, random_data, regression, self_expression

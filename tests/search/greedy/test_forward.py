@@ -7,7 +7,7 @@ import pytest
 
 from dsel.errors import OptionError
 from dsel.objective.dense import DenseObjective
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from tests.search.cases import error, random_data, regression, self_expression
 
 

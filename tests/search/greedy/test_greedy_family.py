@@ -10,14 +10,9 @@ import pytest
 import dsel
 from dsel._lib.rng import weighted_sample
 from dsel.errors import OptionError
-from dsel.search.comparators.approx_svd import approx_svd
-from dsel.search.comparators.rfe import rfe
-from dsel.search.comparators.two_stage import two_stage
-from dsel.search.greedy.backward import backward
+from dsel.search.comparators.methods import approx_svd, rfe, two_stage
 from dsel.search.greedy.exchange import exchange
-from dsel.search.greedy.foba import foba
-from dsel.search.greedy.forward import forward
-from dsel.search.greedy.omp import omp
+from dsel.search.greedy.path import backward, foba, forward, omp
 from tests.search.cases import error, random_data, regression, self_expression
 
 METHODS = {

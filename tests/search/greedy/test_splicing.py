@@ -12,9 +12,8 @@ from dsel.errors import OptionError
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.objective.subset_state import SubsetState
 from dsel.search.anytime import Deadline
-from dsel.search.greedy.forward import forward
-from dsel.search.greedy.path import Path
-from dsel.search.greedy.splicing import splice, splicing
+from dsel.search.greedy.exchange import splice, splicing
+from dsel.search.greedy.path import Path, forward
 from tests.search.cases import error, random_data, regression, self_expression
 
 

@@ -19,7 +19,7 @@ from dsel.objective.subset_state import SubsetState
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.compiled import Poss, paper_iterations
-from dsel.search.pareto.evaluation_memo import draw_columns, draw_parent
+from dsel.search.pareto.mutations import draw_columns, draw_parent
 from tests.datasets import load, standardized
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss
@@ -60,6 +60,11 @@ def all_of(search: Poss) -> tuple[object, ...]:
     return search.archived, search.trace, search.iteration, search.last_gain, search.best_value
 
 
+def replay(search: Poss, parent: int, flips: list[int]) -> None:
+    """Make one iteration with a given parent (its place in `archived`) and given flips."""
+    search._run(search.iteration + 1, np.asarray([parent, len(flips), *flips], np.int64))
+
+
 # --- the same archive as the papers' algorithms, at every step ---
 
 
@@ -72,7 +77,7 @@ def test_with_the_same_flips_the_archive_is_that_of_the_literal_poss(seed: int, 
     for _ in range(600):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        search.replay(parent, flips)
+        replay(search, parent, flips)
         assert subsets(search.archived) == {s for s, _ in literal.P}
     assert search.best_value == pytest.approx(literal.best()[1], abs=1e-10 * search.total)
     assert search.iteration == 600
@@ -88,7 +93,7 @@ def test_with_the_same_flips_the_archive_is_that_of_the_literal_pocss(seed: int)
     for _ in range(600):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        search.replay(parent, flips)
+        replay(search, parent, flips)
         assert subsets(search.archived) == {frozenset(S) for S, _, _ in literal.P}
     values = {frozenset(S): f for S, f, _ in literal.P}
     for point in search.archived:
@@ -105,7 +110,7 @@ def test_with_isolation_too(seed: int) -> None:
     for _ in range(600):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        search.replay(parent, flips)
+        replay(search, parent, flips)
         assert subsets(search.archived) == {s for s, _ in literal.P}
     assert len(search.archived) > 15
 
@@ -120,7 +125,7 @@ def test_of_equal_subsets_the_later_one_stays(seed: int) -> None:
     for _ in range(400):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        search.replay(parent, flips)
+        replay(search, parent, flips)
         assert subsets(search.archived) == {s for s, _ in literal.P}
 
 

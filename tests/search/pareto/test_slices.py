@@ -15,7 +15,7 @@ from dsel.search.method import SearchTask
 from dsel.search.pareto.archive import ParetoArchive
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.criterion import CriterionSearch
-from dsel.search.pareto.evaluation_memo import draw_parent
+from dsel.search.pareto.mutations import draw_parent
 from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
@@ -146,13 +146,13 @@ def test_the_method_runs_slices_where_they_are_asked_for(name) -> None:
     method = METHODS[name]
     options = {"iterations": T, "exchange_every": 0, "warm_start": "none"}
     sliced = method.run(
-        SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(slices=4, slice_iterations=96, **options))
+        SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(max_in_flight=4, task_iterations=96, **options))
     )
     rules = SliceRules(K, SEED, processors=32 if name == "pposs" else 0)
     found = calm(SlicedSearch(OBJECTIVES["Y = X"], rules, Schedule(4, 96), STOP))
     assert sliced.front == found.front()
     assert sliced.counts["slices"] == -(-found.limit // 96)
-    published = method.run(SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(slices=1, **options)))
+    published = method.run(SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(max_in_flight=1, **options)))
     sequential = Poss(OBJECTIVES["Y = X"], K, seed=SEED, processors=rules.processors)
     sequential.advance(T)
     assert published.front == sequential.front()
@@ -176,14 +176,14 @@ def test_several_threads_of_a_worker_run_slices_at_the_same_time(processors: int
 
 def test_the_offspring_of_a_round_on_workers_are_those_of_algorithm_2() -> None:
     method, objective = METHODS["pposs"], OBJECTIVES["one target"]
-    options = method.options(slices=1, search_on="workers", iterations=960)
+    options = method.options(max_in_flight=1, search_on="workers", iterations=960)
     assert options.evaluates_subsets(criterion=False, grouped=False)
     divided = method.run(SearchTask(objective, K, SEED, options))
     rounds = Poss(objective, K, seed=SEED, processors=32)
     rounds.advance(960)
     assert [point.members for point in divided.front] == [point.members for point in rounds.front()]
     assert divided.iterations == 960
-    assert "exchange_every" in method.options(slices=1, search_on="workers", exchange_every=9).conflict(False)
+    assert "exchange_every" in method.options(max_in_flight=1, search_on="workers", exchange_every=9).conflict(False)
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)

@@ -14,7 +14,7 @@ from dsel.errors import OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
-from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.runtime.schedule import iteration_seconds
@@ -95,7 +95,7 @@ def test_by_default_the_archive_starts_with_the_path_of_forward_selection() -> N
     for point in forward(search.objective, 7).front[1:]:
         search.offer(point.members)
     search.advance(3500)
-    found = dsel.select(X, y, k=4, preprocess="none", seed=5, iterations=3500, exchange_every=1000, slices=1)
+    found = dsel.select(X, y, k=4, preprocess="none", seed=5, iterations=3500, exchange_every=1000, max_in_flight=1)
     assert [(p.size, set(p.indices)) for p in found.front] == [(p.size, set(p.members)) for p in search.front()]
     assert found.counts["looked_up"] == search.counts()["looked_up"]  # the start itself is not counted in slices
 

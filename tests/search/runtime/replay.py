@@ -12,14 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from dsel.search.journal import found_in, read_journal
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive import IsolationFunction, ParetoArchive, Subset, together
-from dsel.search.runtime.journal import found_in, read_journal
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the local columns of a journal's subsets are in the data: see `dsel.search.runtime.journal.columns_of`."""
+    """What the local columns of a journal's subsets are in the data: see `dsel.search.journal.columns_of`."""
 
     k: int
     included: tuple[int, ...]

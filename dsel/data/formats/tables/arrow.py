@@ -1,6 +1,13 @@
-"""Arrow files: Feather and the IPC format, as a file of record batches or as a stream of them.
+"""Tables that pyarrow reads as they are: Arrow and Parquet files, and data frames in memory.
 
-Memory: at most about one record batch, which a file on disk without compression maps.
+Arrow files are Feather and the IPC format, as a file of record batches or as a stream of them. Memory: at most about
+one record batch, which a file on disk without compression maps.
+
+Data frames are those of pandas, polars, Arrow, Dask, and others with the Arrow stream interface.
+
+A Parquet table is a file, or a folder of files, perhaps divided by folders such as ``year=2020``. Memory: at most about
+one row group. Its columns are stored one after the other and read together. `pyarrow.dataset`
+would do more of this, but it decodes whole row groups, and reads the next ones meanwhile: several times the memory.
 """
 
 from __future__ import annotations
@@ -8,13 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
+from uuid import uuid4
 
+import numpy as np
+
+from dsel._lib.text import shorten
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
+from dsel.data.labels import is_a
 from dsel.errors import DataError
-from dsel.storage.paths import AnyPath
+from dsel.storage.paths import AnyPath, walk
 
 
 class ArrowTable(Table):
@@ -24,8 +37,7 @@ class ArrowTable(Table):
         self.name, self.where, self._path = path.name, str(path), path
         with _batches(path) as (schema, _):
             self.names, self.types = list(schema.names), list(schema.types)
-            stored = (schema.pandas_metadata or {}).get("index_columns", [])
-        columns = [name for name in stored if isinstance(name, str) and name in self.names]
+            columns = _index_columns(schema)
         self.index = columns[0] if len(columns) == 1 else None
 
     def identity(self) -> dict[str, Any]:
@@ -37,11 +49,6 @@ class ArrowTable(Table):
             for batch in from_row(whole, start):
                 for first in range(0, batch.num_rows, rows):
                     yield batch.slice(first, rows).select(list(columns))
-
-
-def open_arrow(path: AnyPath, options: SourceOptions) -> Source:
-    """Open an Arrow file and read it once."""
-    return TableSource(ArrowTable(path), options)
 
 
 @contextmanager
@@ -70,7 +77,240 @@ def _batches(path: AnyPath) -> Iterator[tuple[Any, Iterator[Any]]]:
 
 
 FORMAT = Format(
-    "arrow", (".arrow", ".feather", ".ipc", ".arrows"), open_arrow,
+    "arrow", (".arrow", ".feather", ".ipc", ".arrows"), lambda path, options: TableSource(ArrowTable(path), options),
     frozenset(("target", "index", "weight", "drop", "categorical")),
     "Name the target columns of the table instead (target).",
+)  # fmt: skip
+
+
+class ArrowFrame(Table):
+    """A table of Arrow in memory. `index` names the column with the labels of the rows, if there is one."""
+
+    def __init__(self, table: Any, index: str | None = None) -> None:
+        self.name = self.where = "table"
+        self._table, self._token, self.index = table, uuid4().hex, index
+        self.names, self.types, self.rows = list(table.schema.names), list(table.schema.types), table.num_rows
+
+    def identity(self) -> dict[str, Any]:
+        return {"object": self._token}
+
+    def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
+        yield from self._table.select(list(columns)).slice(start).to_batches(max_chunksize=rows_of_batch(columns))
+
+
+class DaskFrame(Table):
+    """A DataFrame of Dask, of which one partition at a time is computed."""
+
+    def __init__(self, frame: Any) -> None:
+        self.name = self.where = "table"
+        self._frame, self._token = frame, uuid4().hex
+        self.names = [str(name) for name in frame.columns]
+        self.types = list(_from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema.types)
+
+    def identity(self) -> dict[str, Any]:
+        return {"object": self._token}
+
+    def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        rows = rows_of_batch(columns)
+        wanted = self._frame.iloc[:, list(columns)]
+        for number in range(self._frame.npartitions):
+            table, _ = _from_pandas(wanted.partitions[number].compute(), keep_index=False)
+            kinds = [(self.names[i], self.types[i]) for i in columns]
+            try:
+                table = table.cast(pa.schema(kinds))
+            except pa.ArrowInvalid as error:
+                raise DataError(
+                    f"Partition {number} of the table has other types than the first: {error}.",
+                    "Give every column one type with astype.",
+                ) from error
+            yield from table.slice(min(start, table.num_rows)).to_batches(max_chunksize=rows)
+            start = max(0, start - table.num_rows)
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether `data` is a data frame."""
+    has_columns = hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] != "xarray"
+    return _is_dask(data) or has_columns or is_a(data, "pandas", "DataFrame")
+
+
+def open_frame(data: Any, options: SourceOptions) -> Source:
+    """Open a data frame and read it once.
+
+    Raises DataError if a column cannot be a column of Arrow, or holds values that cannot be used.
+    """
+    import pyarrow as pa
+
+    if _is_dask(data):
+        return TableSource(DaskFrame(data), options)
+    is_pandas = is_a(data, "pandas", "DataFrame")
+    return TableSource(ArrowFrame(*(_from_pandas(data, keep_index=True) if is_pandas else (pa.table(data),))), options)
+
+
+def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
+    """Return a DataFrame as a table of Arrow, and the name of the column that holds its index, if that has labels."""
+    import pyarrow as pa
+
+    names = [str(name) for name in frame.columns]
+    parts, problems = [], []
+    for j, name in enumerate(names):
+        column = frame.iloc[:, j]
+        try:
+            found = pa.array(column, from_pandas=True)
+            parts.append(found.combine_chunks() if hasattr(found, "combine_chunks") else found)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            said = str(error).splitlines()[0]
+            problems.append(f"column {name!r} of type {column.dtype} holds values of several kinds: {said}")
+    if problems:
+        raise DataError(f"table: {'; '.join(problems)}.", "Give each column one type with astype, or drop it.")
+    index = None
+    if keep_index and type(frame.index).__name__ != "RangeIndex":
+        index = next(name for name in (str(frame.index.name or "index"), f"index {uuid4().hex}") if name not in names)
+        names.append(index)
+        parts.append(pa.array([str(label) for label in frame.index]))
+    return pa.table(parts, names), index
+
+
+def _is_dask(data: Any) -> bool:
+    return hasattr(data, "npartitions") and hasattr(data, "partitions") and hasattr(data, "columns")
+
+
+_SUFFIXES: Final = (".parquet", ".pq")
+_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+class ParquetTable(Table):
+    """One or more Parquet files, in the order of their names.
+
+    An index that pandas has stored as a column is the default index.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
+        import pyarrow as pa
+
+        self.name, self.where = path.name, str(path)
+        self._files = _files(path)
+        schemas, counts = [], []
+        for file, _ in self._files:
+            with _opened(file) as opened:
+                schemas.append(opened.schema_arrow)
+                counts.append(opened.metadata.num_rows)
+        try:
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"The files of {path} have different columns: {error}.", "Write them again.") from error
+        columns = _index_columns(schemas[0])
+        if len(columns) > 1:
+            raise DataError(
+                f"{path} has an index of {len(columns)} levels: {shorten(map(repr, columns))}.",
+                "Write it with one index level, or none.",
+            )
+        self.index = columns[0] if columns else None
+        self._stored = list(schema.names)
+        folders = _folder_columns([keys for _, keys in self._files], self._stored)
+        self._folders = {name: values for name, (values, _) in folders.items()}
+        self.names = [*self._stored, *folders]
+        self.types = [*schema.types, *(kind for _, kind in folders.values())]
+        self._counts, self.rows = counts, sum(counts)
+
+    def identity(self) -> dict[str, Any]:
+        return {"files": [file_identity(file) for file, _ in self._files]}
+
+    def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
+        for number, (file, _) in enumerate(self._files):
+            if start < self._counts[number]:
+                with _opened(file) as opened:
+                    yield from self._read(opened, number, columns, start)
+            start = max(0, start - self._counts[number])
+
+    def _read(self, opened: Any, number: int, columns: Sequence[int], start: int) -> Iterator[Any]:
+        """Yield the rows of one file from row `start` on, beginning in the row group that contains it."""
+        sizes = [opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)]
+        ends = np.cumsum(sizes)
+        group = int(np.searchsorted(ends, start, side="right"))
+        skip = start - (int(ends[group - 1]) if group else 0)
+        wanted = [self.names[i] for i in columns]
+        there = set(opened.schema_arrow.names)
+        stored = [name for name in wanted if name in there and name not in self._folders]
+        groups = list(range(group, len(sizes)))
+        read = opened.iter_batches(rows_of_batch(columns), row_groups=groups, columns=stored, use_threads=False)
+        for batch in from_row(read, skip):
+            yield self._complete(batch, number, columns)
+
+    def _complete(self, batch: Any, number: int, columns: Sequence[int]) -> Any:
+        """Add the columns that this file lacks, and give all the types of the whole table."""
+        import pyarrow as pa
+
+        parts = []
+        for i in columns:
+            name, kind = self.names[i], self.types[i]
+            at = batch.schema.get_field_index(name)
+            if name in self._folders:
+                parts.append(pa.repeat(pa.scalar(self._folders[name][number], kind), batch.num_rows))
+            elif at < 0:
+                parts.append(pa.nulls(batch.num_rows, kind))
+            else:
+                column = batch.column(at)
+                parts.append(column if column.type == kind else column.cast(kind))
+        return pa.RecordBatch.from_arrays(parts, [self.names[i] for i in columns])
+
+
+def _files(path: AnyPath) -> list[tuple[AnyPath, dict[str, str]]]:
+    """Return the files of a table, each with the values that the names of its folders hold."""
+    if path.is_file():
+        return [(path, {})]
+    keys = sorted(entry.key for entry in walk(path) if entry.key.endswith(_SUFFIXES))
+    keys = [key for key in keys if not any(part.startswith(("_", ".")) for part in key.split("/"))]
+    if not keys:
+        raise DataError(f"{path} has no Parquet files.", "Their names end with .parquet.")
+    found = []
+    for key in keys:
+        folders = [part.split("=", 1) for part in key.split("/")[:-1] if "=" in part]
+        found.append((path / key, {unquote(name): unquote(value) for name, value in folders}))
+    return found
+
+
+def _folder_columns(keys: list[dict[str, str]], stored: list[str]) -> dict[str, tuple[list[Any], Any]]:
+    """Return the values of each column that the names of folders hold, one for each file, and its type."""
+    import pyarrow as pa
+
+    found: dict[str, tuple[list[Any], Any]] = {}
+    for name in dict.fromkeys(name for files in keys for name in files if name not in stored):
+        words = [files.get(name) for files in keys]
+        values: list[Any] = [None if word in (None, _NULL_FOLDER) else word for word in words]
+        kind = pa.string()
+        if all(value is None or value.lstrip("-").isdigit() for value in values):
+            values, kind = [None if value is None else int(value) for value in values], pa.int64()
+        found[name] = (values, kind)
+    return found
+
+
+@contextmanager
+def _opened(path: AnyPath) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    stream = None if isinstance(path, Path) else path.open("rb")
+    try:
+        opened = pq.ParquetFile(path if stream is None else stream, pre_buffer=False, buffer_size=1 << 20)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is not a Parquet file: {error}.", "Write the file again.") from error
+    try:
+        yield opened
+    finally:
+        opened.close()
+        if stream is not None:
+            stream.close()
+
+
+def _index_columns(schema: Any) -> list[str]:
+    """Return the columns in which pandas stored the index."""
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in stored if isinstance(name, str) and name in schema.names]
+
+
+PARQUET = Format(
+    "parquet", _SUFFIXES, lambda path, options: TableSource(ParquetTable(path), options),
+    frozenset(("target", "index", "weight", "drop", "categorical")),
+    "Name the target columns of the table instead (target).", folders=True,
 )  # fmt: skip

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -208,7 +207,7 @@ def as_numbers(text: Any, decimal: str = ".") -> tuple[NDArray[np.float64], NDAr
     except pa.ArrowInvalid:
         is_number = pc.fill_null(pc.match_substring_regex(text, _NUMBER), True)
         kept = pc.if_else(is_number, text, pa.scalar(None, text.type))
-    bad = ~_booleans(is_number)
+    bad = ~np.asarray(is_number.to_numpy(zero_copy_only=False), bool)
     try:
         return _values(pc.replace_substring_regex(kept, r"^\+", "").cast(pa.float64())), bad
     except pa.ArrowInvalid:  # a number that float64 does not have, such as 1e999
@@ -226,17 +225,9 @@ def as_integers(text: Any) -> NDArray[np.int64] | None:
     return None if values.null_count else np.asarray(values.to_numpy(zero_copy_only=False))
 
 
-@cache
-def truth_words() -> Any:
-    """Return the words for true and false, in lower case, as an Arrow array."""
-    import pyarrow as pa
-
-    return pa.array(["false", "true"])
+#: The words for true and false, in lower case.
+TRUTH_WORDS: Final = frozenset(("false", "true"))
 
 
 def _values(numbers: Any) -> NDArray[np.float64]:
     return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
-
-
-def _booleans(mask: Any) -> NDArray[np.bool_]:
-    return np.asarray(mask.to_numpy(zero_copy_only=False), bool)

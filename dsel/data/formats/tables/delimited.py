@@ -12,14 +12,13 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
+from dsel.data.formats.base import Format, SourceOptions, file_identity
 from dsel.data.formats.tables.base import Table, TableColumns, from_row, missing_words
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.labels import default_labels, require_unique
@@ -49,8 +48,9 @@ class DelimitedTable(Table):
         given = options.separator or separator
         self._separator = _SEPARATORS.get(given, given)
         self._decimal = options.decimal or "."
-        _require_character("separator", self._separator)
-        _require_character("decimal", self._decimal)
+        for option, value in (("separator", self._separator), ("decimal", self._decimal)):
+            if len(value) != 1 or not value.isascii() or value in '"\r\n':
+                raise OptionError(f"{option}={value!r} is not one character.", "Give one, such as ';' or tab.")
         if self._separator == self._decimal:
             raise OptionError(f"separator and decimal are both {self._decimal!r}.", "Give two different characters.")
         self._options, self._block, self._position = options, BLOCK_BYTES, 0
@@ -64,11 +64,7 @@ class DelimitedTable(Table):
         self._asked_integers = options.dtype is not None and "int" in options.dtype
 
     def identity(self) -> dict[str, Any]:
-        options = self._options
-        return {
-            "files": [file_identity(self._path)],
-            "reading": [self._separator, options.header],
-        }
+        return {"files": [file_identity(self._path)], "reading": [self._separator, self._options.header]}
 
     def prepare(self, roles: TableColumns) -> None:
         """Choose how each column is parsed: numbers as float64, unless integers are asked for."""
@@ -92,15 +88,14 @@ class DelimitedTable(Table):
 
     def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
         import pyarrow.types as types
-        from pyarrow import ArrowInvalid, csv, string
+        from pyarrow import ArrowInvalid, string
 
         self._wrong_lines.clear()
         kinds = {i: string() if types.is_temporal(self.types[i]) else self.types[i] for i in columns}
-        convert = csv.ConvertOptions(
-            null_values=missing_words(self._options.na), strings_can_be_null=True, decimal_point=self._decimal,
-            include_columns=[self._raw_names[i] for i in columns],
-            column_types={self._raw_names[i]: kind for i, kind in kinds.items()},
-        )  # fmt: skip
+        names = self._raw_names
+        convert = self._conversion(
+            include_columns=[names[i] for i in columns], column_types={names[i]: kind for i, kind in kinds.items()}
+        )
         with _streams(self._path) as (raw, stream), self._reader(stream, convert) as reader:
             for batch in from_row(reader, start):
                 self._position = raw.tell()
@@ -141,11 +136,8 @@ class DelimitedTable(Table):
     def _schema(self) -> Any:
         """Return the names of the columns, and their types as guessed from the first block."""
         import pyarrow as pa
-        from pyarrow import csv
 
-        convert = csv.ConvertOptions(
-            null_values=missing_words(self._options.na), strings_can_be_null=True, decimal_point=self._decimal
-        )
+        convert = self._conversion()
         with _streams(self._path) as (_, stream):
             start = bytes(stream.read(BLOCK_BYTES))
         try:
@@ -162,6 +154,12 @@ class DelimitedTable(Table):
                 self.types = []
                 if not self.relax(error):
                     raise DataError(f"{self.where} is not a table in text: {error}.", "Check the file.") from error
+
+    def _conversion(self, **more: Any) -> Any:
+        from pyarrow import csv
+
+        words = missing_words(self._options.na)
+        return csv.ConvertOptions(null_values=words, strings_can_be_null=True, decimal_point=self._decimal, **more)
 
     def _reader(self, stream: Any, convert: Any) -> Any:
         from pyarrow import csv
@@ -184,11 +182,6 @@ class DelimitedTable(Table):
         return "skip"
 
 
-def open_delimited(path: AnyPath, options: SourceOptions, separator: str) -> Source:
-    """Open a table in text and read it once."""
-    return TableSource(DelimitedTable(path, options, separator), options)
-
-
 @contextmanager
 def _streams(path: AnyPath) -> Iterator[tuple[Any, Any]]:
     """Yield the file as it is stored, and its text, which is the same unless it is compressed."""
@@ -201,11 +194,6 @@ def _streams(path: AnyPath) -> Iterator[tuple[Any, Any]]:
         else:
             raw = stack.enter_context(pa.PythonFile(stack.enter_context(path.open("rb")), "r"))
         yield raw, raw if codec is None else stack.enter_context(pa.CompressedInputStream(raw, codec))
-
-
-def _require_character(option: str, value: str) -> None:
-    if len(value) != 1 or not value.isascii() or value in '"\r\n':
-        raise OptionError(f"{option}={value!r} is not one character.", "Give one, such as ';' or tab.")
 
 
 def _names(raw: Sequence[str], header: bool | None, where: str, separator: str) -> list[str]:
@@ -248,12 +236,14 @@ def _number(name: str) -> float | None:
 
 
 _TABLE = frozenset(("target", "index", "weight", "drop", "categorical", "separator", "decimal", "header", "na"))
-_INSTEAD = "Name the target columns of the table instead (target)."
 
 
 def _format(name: str, suffix: str, separator: str) -> Format:
     suffixes = (suffix, *(suffix + packed for packed in _CODECS))
-    return Format(name, suffixes, partial(open_delimited, separator=separator), _TABLE, _INSTEAD)
+    return Format(
+        name, suffixes, lambda path, options: TableSource(DelimitedTable(path, options, separator), options), _TABLE,
+        "Name the target columns of the table instead (target).",
+    )  # fmt: skip
 
 
 CSV = _format("csv", ".csv", ",")

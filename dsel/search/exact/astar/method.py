@@ -15,8 +15,7 @@ from dsel.search.exact.astar.on_workers import drive_on_workers
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
 from dsel.search.exact.base import FAILURES, without_proof
-from dsel.search.exact.starting_subset import starting_subset
-from dsel.search.greedy.forward import forward
+from dsel.search.exact.starting_subset import forward_subset, starting_subset
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
@@ -94,7 +93,7 @@ def run(task: SearchTask) -> SearchOutcome:
     else:
         start: Sequence[int] | None = None
         if options.prune and wide:
-            start = forward(objective, task.k).best(task.k).members
+            start = forward_subset(objective, task.k)
         elif options.prune:
             start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
         try:
@@ -103,7 +102,7 @@ def run(task: SearchTask) -> SearchOutcome:
                 memory_limit=options.memory, deadline=deadline,
             )  # fmt: skip
         except FAILURES as error:
-            return without_proof(objective, start or forward(objective, task.k).best(task.k).members, error)
+            return without_proof(objective, start or forward_subset(objective, task.k), error)
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
@@ -120,7 +119,7 @@ def run(task: SearchTask) -> SearchOutcome:
         ended = "memory"
     ended = "goal" if search.done else ended
     if not search.done:  # an unfinished search has few subsets of k columns
-        search.offer(forward(objective, task.k).best(task.k).members)
+        search.offer(forward_subset(objective, task.k))
         search.complete(deadline)
     search.sharpen()
     counts = {

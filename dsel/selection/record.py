@@ -1,0 +1,432 @@
+"""What a selection found, as plain data: the columns, how good they are, how they were found, and the cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.types import Floats, Ints
+from dsel.config.request import Column, Preprocess, SelectionRequest
+from dsel.selection.submodularity import Submodularity
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+FORMAT = 3
+#: selection.json holds the coefficients, too, if there are at most this many.
+_JSON_COEFFICIENTS = 10_000
+
+#: Values that differ by at most this share are equal, and the smaller size wins.
+_TIE = 1e-12
+#: The dimensions of the arrays, as they are saved.
+_DIMS = {
+    "gains": ("selected",),
+    "std": ("selected",),
+    "target_std": ("target",),
+    "correlation": ("selected", "selected_too"),
+}
+
+#: Arrays by name, each with its dimensions.
+Arrays = dict[str, tuple[NDArray[Any], tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """One size on the curve.
+
+    Parameters
+    ----------
+    size : int
+        The number of columns, always included ones counted.
+    value : float
+        The squared error per left-out row, on the preprocessed data, summed over targets; or the information
+        criterion.
+    standard_error : float, optional
+        The standard error of the error; None for an information criterion.
+    """
+
+    size: int
+    value: float
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True)
+class SizeCurve:
+    """How ``k="auto"`` chose the number of columns.
+
+    Parameters
+    ----------
+    rule : str
+        The criterion: folds, held-out, bic, ebic or path.
+    description : str
+        The rule in words.
+    k : int
+        The chosen size.
+    one_standard_error : bool
+        Whether the smallest size within one standard error of the best was chosen.
+    points : tuple of SizePoint
+        All sizes, ascending.
+    """
+
+    rule: str
+    description: str
+    k: int
+    one_standard_error: bool
+    points: tuple[SizePoint, ...]
+
+    @classmethod
+    def choose(
+        cls, rule: str, description: str, points: tuple[SizePoint, ...], one_standard_error: bool = False
+    ) -> SizeCurve:
+        """Return the curve with the chosen size: the one of least value, or the smallest near it."""
+        best = min(points, key=lambda point: (point.value, point.size))
+        limit = best.value + _TIE * abs(best.value)
+        if one_standard_error and best.standard_error is not None:
+            limit = best.value + best.standard_error
+        k = min(point.size for point in points if point.value <= limit)
+        return cls(rule, description, k, one_standard_error, points)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SizeCurve:
+        """Return the curve that was saved as JSON."""
+        return cls(**{**values, "points": tuple(SizePoint(**point) for point in values["points"])})
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenStatistics:
+    """Statistics of the s chosen columns, in their order.
+
+    Parameters
+    ----------
+    gains : ndarray of shape (s,)
+        By how much each column lowers f(S) after those before it, as a share of ||Y||^2. Without a ridge penalty the
+        sum is R^2.
+    std : ndarray of shape (s,)
+        Standard deviation of each column, in the units of the data.
+    target_std : ndarray of shape (N,)
+        Standard deviation of each target (of each column of X where Y = X).
+    correlation : ndarray of shape (s, s)
+        Correlations of the columns. NaN for a column that depends on the others and has no part in the fit.
+
+    Notes
+    -----
+    The final check computes the gains and the correlations from the data, by QR. Rows count with their weights.
+    Missing values count as the mean of their column.
+    """
+
+    gains: Floats
+    std: Floats
+    target_std: Floats
+    correlation: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChosenStatistics) and all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in _DIMS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def reordered(self, order: Ints) -> ChosenStatistics:
+        """Return the same for the columns in another order."""
+        return ChosenStatistics(
+            self.gains[order], self.std[order], self.target_std, self.correlation[np.ix_(order, order)]
+        )
+
+    def arrays(self) -> dict[str, tuple[Floats, tuple[str, ...]]]:
+        """Return the arrays with their dimensions, by the name under which they are saved."""
+        return {f"chosen_{name}": (getattr(self, name), dims) for name, dims in _DIMS.items()}
+
+    @classmethod
+    def from_arrays(cls, group: Any) -> ChosenStatistics | None:
+        """Return the statistics in a saved group, or None if dsel 0.1 saved it, which did not compute them."""
+        if any(f"chosen_{name}" not in group for name in _DIMS):
+            return None
+        return cls(**{name: np.asarray(group[f"chosen_{name}"]) for name in _DIMS})
+
+
+@dataclass(frozen=True)
+class FrontRow:
+    """The best subset found of one size.
+
+    Parameters
+    ----------
+    size : int
+        Number of columns, or of groups of columns, those that are always included counted.
+    error : float
+        f(S).
+    r2 : float
+        Share of ||Y||^2 that is explained, without the ridge penalty.
+    indices : tuple of int
+        The columns, 0-based.
+    criterion : float, optional
+        Value of the custom criterion, if one was minimized.
+    """
+
+    size: int
+    error: float
+    r2: float
+    indices: tuple[int, ...]
+    criterion: float | None = None
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """An improvement of the best subset of at most k columns.
+
+    Parameters
+    ----------
+    iteration : int
+        Iterations until then.
+    size : int
+        Number of columns of the new best subset.
+    error : float
+        Its f(S), or its criterion.
+    """
+
+    iteration: int
+    size: int
+    error: float
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """One step of a method that minimizes a cross-validated error.
+
+    Parameters
+    ----------
+    action : {"insert", "remove"}
+        What the step did.
+    index : int
+        The column, 0-based.
+    label : str
+        Its label.
+    size : int
+        Number of columns after the step.
+    error : float
+        Error per left-out row: squared, on the preprocessed data, summed over targets; or the share of wrong labels.
+    accuracy : float, optional
+        Share of right labels, for the zero-one loss.
+    test_error, test_accuracy : float, optional
+        The same on held-out rows, if there are any.
+    """
+
+    action: str
+    index: int
+    label: str
+    size: int
+    error: float
+    accuracy: float | None = None
+    test_error: float | None = None
+    test_accuracy: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionRecord:
+    """The fields of a `Selection`, which describes them, and what follows from them alone.
+
+    What draws, prints, saves or applies a selection takes a record, and `Selection` puts these uses on top.
+    """
+
+    indices: tuple[int, ...]
+    labels: list[str]
+    request: SelectionRequest
+    error: float
+    r2: float
+    coefficients: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    front: tuple[FrontRow, ...]
+    trace: tuple[TraceRow, ...]
+    ended: str
+    iterations: int
+    shape: tuple[int, int]
+    targets: tuple[str, ...]
+    constant: tuple[str, ...] = ()
+    counts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    fingerprint: str | None = None
+    bytes_read: int = 0
+    passes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory: dict[str, tuple[int, int]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    criterion: float | None = None
+    certificate: tuple[dict[str, Any], ...] = ()
+    path: tuple[PathRow, ...] = ()
+    weights: str | None = None
+    plan: dict[str, Any] | None = None
+    fill: NDArray[np.float64] | None = None
+    flat_target: bool = False
+    size_curve: SizeCurve | None = None
+    statistics: ChosenStatistics | None = None
+    forward: tuple[FrontRow, ...] = ()
+    provenance: dict[str, str] = field(default_factory=dict)
+    column_labels: dict[int, str] = field(default_factory=dict)
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    changes: dict[str, Any] | None = None
+    submodularity: Submodularity | None = None
+    rank_error: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SelectionRecord):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        return (
+            json.dumps(self.as_dict(), sort_keys=True) == json.dumps(other.as_dict(), sort_keys=True)
+            and mine.keys() == theirs.keys()
+            and all(
+                np.array_equal(array, theirs[name][0], equal_nan=array.dtype.kind == "f")
+                for name, (array, _) in mine.items()
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def k(self) -> int:
+        """The size limit, or the size that was chosen automatically."""
+        return self.request.limit if self.size_curve is None else self.size_curve.k
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self.request.method
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The method's own options."""
+        return self.request.options
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """How the columns were centered and scaled."""
+        return self.request.preprocess
+
+    @property
+    def lam(self) -> float:
+        """The ridge penalty that was used."""
+        return self.request.lam
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self.request.seed
+
+    @property
+    def include(self) -> tuple[Column, ...]:
+        """Columns that were always chosen, as indices."""
+        return self.request.include
+
+    @property
+    def exclude(self) -> tuple[Column, ...]:
+        """Columns that were never chosen, as indices."""
+        return self.request.exclude
+
+    @property
+    def unsupervised(self) -> bool:
+        """Whether columns were chosen for X itself (Y = X)."""
+        return not self.targets
+
+    @property
+    def error_ratio(self) -> float | None:
+        """||X - X_S X_S^+ X||^2 over that of the best approximation of the same rank, at least 1 (POCSS), if known."""
+        return (1.0 - self.r2) / self.rank_error if self.rank_error else None
+
+    def label(self, index: int) -> str:
+        """Return the label of a column of the result, or its index as text if the label was not saved."""
+        if index in self.column_labels:
+            return self.column_labels[index]
+        return self.labels[self.indices.index(index)] if index in self.indices else str(index)
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of selection.zarr with their dimensions."""
+        width = max((len(row.indices) for row in self.front), default=1) or 1
+        members = np.full((len(self.front), width), -1, np.int64)
+        for i, row in enumerate(self.front):
+            members[i, : len(row.indices)] = row.indices
+        trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
+        arrays: dict[str, tuple[NDArray[Any], tuple[str, ...]]] = {
+            "selected": (np.array(self.labels, dtype=object), ("selected",)),
+            "indices": (np.asarray(self.indices, np.int64), ("selected",)),
+            "coefficients": (self.coefficients, ("selected", "target")),
+            "intercept": (self.intercept, ("target",)),
+            "front_size": (np.array([row.size for row in self.front], np.int64), ("front",)),
+            "front_error": (np.array([row.error for row in self.front], np.float64), ("front",)),
+            "front_r2": (np.array([row.r2 for row in self.front], np.float64), ("front",)),
+            "front_members": (members, ("front", "place")),
+            "trace": (trace, ("improvement", "iteration_size_error")),
+            **({} if self.statistics is None else self.statistics.arrays()),
+        }
+        if self.targets:
+            arrays["target"] = (np.array(self.targets, dtype=object), ("target",))
+        if self.fill is not None:
+            arrays["fill"] = (self.fill, ("selected",))
+        return arrays
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what was asked and the main figures as JSON types: the attributes of selection.zarr."""
+        return {
+            "method": self.method, "k": self.k, "lam": self.lam, "preprocess": self.preprocess,
+            "missing": self.request.missing, "seed": self.seed, "error": self.error, "r2": self.r2,
+            "shape": list(self.shape), "source": self.source, "ended": self.ended,
+            "dsel_version": self.versions.get("dsel", ""),
+        }  # fmt: skip
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the chosen columns as a pandas DataFrame, one row each, in the order of `indices`.
+
+        Returns
+        -------
+        DataFrame
+            Labels are the index. The columns are `index`, `included`, `gain`, and `coefficient`, or
+            `coefficient_TARGET` for each of several targets. The gain is the share of the sum of squares of Y that a
+            column explains beyond those before it. Results of older versions have none. There are no coefficients
+            where Y = X.
+        """
+        import pandas as pd
+
+        included = [index in self.include for index in self.indices]
+        columns: dict[str, Any] = {"index": list(self.indices), "included": included}
+        if self.statistics is not None:
+            columns["gain"] = self.statistics.gains
+        if len(self.targets) == 1:
+            columns["coefficient"] = self.coefficients[:, 0]
+        for j, target in enumerate(self.targets if len(self.targets) > 1 else ()):
+            columns[f"coefficient_{target}"] = self.coefficients[:, j]
+        return pd.DataFrame(columns, index=pd.Index(self.labels, name="feature", dtype=object))
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return the arrays of the selection as an xarray Dataset with labels.
+
+        Returns
+        -------
+        Dataset
+            Variables `indices`, `coefficients`, `intercept`, `front_size`, `front_error`, `front_r2`, `front_members`
+            and `trace`, and the request and the figures as attributes. The saved selection.zarr holds the same.
+        """
+        import xarray as xr
+
+        variables = {name: (dims, array) for name, (array, dims) in self.arrays().items()}
+        coordinates = {name: variables.pop(name) for name in ("selected", "target") if name in variables}
+        return xr.Dataset(variables, coordinates, self.attributes())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything except trace and statistics, ready for JSON. Many coefficients are left out."""
+        values = asdict(self)
+        few = self.coefficients.size <= _JSON_COEFFICIENTS
+        for name in ("coefficients", "intercept", "fill"):
+            array = values.pop(name)
+            if few and array is not None:
+                values[name] = array.tolist()
+        del values["trace"], values["statistics"]
+        for name in ("changes", "submodularity", "rank_error"):
+            if values[name] is None:
+                del values[name]
+        return {"format": FORMAT, **values, "request": self.request.model_dump()}
