@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from pathlib import Path
@@ -46,6 +47,26 @@ def _workers_are_forked() -> None:
     dask.config.set(LOCAL)  # also for clusters that tests start themselves
     get_mp_context()  # it sets another list, once
     multiprocessing.set_forkserver_preload(_WORKER_MODULES)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _searches_prepare_little() -> None:
+    """Let searches in this process reserve and look ahead for as much as small data need.
+
+    For large data they reserve files of 256 MiB for rows of the Gram matrix, and look ahead by millions of iterations.
+    Neither changes what a search finds.
+    """
+    from dsel.objective import on_demand
+    from dsel.search.pareto import compiled
+
+    assert (on_demand._SEGMENT_BYTES, compiled._MAX_AHEAD) == (1 << 28, 1 << 22)
+    on_demand._SEGMENT_BYTES, compiled._MAX_AHEAD = 1 << 20, 1 << 14
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what stays until the end, such as modules and the tests themselves, from collections of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 #: Files that start first, in this order; the others are short. The first and the one after the gap each compile a

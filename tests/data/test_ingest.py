@@ -401,7 +401,7 @@ def test_memory_stays_far_below_the_source(tmp_path: Path, case: str) -> None:
             while not done:
                 peak = max(peak, memory())
                 time.sleep(0.002)
-        watcher = threading.Thread(target=watch)
+        watcher = threading.Thread(target=watch, daemon=True)  # an error ends the process
         watcher.start()
         ingest({str(source)!r}, {str(tmp_path / "s")!r}, worker_memory=64_000_000)
         done = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,19 +40,28 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("named_by_a_job", None)
 
 
+@pytest.fixture(scope="module")
+def finished() -> dict[str, Path]:
+    """Folders of jobs that have run, by their keys."""
+    return {}
+
+
 @pytest.fixture
-def result(tmp_path: Path, module: Path) -> Any:
-    """A function that returns the folder of a finished job with these keys."""
+def result(tmp_path: Path, module: Path, finished: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A function that returns a copy of the folder of a finished job with these keys."""
 
     def run(**keys: Any) -> Path:
-        X, Y = noisy(1, 40, 8)
-        ingest_arrays(X, tmp_path / "store", y=Y)
-        values = {"store": str(tmp_path / "store"), "k": 3, "cluster": {"local": {"workers": 1}}, **keys}
-        (tmp_path / "job.yaml").write_text(yaml.safe_dump(values))
-        run_job(read_job(tmp_path / "job.yaml", tmp_path / "result"))
+        if (name := json.dumps(keys)) not in finished:
+            folder = tmp_path_factory.mktemp("finished")
+            X, Y = noisy(1, 40, 8)
+            ingest_arrays(X, folder / "store", y=Y)
+            values = {"store": str(folder / "store"), "k": 3, "cluster": {"local": {"workers": 1}}, **keys}
+            (folder / "job.yaml").write_text(yaml.safe_dump(values))
+            run_job(read_job(folder / "job.yaml", folder / "result"))
+            finished[name] = folder / "result"
         module.unlink(missing_ok=True)
         sys.modules.pop("named_by_a_job", None)
-        return tmp_path / "result"
+        return shutil.copytree(finished[name], tmp_path / "result")
 
     return run
 

@@ -27,7 +27,7 @@ SHORT: dict[str, dict[str, Any]] = {
 }
 #: Methods that draw columns at random: rounding decides which ones.
 DRAWN = {"two-stage"}
-#: Their kernels take longest to compile.
+#: Each process compiles their kernels, which takes longest of all methods.
 COMPILED = {"mcp", "scad"}
 
 

@@ -18,8 +18,13 @@ from dsel.search.pareto.run import POSS
 from dsel.search.registry import METHODS
 from dsel.testing import check_method
 
+#: Each process compiles their kernels, which takes longest of all methods.
+COMPILED = {"mcp", "scad"}
 
-@pytest.mark.parametrize("name", METHODS)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in COMPILED else []) for name in METHODS]
+)
 def test_the_methods_of_dsel_keep_the_contract(name: str) -> None:
     check_method(METHODS[name])
 
