@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.rng import GOLDEN, mix
+from dsel._lib.splitmix import GOLDEN, mix
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 

@@ -24,7 +24,6 @@ from dsel.errors import DataError, DselError, Interrupted, MissingInputError, Ou
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
-from dsel.search.journal import read_journal
 from dsel.selection.result import Selection, open_selection
 from dsel.selection.saved import SELECTION
 from dsel.storage.json_files import read_json, write_json
@@ -161,6 +160,8 @@ class RunFolder:
 
     def _has_work(self) -> bool:
         """Return whether the folder has anything that took time: a result, a saved search or proof, or a cache."""
+        from dsel.search.journal import read_journal  # here: a finished job imports little
+
         names = list_names(self.path)
         return (
             not names.isdisjoint({SELECTION, self.checkpoint.name})

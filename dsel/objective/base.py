@@ -111,7 +111,18 @@ class ItemObjective(Protocol):
         """Return the items of some local columns."""
 
     def in_data(self, S: Iterable[int]) -> list[int]:
-        """Return indices in the data: those of the included columns, then those of S."""
+        """Return indices in the data: those of the included columns, then those of S.
+
+        Parameters
+        ----------
+        S : iterable of int
+            Items of the objective: local columns, or groups of them.
+
+        Returns
+        -------
+        list of int
+            Columns of the data.
+        """
 
     def most_columns(self, k: int) -> int:
         """Return how many independent columns k items can have."""

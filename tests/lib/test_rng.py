@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel._lib.rng import GOLDEN, mix, permutation, stream, to_unit, uniforms
+from dsel._lib.rng import permutation, stream, uniforms
+from dsel._lib.splitmix import GOLDEN, mix, to_unit
 
 
 def test_a_stream_is_splitmix64_on_numpy_arrays() -> None:

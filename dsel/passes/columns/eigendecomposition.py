@@ -36,7 +36,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from dsel._lib.rng import GOLDEN, mix, to_unit
+from dsel._lib.splitmix import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
 from dsel.config.request import SketchRule
 from dsel.errors import OptionError

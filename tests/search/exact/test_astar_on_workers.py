@@ -15,8 +15,10 @@ from tests.search.shuffled_executor import ShuffledExecutor
 
 
 @pytest.fixture(autouse=True)
-def _from_the_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_workers, "_ALONE", 0)
+def _small_tasks_from_the_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No clock decides how the nodes are divided into tasks."""
+    for name in ("_ALONE", "_SHARE", "_STEP_SECONDS"):
+        monkeypatch.setattr(on_workers, name, 0)
 
 
 def state(search: AStar) -> dict[str, Any]:

@@ -106,8 +106,10 @@ class AheadOfSearch(AskTell):
             search.look_ahead()
         assert search.ahead is not None
         until = time.monotonic() + _STEP_SECONDS
-        while time.monotonic() < until and self.finished() is None and not search.waiting:
+        while self.finished() is None and not search.waiting:
             search.advance(min(search.iteration + 20, self.limit))
+            if time.monotonic() >= until:
+                break
         self._units = max(int(_SHARE * most), 1)
         room = _TASKS_PER_WORKER * workers * self._units - len(search.ahead)
         share = -(-search.unsent // (2 * workers))  # a short fringe is divided among the workers
