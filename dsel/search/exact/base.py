@@ -16,6 +16,7 @@ from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import CONTRADICTION, Certificate
 from dsel.search.exact.guarantee import Guarantee, Limits, limit_notes
+from dsel.search.exact.near_best import NearBest
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size
 
 V = TypeVar("V")
@@ -83,7 +84,8 @@ def _described(error: Exception) -> str:
 class ExactSearch:
     """A search over the subsets of at most k columns of an objective.
 
-    best: the members of the best subset so far (local indices), ascending. best_value: its f. last_gain: the iteration
+    near_best: the subsets that are looked for, if not only better ones than the best. best: the members of the best
+    subset so far (local indices), ascending. best_value: its f. last_gain: the iteration
     that found it. contradicted: whether a subset was found that a bound had excluded. The bounds are then wrong by more
     than rounding, and the search continues but proves nothing. deadline: of what comes before the first node, and of
     `guarantee`. setup: what proofs for other sizes of the objective share.
@@ -95,9 +97,10 @@ class ExactSearch:
 
     def __init__(
         self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None,
-        setup: CommonSetup | None = None,
+        setup: CommonSetup | None = None, near_best: NearBest | None = None,
     ) -> None:  # fmt: skip
         check_size(k, objective.n)
+        self.near_best = near_best
         self.objective, self.k, self.bound_name = objective, k, bound_name
         self.setup = setup or CommonSetup(objective)
         self.deadline = deadline or Deadline(None)
@@ -144,6 +147,8 @@ class ExactSearch:
         """
         members = tuple(sorted(int(j) for j in S))
         value = self.objective.value(members)
+        if self.near_best is not None and self.objective.rank(members) == len(members):
+            self.near_best.take(members, value)
         if len(members) > self.k or not value < self.best_value:
             return False
         members = self._independent(members)  # the others have no part in its value
@@ -154,6 +159,11 @@ class ExactSearch:
     def _independent(self, members: tuple[int, ...]) -> tuple[int, ...]:
         """Return the members without those that depend on the ones before them."""
         return self.objective.without_dependent(members)
+
+    @property
+    def cutoff_value(self) -> float:
+        """A node is of no use if f of all its subsets is above this: the best value, or that of near-best subsets."""
+        return self.best_value if self.near_best is None else self.near_best.cutoff
 
     def _check_claim(self, claim: float) -> None:
         """Record a contradiction if the best subset is better than the bound `claim` of the subtree that holds it."""
@@ -232,10 +242,13 @@ class ExactSearch:
             "kind": self.kind, "n": self.objective.n, "k": self.k, "bound": self.bound_name, "best": list(self.best),
             "last_gain": self.last_gain, "trace": [[t.iteration, t.size, t.value] for t in self._trace],
             "contradicted": self.contradicted,
+            **({} if self.near_best is None else {"near_best": self.near_best.state()}),
         }  # fmt: skip
 
     def _restore_shared(self, state: dict[str, Any]) -> None:
         """Restore what `_shared_state` saved."""
+        if self.near_best is not None:
+            self.near_best.restore(state["near_best"]["subsets"])
         self.offer(state["best"])
         self.contradicted = self.contradicted or state.get("contradicted", False)
         self.last_gain = state["last_gain"]

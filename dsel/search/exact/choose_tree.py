@@ -26,6 +26,7 @@ from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundName
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.group_tree import GroupTree
+from dsel.search.exact.near_best import ListRule, NearBest, near_best_of
 from dsel.search.exact.out_of_core.search import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.search import PerspectiveTree
@@ -98,6 +99,8 @@ class ProofProblem:
         See `OutOfCoreTree`.
     setup : CommonSetup, optional
         What the proofs for several sizes share.
+    near_best : ListRule, optional
+        Find all near-best subsets, not only the best one.
     """
 
     objective: Any
@@ -109,10 +112,19 @@ class ProofProblem:
     log: ProofLog | None = None
     coefficient_limit: float | None = None
     setup: CommonSetup | None = None
+    near_best: ListRule | None = None
 
     def __post_init__(self) -> None:
         """Share the set-up with no other proof by default."""
         self.setup = self.setup or CommonSetup(self.objective)
+
+    def new_list(self) -> NearBest | None:
+        """Return the near-best subsets, none so far; None if only the best subset is looked for."""
+        if self.near_best is None:
+            return None
+        assert self.setup is not None
+        error = self.setup.guarantee(self.k, self.deadline).error
+        return near_best_of(self.objective, self.k, self.near_best, error)
 
     @property
     def grouped(self) -> bool:
@@ -216,7 +228,7 @@ def _begin_root(problem: ProofProblem) -> Tree:
 def _branch_and_bound(problem: ProofProblem, bound: BoundName = "combined") -> BranchAndBound:
     return BranchAndBound(
         problem.objective, problem.k, incumbent=problem.incumbent, bound=bound, memory_limit=problem.memory_limit,
-        log=problem.log, deadline=problem.deadline, setup=problem.setup,
+        log=problem.log, deadline=problem.deadline, setup=problem.setup, near_best=problem.new_list(),
     )  # fmt: skip
 
 
@@ -226,7 +238,7 @@ def _perspective_tree(problem: ProofProblem, *, hands_over: bool) -> Perspective
         load_kernels(*RELAXATION_KERNELS)
     return PerspectiveTree(
         problem.objective, problem.k, incumbent=problem.incumbent, memory_limit=problem.memory_limit,
-        setup=problem.setup, hands_over=hands_over, deadline=problem.deadline,
+        setup=problem.setup, hands_over=hands_over, deadline=problem.deadline, near_best=problem.new_list(),
     )  # fmt: skip
 
 
@@ -266,6 +278,8 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     if not search.done and _is_better(tree, search, deadline):
         return tree
     search.offer(tree.best)
+    if search.near_best is not None and tree.near_best is not None:
+        search.near_best.restore(tree.near_best.state()["subsets"])
     if not search.done:
         search.narrow(tree.lower, tree.open_columns())
     return search
@@ -273,13 +287,13 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
 
 def _is_better(tree: PerspectiveTree, other: BranchAndBound, deadline: Deadline) -> bool:
     """Return whether the tree of relaxations promises more."""
-    if other.node_seconds() > _SLOW_NODE or tree.gap < _BETTER * (other.best_value - other.lower):
+    if other.node_seconds() > _SLOW_NODE or tree.gap < _BETTER * (other.cutoff_value - other.lower):
         return True
     few = math.comb(other.objective.n, other.k) <= _MANY_SUBSETS
     if few or deadline.remaining < _ENOUGH_TIME:
         return False
     _advance(tree, _HEAD_START, deadline)
-    return tree.done or tree.gap < _BETTER_THEN * (other.best_value - other.lower)
+    return tree.done or tree.gap < _BETTER_THEN * (other.cutoff_value - other.lower)
 
 
 def _advance(tree: PerspectiveTree, seconds: float, deadline: Deadline) -> None:

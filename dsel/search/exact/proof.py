@@ -89,7 +89,7 @@ class Proof:
         if search.active:
             with deadline.paused():
                 search.warm_up()
-            if self.relaxation is None and search.relaxation_first and quick(search.problem):
+            if self.relaxation is None and self._relaxable and search.relaxation_first and quick(search.problem):
                 self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
@@ -101,6 +101,8 @@ class Proof:
     @property
     def _relaxable(self) -> bool:
         """Whether the relaxation of all columns in memory may be worth its time."""
+        if self.search.near_best is not None:  # the tree itself lists the subsets
+            return False
         return self.search.needs_relaxation and affordable(self.search.objective.n, self.search.k)
 
     def _relax(self, deadline: Deadline) -> Relaxation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from dsel._lib.blas import one_blas_thread
@@ -19,6 +19,7 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup, ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, consistent_bound
+from dsel.search.exact.near_best import NearBest, OpenBounds
 from dsel.search.exact.proof_log import OpenNode
 
 N = TypeVar("N")
@@ -30,11 +31,13 @@ class Explored:
     """The result of a task.
 
     nodes: how many it visited. best: a subset better than the incumbent, or None. left: the nodes that are still open.
+    listed: where near-best subsets are looked for, those that were found, with their f.
     """
 
     nodes: int
     best: tuple[int, ...] | None
     left: Sequence[Any]
+    listed: Sequence[tuple[tuple[int, ...], float]] = field(default=(), kw_only=True)
 
 
 class SubtreeWork(Protocol):
@@ -91,9 +94,9 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     def __init__(
         self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None,
-        setup: CommonSetup | None = None, memory_limit: int = 8 << 30,
+        setup: CommonSetup | None = None, memory_limit: int = 8 << 30, near_best: NearBest | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, bound_name, deadline, setup)
+        super().__init__(objective, k, bound_name, deadline, setup, near_best)
         self._heap: list[tuple[float, int, N]] = []
         self._leased: dict[int, list[tuple[float, N]]] = {}
         self._visited = self._made = self._leases = 0
@@ -229,6 +232,11 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     # Nodes that are explored elsewhere.
 
+    @property
+    def sent_cutoff(self) -> float:
+        """What workers get as the incumbent's f, with the nodes."""
+        return self.cutoff_value
+
     def advance_alone(self, workers: int, until: int) -> bool:
         """Visit some nodes if it is too early for this many workers, and return whether it was so."""
         return False
@@ -251,6 +259,18 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     def _merge(self, explored: Any) -> None:
         """Count what a worker did, except for its nodes."""
+
+    def _take_listed(self, listed: Iterable[tuple[Iterable[int], float]], claim: float) -> None:
+        """Take listed subsets with their f, from a subtree whose subsets have an f of at least `claim`."""
+        assert self.near_best is not None
+        for S, value in listed:
+            if value < self.best_value:
+                self._accept(S, claim)
+            self.near_best.take(S, value)
+
+    def open_bounds(self) -> OpenBounds:
+        """Return bounds on f of the subsets of open nodes that have each column, and that lack it."""
+        raise NotImplementedError
 
     def _can_lease(self) -> bool:
         """Return whether nodes may be leased now."""
@@ -291,6 +311,8 @@ class BestFirstTree(ExactSearch, Generic[N]):
         self._merge(explored)
         if explored.best is not None:
             self._accept(explored.best, claim)
+        if self.near_best is not None:
+            self._take_listed(explored.listed, claim)
         for sent in explored.left:
             self._push(*self._received(sent))
 
@@ -358,7 +380,12 @@ class RelaxationTree(BestFirstTree[N]):
 
     @property
     def cutoff(self) -> float:
-        """What a better subset must explain more than: what the best subset explains, and a margin."""
+        """What a better subset must explain more than: what the best subset explains, and a margin.
+
+        Where near-best subsets are looked for, what those explain at least.
+        """
+        if self.near_best is not None:
+            return self.objective.c - self.near_best.cutoff
         return self.objective.c - self.best_value + MARGIN * self.total
 
     @property
@@ -373,7 +400,10 @@ class RelaxationTree(BestFirstTree[N]):
             return 0.0
         if self.done:  # nodes that are better by less than the margin were left out
             return max(self.best_value - MARGIN * self.total, 0.0)
-        return consistent_bound(self.objective.c - self.upper_bound, self.best_value, self.total, self.guarantee.error)
+        bound = self.objective.c - self.upper_bound
+        if self.near_best is not None:  # its open nodes may allow no better subset
+            bound = min(bound, self.best_value)
+        return consistent_bound(bound, self.best_value, self.total, self.guarantee.error)
 
     def _prunes(self, key: float) -> bool:
         return not -key > self.cutoff

@@ -139,7 +139,7 @@ class TreeSearch(AskTell):
         lease, nodes = tree.checkout(share, budget / self._estimate.ratio, tree.subtree_size)
         if not nodes:
             return None
-        task = Task(uuid4().hex, (nodes, tree.best_value), budget, ("subtrees",))
+        task = Task(uuid4().hex, (nodes, tree.sent_cutoff), budget, ("subtrees",))
         self._leases[task.key] = lease, sum(tree.subtree_size(node) for node in nodes)
         return task
 

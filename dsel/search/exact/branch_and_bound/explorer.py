@@ -29,6 +29,8 @@ _LEADING = 10
 _CORES_FROM = (4, 3)
 #: Numbers that the kernel may log before Python takes them, and numbers of the longest segment.
 _LOG_ROOM, _SEGMENT_NUMBERS = 1 << 15, 1 << 16
+#: Subsets that the kernel may list before Python takes them, at first.
+_LIST_ROOM = 1 << 12
 
 Columns = NDArray[np.int32]
 
@@ -84,13 +86,14 @@ class Explorer:
     """Explores one subproblem at a time; its arrays are allocated once.
 
     pairs: find the last two columns by a search over all pairs, which is faster than nodes with their own bounds. log:
-    keep a log of the tree, which `take_log` returns.
+    keep a log of the tree, which `take_log` returns. listing: list all subsets of k columns below the incumbent's f, which
+    `take_listed` returns.
     Raises CapacityError if the arrays need more than `memory_limit` bytes.
     """
 
     def __init__(
         self, problem: BoundProblem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30,
-        pairs: bool = True, log: bool = False,
+        pairs: bool = True, log: bool = False, listing: bool = False,
     ) -> None:  # fmt: skip
         self.problem, self.k, self.bound, self.pairs = problem, k, bound, pairs
         self._chosen: tuple[int, ...] = ()
@@ -99,6 +102,9 @@ class Explorer:
         self._check_memory(depths, memory_limit)
         room = _LOG_ROOM + 8 * (problem.n + k) if log else 1
         self._allocate(depths, room)
+        self._listed: list[tuple[tuple[int, ...], float]] = []
+        self._make_room_for_list(_LIST_ROOM if listing else 1)
+        self._count[at.LISTING] = listing
         self._log = SegmentLog(problem.c) if log else None
         self._count[at.LOGGING] = log
         self._count[at.LOG_LIMIT] = _LOG_ROOM if log else 0
@@ -132,7 +138,7 @@ class Explorer:
         floats = {
             at.GRAM: (depths, n, n), at.CROSS: (depths, n, N), at.TARGETS: (target_depths, target_width, target_width),
             at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.WHOLE: (2, N, N), at.LOWER: (depths, n),
-            at.ERROR: (4, depths), at.NUMBERS: (6,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
+            at.ERROR: (4, depths), at.NUMBERS: (7,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
             at.LEADING: (2, leading, leading), at.LOG_BOUNDS: (log_room,), at.CHILD_BOUND: (n,),
             at.CORE_BOUND: (k + 2,),
         }  # fmt: skip
@@ -147,9 +153,14 @@ class Explorer:
         integers = {
             at.ALLOWED: (depths, n), at.CHILDREN: (depths, n), at.FRAME: (depths, 3), at.COUNT: (at.COUNTERS,),
             at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,), at.LOG: (log_room,),
+            at.WANTED: (n,), at.LACKED: (n,),
         }  # fmt: skip
         for int_slot, shape in integers.items():
             memory.put(int_slot, np.zeros(shape, np.int64))
+
+    def _make_room_for_list(self, rows: int) -> None:
+        self._memory.put(at.LIST, np.zeros((rows, self.k), np.int64))
+        self._memory.put(at.LIST_VALUES, np.zeros(rows))
 
     @property
     def _count(self) -> Ints:
@@ -241,18 +252,47 @@ class Explorer:
         if self._log is not None:
             self._log.end()
 
+    def list_below(self, value: float, wanted: Any, lacked: Any) -> None:
+        """List all subsets up to this f, and up to the incumbent's those that decide about a column.
+
+        wanted, lacked (n,): of which columns it is not known whether a listed subset has them, and lacks them.
+        """
+        self._numbers[at.LISTED_BELOW] = value
+        self._memory[at.WANTED][:] = wanted
+        self._memory[at.LACKED][:] = lacked
+        self._count[at.LACKING] = int(np.count_nonzero(lacked))
+
+    def take_listed(self) -> list[tuple[tuple[int, ...], float]]:
+        """Return the subsets that were listed since the last call, with their f."""
+        found, self._listed = self._listed, []
+        return found
+
+    def _drain_list(self) -> None:
+        count, rows = self._count, int(self._count[at.LISTED])
+        size = int(count[at.BASE_SIZE] + count[at.Q])
+        members, values = self._memory[at.LIST][:rows, :size].tolist(), self._memory[at.LIST_VALUES][:rows].tolist()
+        self._listed += [(tuple(S), f) for S, f in zip(members, values, strict=True)]
+        count[at.LISTED] = 0
+        if count[at.OVERFLOW]:
+            count[at.OVERFLOW] = 0
+            if rows == 0:  # one node has more
+                self._make_room_for_list(2 * self._memory[at.LIST].shape[0])
+
     def explore(self, budget: int, incumbent: float, careful: bool = False) -> tuple[int, ...] | None:
         """Visit up to `budget` nodes and return a subset better than the incumbent, or None.
 
         careful: bound every child as sharply as possible, not only sharply enough to prune it.
         """
         self._numbers[at.INCUMBENT] = incumbent
+        if not self._count[at.LISTING]:
+            self._numbers[at.LISTED_BELOW] = incumbent
         self._count[at.CAREFUL] = careful
         self._count[at.BEST_SIZE] = -1
         if self._log is None:
             explore(self._memory.P, budget)
         else:
             self._explore_and_log(self.nodes + budget, self._log)
+        self._drain_list()
         size = int(self._count[at.BEST_SIZE])
         if size < 0:
             return None
@@ -321,7 +361,10 @@ class Explorer:
             better = self.explore(rest, incumbent)
             if better is not None:
                 best, incumbent = better, float(self._numbers[at.INCUMBENT])
+            while self._count[at.LISTING] and not (self.idle or self.interrupted or self.nodes - before >= budget):
+                self.explore(budget - (self.nodes - before), incumbent)  # the list was full
             left += self.open_nodes()
             self.stop()
         nodes, not_finite = self.nodes - before, self.not_finite - not_finite_before
-        return ExploredSubtrees(nodes, best, tuple(left), self.pruned, not_finite, self.take_log())
+        log, listed = self.take_log(), self.take_listed()
+        return ExploredSubtrees(nodes, best, tuple(left), self.pruned, not_finite, log, listed=listed)

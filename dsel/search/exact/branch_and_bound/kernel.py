@@ -90,13 +90,61 @@ def is_dependent(P: BranchState, d: Int, i: Int) -> bool:
     return not value_by_rule(P, d, i, NO_PLACE, PIVOTS_ALONE) < np.inf
 
 
+@compiled("void(i8[::1], f8)", fast=True)
+def _list_members(P: BranchState, f: float) -> None:
+    """Add MEMBERS with their f to LIST, unless the subset is worse than the listed ones and decides nothing."""
+    members, count, listed = int_vector(P, layout.MEMBERS), int_vector(P, layout.COUNT), int_matrix(P, layout.LIST)
+    wanted, lacked = int_vector(P, layout.WANTED), int_vector(P, layout.LACKED)
+    size = count[layout.BASE_SIZE] + count[layout.Q]
+    has, decides = np.int64(0), False
+    for a in range(size):
+        has += lacked[members[a]]
+        decides = decides or wanted[members[a]] > 0
+    if not (f < vector(P, layout.NUMBERS)[layout.LISTED_BELOW] or decides or has < count[layout.LACKING]):
+        return
+    row = count[layout.LISTED]
+    if row == listed.shape[0]:
+        count[layout.OVERFLOW] = 1
+        return
+    for a in range(size):
+        listed[row, a] = members[a]
+    vector(P, layout.LIST_VALUES)[row] = f
+    count[layout.LISTED] = row + 1
+
+
+@compiled("b1(i8[::1], i8, i8)", fast=True)
+def _decides(P: BranchState, d: Int, i: Int) -> bool:
+    """Return whether a subset of child i of the node at depth d may decide about a column, see `_list_members`."""
+    count, base, frame = int_vector(P, layout.COUNT), int_vector(P, layout.BASE), int_matrix(P, layout.FRAME)
+    allowed, wanted = int_matrix(P, layout.ALLOWED), int_vector(P, layout.WANTED)
+    lacked = int_vector(P, layout.LACKED)
+    for a in range(i, frame[d, layout.T]):
+        if wanted[allowed[d, a]] > 0:
+            return True
+    has = lacked[allowed[d, i]]
+    for a in range(count[layout.BASE_SIZE]):
+        has += lacked[base[a]]
+        if wanted[base[a]] > 0:
+            return True
+    for a in range(1, d + 1):
+        has += lacked[frame[a, layout.CHOSEN]]
+        if wanted[frame[a, layout.CHOSEN]] > 0:
+            return True
+    return has < count[layout.LACKING]
+
+
 @compiled("void(i8[::1], i8, i8, i8)", fast=True)
 def record_if_better(P: BranchState, d: Int, i: Int, l: Int) -> None:
     """Record S with places i and l of its R (-1: none) if it is independent and better than the incumbent."""
     frame, best, allowed = int_matrix(P, layout.FRAME), int_vector(P, layout.BEST), int_matrix(P, layout.ALLOWED)
     count = int_vector(P, layout.COUNT)
+    if count[layout.LISTING] > 0 and d + (1 if i >= 0 else 0) + (1 if l >= 0 else 0) < count[layout.Q]:
+        return
     f = value_by_rule(P, d, i, l, matrix(P, layout.ROOT_CROSS).shape[1])
     if not f < vector(P, layout.NUMBERS)[layout.INCUMBENT]:
+        return
+    if count[layout.LISTING] > 0:
+        _list_members(P, f)
         return
     vector(P, layout.NUMBERS)[layout.INCUMBENT] = f
     size = d
@@ -151,7 +199,7 @@ def _pairs(P: BranchState, d: Int) -> None:
     for i in range(1, frame[d, layout.T]):
         if moments[1, i] == layout.DEPENDENT:
             continue
-        if count[layout.STOP] != 0:
+        if count[layout.STOP] + count[layout.OVERFLOW] != 0:
             break
         need = f - numbers[layout.INCUMBENT]
         g_ii = gram[i, i]
@@ -464,16 +512,17 @@ def explore(P: BranchState, budget: Int) -> None:
     frame, count, children = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT), int_matrix(P, layout.CHILDREN)
     numbers, lower = vector(P, layout.NUMBERS), matrix(P, layout.LOWER)
     until = count[layout.NODES] + budget
+    listed = count[layout.LISTED]
     if count[layout.DEPTH] >= 0 and count[layout.OPENED] == 0 and budget > 0 and count[layout.STOP] == 0:
         count[layout.OPENED] = 1
         count[layout.NODES] += 1
         _open(P, count[layout.DEPTH])
-        if count[layout.STOP] != 0:
-            count[layout.LOGGED] = count[layout.LOGGED_BOUNDS] = 0
+        if count[layout.STOP] + count[layout.OVERFLOW] != 0:
+            count[layout.LOGGED], count[layout.LOGGED_BOUNDS], count[layout.LISTED] = 0, 0, listed
             _close_again(P, np.int64(0))
     while (
         count[layout.DEPTH] >= 0 and count[layout.NODES] < until and count[layout.LOGGED] <= count[layout.LOG_LIMIT]
-        and count[layout.STOP] == 0 and count[layout.WORK_DONE] < count[layout.WORK_LIMIT]
+        and count[layout.STOP] + count[layout.OVERFLOW] == 0 and count[layout.WORK_DONE] < count[layout.WORK_LIMIT]
     ):  # fmt: skip
         d = count[layout.DEPTH]
         if frame[d, layout.LEFT] == 0:
@@ -488,6 +537,11 @@ def explore(P: BranchState, budget: Int) -> None:
                 log_number(P, PRUNED)
                 log_bound(P, lower[d, place])
             continue
+        if (
+            count[layout.LISTING] > 0 and lower[d, place] >= numbers[layout.LISTED_BELOW]
+            and not _decides(P, d, children[d, place])
+        ):  # fmt: skip
+            continue
         if not _descend(P, d, children[d, place]):
             if count[layout.LOGGING] > 0:
                 log_number(P, DEPENDENT)
@@ -495,7 +549,8 @@ def explore(P: BranchState, budget: Int) -> None:
         matrix(P, layout.ERROR)[layout.BELOW, d + 1] = lower[d, place]
         count[layout.DEPTH] = d + 1
         count[layout.NODES] += 1
+        listed = count[layout.LISTED]
         _open(P, d + 1)
-        if count[layout.STOP] != 0:
-            count[layout.LOGGED], count[layout.LOGGED_BOUNDS] = logged, logged_bounds
+        if count[layout.STOP] + count[layout.OVERFLOW] != 0:
+            count[layout.LOGGED], count[layout.LOGGED_BOUNDS], count[layout.LISTED] = logged, logged_bounds, listed
             _close_again(P, d + 1)

@@ -20,10 +20,11 @@ ROOT_GRAM = BRANCH.matrix("ROOT_GRAM", "(n, n) K + lam I")
 ROOT_CROSS = BRANCH.matrix("ROOT_CROSS", "(n, N) B")
 ROOT_TARGETS = BRANCH.matrix("ROOT_TARGETS", "(N, N) Gram matrix of the targets, for the eigenvalue bound alone")
 FLOOR = BRANCH.vector("FLOOR", "(n,) by column: a pivot at or below this is that of a dependent column")
-NUMBERS = BRANCH.vector("NUMBERS", "(6,) INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE")
+NUMBERS = BRANCH.vector("NUMBERS", "(7,) INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE, LISTED_BELOW")
 #: REST: the least f that columns after the crossing allow, from the last order in which they were bounded. RIDGE: what
-#: the bounds add to a column's square, over its floor.
-INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE = range(6)
+#: the bounds add to a column's square, over its floor. LISTED_BELOW: where subsets are listed, all below this f are. From
+#: there on to INCUMBENT only those that decide about a column.
+INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE, LISTED_BELOW = range(7)
 
 # The nodes on the way to the present one.
 GRAM = BRANCH.cube("GRAM", "(depths, n, n) G")
@@ -49,15 +50,23 @@ COUNT = BRANCH.int_vector("COUNT", "(COUNTERS,)")
 #: children that are not finite, and prune nothing. LOGGING: whether the tree is written to LOG. LOGGED, LOGGED_BOUNDS:
 #: numbers in LOG and LOG_BOUNDS. LOG_LIMIT: the kernel stops when LOG has more numbers. STOP: another thread sets
 #: it to 1 to stop the kernel within a node, which then stays open. WORK_DONE: elements of matrices that were copied or
-#: updated. WORK_LIMIT: the kernel visits no further node from this WORK_DONE on.
+#: updated. WORK_LIMIT: the kernel visits no further node from this WORK_DONE on. LISTING: whether all subsets of exactly Q
+#: more columns that are better than INCUMBENT are listed, which then does not change. LISTED: subsets in LIST. OVERFLOW: LIST
+#: is full; the node that is visited stays open. LACKING: columns that LACKED marks.
 (
     DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, LOGGING, LOGGED,
-    LOGGED_BOUNDS, LOG_LIMIT, STOP, WORK_DONE, WORK_LIMIT, COUNTERS,
-) = range(19)  # fmt: skip
+    LOGGED_BOUNDS, LOG_LIMIT, STOP, WORK_DONE, WORK_LIMIT, LISTING, LISTED, OVERFLOW, LACKING, COUNTERS,
+) = range(23)  # fmt: skip
 COMBINED, EIGENVALUE, LEAPS = range(3)
 BEST = BRANCH.int_vector("BEST", "(k,) members chosen below depth 0 of the best subset found")
 BASE = BRANCH.int_vector("BASE", "(k,) columns of S at depth 0")
 START = BRANCH.int_vector("START", "(n + k,) columns of S ascending, then of R, from which a node is made")
+
+# The list of subsets, see `dsel.search.exact.near_best`.
+LIST = BRANCH.int_matrix("LIST", "(room, k) members of a subset, ascending")
+LIST_VALUES = BRANCH.vector("LIST_VALUES", "(room,) f of the subsets")
+WANTED = BRANCH.int_vector("WANTED", "(n,) 1 for each column of which it is not known whether a listed subset has it")
+LACKED = BRANCH.int_vector("LACKED", "(n,) 1 for each column of which it is not known whether a listed subset lacks it")
 
 # The proof log (dsel.search.exact.branch_and_bound.log_records).
 LOG = BRANCH.int_vector("LOG", "(room,) records")

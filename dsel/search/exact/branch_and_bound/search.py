@@ -28,28 +28,35 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import ExploredSubtrees, Explorer, Subproblem
+from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.proof_log import OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree
 
 
 @dataclass(frozen=True, eq=False)
 class SubtreeWork:
-    """What tasks need to know of the search; see `BranchAndBound` for its parameters. log: whether there is one."""
+    """What tasks need to know of the search; see `BranchAndBound` for its parameters.
+
+    log: whether there is one. listing: whether near-best subsets are listed.
+    """
 
     problem: BoundProblem
     k: int
     bound: BoundName
     pairs: bool
     log: bool
+    listing: bool
 
     def explorer(self) -> Explorer:
         """Return an explorer, whose arrays are allocated once."""
-        return Explorer(self.problem, self.k, self.bound, pairs=self.pairs, log=self.log)
+        return Explorer(self.problem, self.k, self.bound, pairs=self.pairs, log=self.log, listing=self.listing)
 
     def explore(
         self, explorer: Explorer, nodes: Sequence[Subproblem], incumbent: float, budget: int
     ) -> ExploredSubtrees:
         """Explore open nodes one after another, up to `budget` nodes in all."""
+        if self.listing:
+            explorer.list_below(incumbent, 0, 0)
         return explorer.explore_all(nodes, incumbent, budget)
 
 
@@ -90,6 +97,8 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         When the first bound must be known. OutOfTime is raised if it would take longer.
     setup : CommonSetup, optional
         What proofs for other sizes share.
+    near_best : NearBest, optional
+        Find all near-best subsets.
 
     Notes
     -----
@@ -104,13 +113,13 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
         problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MAX_OPEN,
         pairs: bool = True, log: ProofLog | None = None, deadline: Deadline | None = None,
-        setup: CommonSetup | None = None,
+        setup: CommonSetup | None = None, near_best: NearBest | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, bound, deadline, setup)
+        super().__init__(objective, k, bound, deadline, setup, near_best=near_best)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
         self._problem = problem or self.setup.problem(deadline)
-        self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None)
+        self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None, near_best is not None)
         self.log = log
         self._most_open = most_open
         # What is not counted by this explorer: the work of others, and of the run before. `_visited` is, too.
@@ -221,9 +230,13 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         full = len(self._heap) >= self._most_open
         slice_ = min(max(self.iteration // 200, 1), _MAX_SLICE)
         budget = until - self.iteration if full else min(slice_, until - self.iteration)
-        found = self._explorer.explore(budget, self.best_value, careful=not full and slice_ == 1)
+        if self.near_best is not None:
+            self._explorer.list_below(self.near_best.list_cutoff, self.near_best.wanted, self.near_best.lacked)
+        found = self._explorer.explore(budget, self._kernel_cutoff, careful=not full and slice_ == 1)
         if found is not None:
             self._accept(found, self._claim)
+        if self.near_best is not None:
+            self._take_listed(self._explorer.take_listed(), self._claim)
         if not full and not self._explorer.idle:
             self._put_back()
         self._collect_log()
@@ -234,12 +247,28 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         if self._prunes(lower):
             self._prune_all(lower, sub)
             return False
+        if self._is_useless(sub):
+            return False
         self._explorer.start(sub)
         self._claim = max(self._root, lower)
         return True
 
     def _prunes(self, key: float) -> bool:
-        return key >= self.best_value - MARGIN * self.problem.c
+        return key >= self._kernel_cutoff - MARGIN * self.problem.c
+
+    @property
+    def _kernel_cutoff(self) -> float:
+        """The incumbent of the kernel, which prunes what is at most MARGIN better."""
+        return self.cutoff_value + (0.0 if self.near_best is None else 2.0 * MARGIN * self.problem.c)
+
+    def _is_useless(self, sub: Subproblem) -> bool:
+        """Return whether a node that is not pruned holds no subset that matters."""
+        if self.near_best is None:
+            return False
+        inside, possible = np.zeros(self.objective.n, np.bool_), np.zeros(self.objective.n, np.bool_)
+        inside[list(sub.chosen)] = True
+        possible[list(sub.chosen)] = possible[sub.allowed] = True
+        return not self.near_best.matters(sub.lower, inside, possible)
 
     def _prune_all(self, key: float, node: Subproblem) -> None:
         self._other_pruned = min(self._other_pruned, key)
@@ -267,7 +296,8 @@ class BranchAndBound(BestFirstTree[Subproblem]):
 
     @cached_property
     def _work(self) -> SubtreeWork:
-        return SubtreeWork(self.problem, self.k, self._explorer.bound, self.pairs, self.log is not None)
+        log, listing = self.log is not None, self.near_best is not None
+        return SubtreeWork(self.problem, self.k, self._explorer.bound, self.pairs, log, listing)
 
     def advance_alone(self, workers: int, until: int) -> bool:
         """Visit some nodes if there are too few for this many workers, and return whether it was so."""
@@ -275,6 +305,11 @@ class BranchAndBound(BestFirstTree[Subproblem]):
             return False
         self.advance(min(self.iteration + _ALONE_STEP, until))
         return True
+
+    @property
+    def sent_cutoff(self) -> float:
+        """What workers get as the incumbent's f, with the nodes."""
+        return self._kernel_cutoff
 
     def subtree_size(self, sub: Subproblem) -> float:
         """Return the nodes of a subtree without pruning, where the last two columns need no node."""
@@ -296,6 +331,13 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         self._other_pruned = min(self._other_pruned, explored.pruned)
         if self.log is not None and explored.log is not None:
             self.log.add(explored.log)
+
+    def open_bounds(self) -> OpenBounds:
+        """Return bounds on f of the subsets of open nodes that have each column, and that lack it."""
+        bounds = OpenBounds.none(self.objective.n)
+        for sub in self.open_subproblems():
+            bounds.include(sub.lower, np.asarray(sub.chosen, np.int64), sub.allowed)
+        return bounds
 
     def logged_nodes(self) -> list[OpenNode]:
         """Return all open nodes as the proof log holds them."""
@@ -327,6 +369,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         search = cls(
             objective, state["k"], bound=state["bound"], memory_limit=memory_limit,
             most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True), log=log, setup=setup,
+            near_best=saved_near_best(objective, state),
         )  # fmt: skip
         search._restore_shared(state)
         search._clear()

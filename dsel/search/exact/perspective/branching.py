@@ -121,8 +121,8 @@ class Branching:
         if not found.closed:
             found = self.subtree_solver.attempt(S, J, q, bound, incumbent.cutoff)
         self.seconds += self.subtree_solver.seconds - before
-        if found.best is not None:
-            incumbent.take(found.best, bound)
+        for S in found.subsets:
+            incumbent.take(S, bound)
         return found.closed
 
     def _column(self, free: Mask, q: int, b: Floats) -> int:
@@ -214,6 +214,29 @@ def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: 
     out[outside[bound - last + g[outside] <= enough]] = True
     fixed[inside[bound - g[inside] + first_out <= enough]] = True
     return fitted, g
+
+
+def either_choice(
+    problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, bound: float
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Return what the subsets of a node that have each column explain at most, and those that lack it, (n,) each.
+
+    -infinity where there are none. bound: what no subset of the node explains more than.
+    """
+    having, lacking = np.full(problem.n, bound), np.full(problem.n, bound)
+    having[out], lacking[fixed] = -np.inf, -np.inf
+    free, q = np.flatnonzero(~(fixed | out)), k - int(fixed.sum())
+    if not 0 < q < free.size:
+        having[free] = bound if q > 0 else -np.inf
+        lacking[free] = -np.inf if q >= free.size else bound  # only subsets of k columns count
+        return having, lacking
+    fitted, g = problem.dual(b, fixed)
+    order = free[np.argsort(-g[free], kind="stable")]
+    inside, outside = order[:q], order[q:]
+    total = fitted + float(g[fixed].sum() + g[inside].sum())
+    having[outside] = np.minimum(bound, total - g[order[q - 1]] + g[outside])
+    lacking[inside] = np.minimum(bound, total - g[inside] + g[order[q]])
+    return having, lacking
 
 
 def _take_all(fixed: Ints, free: Ints, bound: float, incumbent: Incumbent) -> None:

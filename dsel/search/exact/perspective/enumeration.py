@@ -33,29 +33,32 @@ _HOPELESS = 4.0
 class Enumerated:
     """What an enumeration found.
 
-    finished: whether it tried all subsets. best: the best one if it is better, or None. seconds: about how long it
-    took, which does not depend on the machine.
+    finished: whether it tried all subsets. subsets: the best one if it is better, or all that are. seconds: about how
+    long it took, which does not depend on the machine.
     """
 
     finished: bool
-    best: Ints | None
+    subsets: list[Ints]
     seconds: float
 
 
 def enumerated(
-    K: Floats, B: Floats, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float, most: float
+    K: Floats, B: Floats, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float, most: float,
+    rows: int = 1,
 ) -> Enumerated:  # fmt: skip
     """Return the best subset of a node that explains more than `enough`, and whether all were tried.
+
+    rows: if it is above 1, return all such subsets. If there are more than `rows`, it is not finished.
 
     K (n, n), B (n,) or (n, N): the columns, of norm 1. fixed: those that are in. free: those that may be added, q > 0
     of them. base: what a subset explains at most, less the sum of g (n,) over the added columns. most: seconds, about.
     """
     s, t = fixed.size, free.size
     if q > 1 and (s + q + 4) * t**2 * _SECONDS > _HOPELESS * most:
-        return Enumerated(False, None, 0.0)
+        return Enumerated(False, [], 0.0)
     J = free[np.argsort(-g[free], kind="stable")]
     if _expected_elements(g[J], q, s, enough - base) * _SECONDS > most:
-        return Enumerated(False, None, 0.0)
+        return Enumerated(False, [], 0.0)
     B = B[:, None] if B.ndim == 1 else B
     V, R, P = np.empty((s + q, t)), np.empty((q, B.shape[1], t)), np.empty((q, t))
     explained, R[0], P[0] = 0.0, B[J].T, np.diag(K)[J]
@@ -66,12 +69,12 @@ def enumerated(
         explained = float(squares(W).sum())
         R[0] -= W.T @ V[:s]
         P[0] -= np.square(V[:s]).sum(axis=0)
-    sums, best = np.concatenate([[0.0], np.cumsum(g[J])]), np.full(q, -1)
-    elements = _enumerate(K, J, sums, s, V, R, P, explained, base, enough, int(most / _SECONDS), best)
+    sums, places = np.concatenate([[0.0], np.cumsum(g[J])]), np.full((rows, q), -1)
+    elements = _enumerate(K, J, sums, s, V, R, P, explained, base, enough, int(most / _SECONDS), places)
     if elements < 0:
-        return Enumerated(False, None, _START_SECONDS + most)
-    found = None if best[0] < 0 else np.concatenate([fixed, J[best]])
-    return Enumerated(True, found, _START_SECONDS + elements * _SECONDS)
+        return Enumerated(False, [], _START_SECONDS + most)
+    subsets = [np.concatenate([fixed, J[S]]) for S in places if S[0] >= 0]
+    return Enumerated(True, subsets, _START_SECONDS + elements * _SECONDS)
 
 
 def _expected_elements(g: Floats, q: int, s: int, needed: float) -> float:
@@ -89,20 +92,23 @@ def _expected_elements(g: Floats, q: int, s: int, needed: float) -> float:
 
 
 @compiled(
-    "i8(f8[:,::1], i8[::1], f8[::1], i8, f8[:,::1], f8[:,:,::1], f8[:,::1], f8, f8, f8, i8, i8[::1])",
+    "i8(f8[:,::1], i8[::1], f8[::1], i8, f8[:,::1], f8[:,:,::1], f8[:,::1], f8, f8, f8, i8, i8[:,::1])",
     nogil=True, allocates=True,
 )  # fmt: skip
 def _enumerate(
     K: Floats, J: Ints, sums: Floats, s: int, V: Floats, R: Floats, P: Floats, explained: float, base: float,
-    enough: float, most: int, best: Ints,
+    enough: float, most: int, subsets: Ints,
 ) -> int:  # fmt: skip
-    """Write the best q columns to `best`, and return how many elements were computed, -1 if they are more than `most`.
+    """Write the best q columns to `subsets` (rows, q), and return how many elements were computed.
+
+    With several rows, all that are good enough are written. Return -1 if there are more than rows, or more than `most`
+    elements.
 
     At depth d, d columns are added. V (s + q, t): rows of a Cholesky factor of K, for the columns J (t,). R (q, N, t),
     P (q, t): what the columns so far leave of the inner products with the targets, and of the columns' squares. sums
     (t + 1,): of g, which descends.
     """
-    q, t, N = best.size, J.size, R.shape[1]
+    q, t, N, rows, row = subsets.shape[1], J.size, R.shape[1], subsets.shape[0], 0
     place, ends, total, value = np.zeros(q, np.int64), np.zeros(q, np.int64), np.zeros(q), np.zeros(q)
     value[0], ends[0] = explained, t
     elements, d, last = 0, 0, q - 1
@@ -118,10 +124,15 @@ def _enumerate(
                     m += R[d, a, i] * R[d, a, i]
                 found = value[d] + m / max(P[d, i], _LEAST_PIVOT)
                 if found > enough:
-                    enough = found
+                    if row == rows:
+                        return -1
                     for x in range(d):
-                        best[x] = place[x] - 1
-                    best[d] = i
+                        subsets[row, x] = place[x] - 1
+                    subsets[row, d] = i
+                    if rows == 1:
+                        enough = found
+                    else:
+                        row += 1
                 i += 1
             elements += N * (i - place[d])
             d -= 1

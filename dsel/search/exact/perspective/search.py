@@ -24,12 +24,13 @@ import numpy as np
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
-from dsel._lib.types import Floats, Ints
+from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
-from dsel.search.exact.perspective.branching import Bounded, Branching, relaxed
+from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
+from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
 from dsel.search.exact.perspective.relaxation import (
@@ -48,11 +49,11 @@ from dsel.search.exact.tree import Explored, RelaxationTree
 
 
 def solver_of(
-    objective: Objective, k: int, K: Floats, c: Floats, deadline: Deadline | None = None
+    objective: Objective, k: int, K: Floats, c: Floats, deadline: Deadline | None = None, listing: bool = False
 ) -> SubtreeSolver:  # fmt: skip
-    """Return the subtree solver of a tree over an objective. K, c: see `Problem`."""
+    """Return the subtree solver of a tree over an objective. K, c: see `Problem`. listing: see `SubtreeSolver`."""
     floor = objective.floor / column_norms(np.diag(objective.K) + objective.lam) ** 2
-    return SubtreeSolver(K, c, floor, objective.c, k, deadline)
+    return SubtreeSolver(K, c, floor, objective.c, k, deadline, listing)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class SubtreeWork:
     """What tasks need to know of a tree.
 
     c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `SubtreeSolver` has learned,
-    None without one.
+    None without one. listing: whether near-best subsets are listed.
     """
 
     objective: Objective
@@ -79,13 +80,16 @@ class SubtreeWork:
     d: Floats
     own_diagonals: bool
     learned: list[float] | None = None
+    listing: bool = False
 
     def explorer(self) -> NodeExplorer:
         """Return what explores nodes, one task after another."""
         problem, objective = Problem(scaled_gram(self.objective), self.c, self.d), self.objective
-        solver = None if self.learned is None else solver_of(objective, self.k, problem.K, self.c)
+        solver = None
+        if self.learned is not None:
+            solver = solver_of(objective, self.k, problem.K, self.c, listing=self.listing)
         branching = Branching(problem, self.k, objective.c, self.own_diagonals, subtree_solver=solver)
-        return NodeExplorer(objective, branching)
+        return NodeExplorer(objective, branching, self.listing)
 
     def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
         """Explore up to `budget` nodes."""
@@ -95,16 +99,19 @@ class SubtreeWork:
 
 
 class NodeExplorer:
-    """Explores nodes, the one with the highest bound first."""
+    """Explores nodes, the one with the highest bound first. listing: list all subsets up to the incumbent's f."""
 
-    def __init__(self, objective: Objective, branching: Branching) -> None:
-        self._objective, self.branching = objective, branching
+    def __init__(self, objective: Objective, branching: Branching, listing: bool = False) -> None:
+        self._objective, self.branching, self._listing = objective, branching, listing
         self._value = np.inf
         self._best: tuple[int, ...] | None = None
+        self._listed: dict[tuple[int, ...], float] = {}
 
     @property
     def cutoff(self) -> float:
         """What a node's subsets must explain more than."""
+        if self._listing:
+            return self._objective.c - self._value
         return self._objective.c - self._value + MARGIN * self._objective.total
 
     def independent(self, S: Ints) -> bool:
@@ -115,12 +122,15 @@ class NodeExplorer:
         """Take a subset if it is better than the best so far."""
         members = tuple(sorted(S.tolist()))
         value = self._objective.value(members)
-        if value < self._value:
+        if self._listing:
+            if len(members) == self.branching.k and value <= self._value and self.independent(S):
+                self._listed[members] = value
+        elif value < self._value:
             self._value, self._best = value, members
 
     def explore(self, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
         """Explore up to `budget` nodes. The result depends only on the arguments, so that any worker may do it."""
-        self._value, self._best = incumbent, None
+        self._value, self._best, self._listed = incumbent, None, {}
         heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
         heapq.heapify(heap)
         made, visited, before = len(heap), 0, self.branching.seconds
@@ -131,7 +141,8 @@ class NodeExplorer:
                 made += 1
                 heapq.heappush(heap, (-child_bound, made, child))
         left = tuple((-bound, node) for bound, _, node in heap if -bound > self.cutoff)
-        return ExploredNodes(visited, self._best, left, self.branching.seconds - before)
+        seconds, listed = self.branching.seconds - before, tuple(self._listed.items())
+        return ExploredNodes(visited, self._best, left, seconds, listed=listed)
 
 
 #: The best diagonal is not computed for more columns.
@@ -166,6 +177,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         Does not count compilation.
     saved : dict, optional
         The state from which the tree continues.
+    near_best : NearBest, optional
+        Find all near-best subsets.
 
     Raises
     ------
@@ -179,11 +192,12 @@ class PerspectiveTree(RelaxationTree[Node]):
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         diagonal_after: float | None = None, setup: CommonSetup | None = None, hands_over: bool = False,
-        deadline: Deadline | None = None, saved: dict[str, Any] | None = None,
+        deadline: Deadline | None = None, saved: dict[str, Any] | None = None, near_best: NearBest | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit)
+        super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit, near_best=near_best)
+        listing = near_best is not None
         self._K, self._c, self._ridge = self.setup.once(scaled_columns, objective)
-        self._solver = solver_of(objective, k, self._K, self._c, deadline) if hands_over else None
+        self._solver = solver_of(objective, k, self._K, self._c, deadline, listing) if hands_over else None
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
         self._work: SubtreeWork | None = None
         self._other_seconds = 0.0
@@ -266,8 +280,8 @@ class PerspectiveTree(RelaxationTree[Node]):
 
     @property
     def gap(self) -> float:
-        """By how much the best subset is above the bound."""
-        return self.best_value - self.lower
+        """By how much the best subset, or the f of near-best ones, is above the bound."""
+        return self.objective.c - self.cutoff - self.lower if self.near_best else self.best_value - self.lower
 
     @property
     def seconds(self) -> float:
@@ -284,6 +298,8 @@ class PerspectiveTree(RelaxationTree[Node]):
             self._try_diagonal(self._stages.pop(0))
             return
         key, node = self._pop()
+        if self.near_best is not None and not self.near_best.matters(self.objective.c + key, *self._sides(node)):
+            return
         self._visited += 1
         for bound, child in self._branching.visit(-key, node, self):
             self._push(-bound, child)
@@ -362,6 +378,23 @@ class PerspectiveTree(RelaxationTree[Node]):
         """Take a subset of a node whose subsets explain at most `bound`."""
         self._accept(S.tolist(), self.objective.c - bound)
 
+    def _sides(self, node: Node) -> tuple[Bools, Bools]:
+        """Return which columns are in all subsets of a node, and which are in any of them, (n,) each."""
+        fixed, out = node.masks(self.objective.n)
+        return fixed, ~out
+
+    def open_bounds(self) -> OpenBounds:
+        """Return bounds on f of the subsets of open nodes that have each column, and that lack it."""
+        c, bounds, problem = self.objective.c, OpenBounds.none(self.objective.n), self._branching.problem
+        for key, _, node in self._entries():
+            fixed, out = node.masks(self.objective.n)
+            if node.branch >= 0:
+                bounds.include(c + key, np.flatnonzero(fixed), np.flatnonzero(~out))
+                continue
+            having, lacking = either_choice(problem, fixed, out, node.coefficients(problem.c.shape), self.k, -key)
+            bounds.include_each(c - having, c - lacking)
+        return bounds
+
     def _node_bytes(self, node: Node) -> int:
         return node.nbytes
 
@@ -373,7 +406,8 @@ class PerspectiveTree(RelaxationTree[Node]):
             branching = self._branching
             learned = None if self._solver is None else self._solver.learned()
             self._work = SubtreeWork(
-                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned
+                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned,
+                self.near_best is not None,
             )  # fmt: skip
         return self._work
 
@@ -435,5 +469,5 @@ class PerspectiveTree(RelaxationTree[Node]):
     ) -> PerspectiveTree:  # fmt: skip
         return cls(
             objective, state["k"], memory_limit=memory_limit, diagonal_after=state["diagonal_after"], setup=setup,
-            hands_over=state.get("handover") is not None, saved=state,
+            hands_over=state.get("handover") is not None, saved=state, near_best=saved_near_best(objective, state),
         )  # fmt: skip

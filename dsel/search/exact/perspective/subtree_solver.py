@@ -34,20 +34,22 @@ _MOST_SCORE = 3
 #: Seconds of branch and bound, about: to begin, without and with a factor of t^2 for t columns left; of each node; and
 #: of each unit of its work, of which the first node takes t^3 / 3 at least if it has children.
 _START_SECONDS, _NODE_SECONDS, _WORK_SECONDS = (2e-4, 8e-9), 5e-6, 1.5e-10
+#: Most subsets that an enumeration lists.
+_MOST_LISTED = 256
 #: With this many columns left or more, branch and bound takes too long for a node.
 _MOST_LEFT = 1000
 
 
 @dataclass(frozen=True)
 class Visited:
-    """What was found below a node. closed: whether all of it was visited. best: a better subset, or None."""
+    """What was found below a node. closed: whether all of it was visited. subsets: a better subset, or all listed ones."""
 
     closed: bool
-    best: Ints | None
+    subsets: Sequence[Ints] = ()
 
 
 #: Nothing was visited.
-NOTHING = Visited(False, None)
+NOTHING = Visited(False)
 
 
 class SubtreeSolver:
@@ -63,12 +65,15 @@ class SubtreeSolver:
         The most columns to choose.
     deadline : Deadline, optional
         Does not count compilation.
+    listing : bool
+        Find all subsets of k columns that are good enough, not only the best one.
     """
 
     def __init__(
-        self, K: Floats, B: Floats, floor: Floats, c: float, k: int, deadline: Deadline | None = None
+        self, K: Floats, B: Floats, floor: Floats, c: float, k: int, deadline: Deadline | None = None,
+        listing: bool = False,
     ) -> None:  # fmt: skip
-        self._K, self._B, self._floor, self._c, self._k = K, B, floor, c, k
+        self._K, self._B, self._floor, self._c, self._k, self._listing = K, B, floor, c, k, listing
         self._deadline = deadline or Deadline(None)
         self._loaded = False
         #: Seconds of all nodes so far, how many were split, and the seconds of attempts that failed, about.
@@ -116,11 +121,12 @@ class SubtreeSolver:
         with self._deadline.paused():
             load_kernels(*ENUMERATION_KERNELS)
         most = min(_ENUMERATION[min(q, len(_ENUMERATION)) - 1], max(_MOST_VISITS * self._visit, _ALWAYS))
-        found = enumerated(self._K, self._B, fixed, free, q, base + float(g[fixed].sum()), g, enough, most)
+        rows = _MOST_LISTED if self._listing else 1
+        found = enumerated(self._K, self._B, fixed, free, q, base + float(g[fixed].sum()), g, enough, most, rows)
         self.seconds += found.seconds
-        if found.best is not None and not self._problem.independent(found.best.tolist()):
+        if not self._listing and found.subsets and not self._problem.independent(found.subsets[0].tolist()):
             return NOTHING
-        return Visited(found.finished, found.best)
+        return Visited(found.finished, found.subsets if found.finished else ())
 
     @property
     def _problem(self) -> BoundProblem:
@@ -148,11 +154,13 @@ class SubtreeSolver:
         self._load_branch_and_bound()
         S = np.concatenate([fixed, free])
         whole = self._problem
-        explorer = Explorer(BoundProblem(whole.K[np.ix_(S, S)], whole.B[S], whole.c, whole.floor[S]), self._k)
+        explorer = Explorer(BoundProblem(whole.K[np.ix_(S, S)], whole.B[S], whole.c, whole.floor[S]), self._k, listing=self._listing)
         places = np.arange(S.size, dtype=np.int32)
         explorer.start(Subproblem(self._c - bound, tuple(range(fixed.size)), places[fixed.size :]))
         explorer.limit_work(int(most / _WORK_SECONDS))
-        found = explorer.explore(int(most / _NODE_SECONDS), self._c - enough + MARGIN * self._c)
+        cutoff = self._c - enough + (2.0 if self._listing else 1.0) * MARGIN * self._c
+        explorer.list_below(cutoff, 0, 0)
+        found = explorer.explore(int(most / _NODE_SECONDS), cutoff)
         taken = start + _NODE_SECONDS * explorer.nodes + _WORK_SECONDS * explorer.work
         self.seconds += taken
         if explorer.idle:
@@ -160,7 +168,8 @@ class SubtreeSolver:
         else:
             self._score[q] -= 1
             self._wasted += taken
-        return Visited(explorer.idle, None if found is None else S[list(found)])
+        subsets = [T for T, _ in explorer.take_listed()] + ([] if found is None else [found])
+        return Visited(explorer.idle, [S[list(T)] for T in subsets] if explorer.idle or not self._listing else ())
 
     def _load_branch_and_bound(self) -> None:
         """Compile branch and bound, the first time on a machine."""
