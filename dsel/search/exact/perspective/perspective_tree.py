@@ -28,7 +28,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import CommonSetup
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.perspective.branching import Bounded, Branching, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
