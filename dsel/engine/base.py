@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from dsel.search.runtime.ask_tell import Executor, ExecutorOptions, Work
+from dsel.search.ask_tell import Executor, ExecutorOptions, Work
 
 
 class Engine(Protocol):

@@ -20,7 +20,7 @@ from dsel.engine.scheduler_watch import (
 )
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
-from dsel.search.runtime.ask_tell import Executor, ExecutorOptions, Work
+from dsel.search.ask_tell import Executor, ExecutorOptions, Work
 
 log = logging.getLogger("dsel")
 

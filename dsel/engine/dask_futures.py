@@ -16,8 +16,8 @@ from typing import Any
 from dsel.engine.parcel import Parcel, Shipment
 from dsel.engine.scheduler_watch import NO_WORKER_LIMIT, check_workers, scheduler_lost
 from dsel.errors import CriterionError
+from dsel.search.ask_tell import ExecutorOptions, LostTask, Task, TaskResult, Work, call_all
 from dsel.search.pareto import evaluations as on_worker
-from dsel.search.runtime.ask_tell import ExecutorOptions, LostTask, Task, TaskResult, Work, call_all
 
 log = logging.getLogger("dsel")
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_futures import DaskExecutor
-from dsel.search.runtime.ask_tell import Executor, ExecutorOptions, SerialExecutor, Work
+from dsel.search.ask_tell import Executor, ExecutorOptions, SerialExecutor, Work
 
 
 class LocalProcessExecutor(DaskExecutor):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel._lib.blas import one_blas_thread
-from dsel.search.runtime.ask_tell import Executor, ExecutorOptions, Work
+from dsel.search.ask_tell import Executor, ExecutorOptions, Work
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dsel.engine.base import Engine
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import ClusterError
-from dsel.search.runtime.ask_tell import Executor, ExecutorOptions, Work
+from dsel.search.ask_tell import Executor, ExecutorOptions, Work
 
 #: A pass is small up to this size: it takes about as long as the start of local workers.
 SMALL_BYTES, SMALL_FLOPS = 256 << 20, 10**11

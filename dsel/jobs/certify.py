@@ -27,9 +27,9 @@ from dsel.planning.representations.choice import choose, choose_for_proof, gram_
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.base import FAILURES, CommonSetup
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import ProofProblem
+from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.proof import Runner
 from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended

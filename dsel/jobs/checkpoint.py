@@ -20,7 +20,7 @@ from dsel.jobs.signals import Interrupts
 from dsel.objective.base import ItemObjective
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints
 from dsel.search.anytime import AnytimeSearch, Deadline
-from dsel.search.exact.base import CommonSetup
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.journal import Journal
@@ -132,7 +132,7 @@ class ProofStore:
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
     proof keeps none. coefficients: a limit for them, see
-    `dsel.search.exact.out_of_core.search.OutOfCoreTree`. setup: what the proofs for other sizes share.
+    `dsel.search.exact.out_of_core.out_of_core_tree.OutOfCoreTree`. setup: what the proofs for other sizes share.
     """
 
     objective: ItemObjective

@@ -22,10 +22,10 @@ from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, 
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
 from dsel.search.anytime import AnytimeSearch
+from dsel.search.ask_tell import ExecutorFactory, SerialExecutor
 from dsel.search.journal import Journal
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import HERE, Placement, Site
-from dsel.search.runtime.ask_tell import ExecutorFactory, SerialExecutor
 from dsel.storage.paths import AnyPath
 
 

@@ -24,6 +24,7 @@ from dsel.passes.cross_validation.rows import DatasetRows, FoldRows, check_inter
 from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns
+from dsel.search.ask_tell import Task
 from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.trees_on_workers import on_workers
@@ -32,7 +33,6 @@ from dsel.search.greedy.path import forward
 from dsel.search.method import Criterion, SearchTask
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome, improving
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
-from dsel.search.runtime.ask_tell import Task
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.record import PathRow
 

@@ -31,7 +31,7 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.pareto.starting_subset import starting_subset
 from pipelines.papers.datasets import load, missing

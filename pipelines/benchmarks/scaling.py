@@ -26,6 +26,7 @@ from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import ExecutorOptions, Work
 from dsel.search.greedy.path import forward
 from dsel.search.method import OnSlice
 from dsel.search.pareto.archive import Subset
@@ -34,7 +35,6 @@ from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
 from dsel.search.pareto.slice_work import RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import ExecutorOptions, Work
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.schedule import Division, Schedule
 from pipelines.benchmarks import scaling_report, slices

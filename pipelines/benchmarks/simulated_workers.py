@@ -12,10 +12,10 @@ import numpy as np
 
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import LostTask, Task, TaskResult
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.slice_work import SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
 from dsel.search.runtime.dispatcher import TASK_SECONDS, Dispatcher
 from dsel.search.runtime.schedule import Schedule
 

@@ -15,12 +15,12 @@ from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import Cleanup, ExecutorOptions, Task, TaskResult
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, SliceResult, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import Cleanup, ExecutorOptions, Task, TaskResult
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.schedule import MOST_IN_FLIGHT, Division, Schedule
 from pipelines.benchmarks.synthetic import regression_data

@@ -18,11 +18,11 @@ from dsel.objective.groups import GroupedObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.choose_tree import relaxable
-from dsel.search.exact.out_of_core.search import OutOfCoreTree
-from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.trees_on_workers import on_workers

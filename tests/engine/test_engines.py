@@ -29,8 +29,8 @@ from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.columns.eigendecomposition import exact_eigendecomposition, randomized_eigendecomposition
 from dsel.passes.gram import gram_statistics
+from dsel.search.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.pareto.evaluations import EvaluateSubsets
-from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from tests.stores import make_store, regression
 
 WORK = EvaluateSubsets(len, None, (0, 1))

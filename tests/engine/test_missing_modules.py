@@ -19,11 +19,11 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CriterionError, DselError
 from dsel.search.anytime import Stop
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.ask_tell import ExecutorOptions, SerialExecutor
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.pareto.slice_work import RunSlices
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.schedule import Schedule
 from dsel.selection.context import RunContext

@@ -25,7 +25,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.search.runtime.ask_tell import ExecutorOptions, Task
+from dsel.search.ask_tell import ExecutorOptions, Task
 from tests.cli_runner import LIMIT, call, wait_for
 from tests.remote_cluster import remote_cluster
 from tests.stores import make_store, regression

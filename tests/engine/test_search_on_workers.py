@@ -15,7 +15,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.search.exact.astar import on_workers as astar
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.trees_on_workers import SubtreeEstimate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -203,7 +203,7 @@ def test_branch_and_bound_proves_the_same_on_workers(client: Client, counted: Co
 def test_subtrees_of_relaxations_are_explored_on_workers(
     client: Client, counted: CountTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dsel.search.exact.perspective.search._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("dsel.search.exact.perspective.perspective_tree._ALONE_SECONDS", 0.0)
     monkeypatch.setattr(SubtreeEstimate, "budget", lambda self, workers: 8)
     rng = np.random.default_rng(2)
     columns = rng.standard_normal((60, 20)) @ (np.eye(20) + rng.standard_normal((20, 20)) / 2)

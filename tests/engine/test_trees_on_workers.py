@@ -12,8 +12,8 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.explorer import Explorer
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.trees_on_workers import SubtreeEstimate, on_workers
 from tests.search.exact.cases import hard_case
@@ -55,7 +55,7 @@ def nodes_of_a_task(monkeypatch, number):
 @pytest.fixture
 def tree(monkeypatch):
     """A tree of 220 relaxations whose nodes go to workers at once, a few at a time."""
-    monkeypatch.setattr("dsel.search.exact.perspective.search._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("dsel.search.exact.perspective.perspective_tree._ALONE_SECONDS", 0.0)
     nodes_of_a_task(monkeypatch, 8)
     objective = hard_case(1, n=24)
     return PerspectiveTree(objective, 3, diagonal_after=1e9)

@@ -217,8 +217,8 @@ def few_dense(monkeypatch):
     """Treat more than ten columns as too many for a Gram matrix, if passes can prove something."""
     monkeypatch.setattr("dsel.search.exact.choose_tree.MOST_DENSE", 10)
     monkeypatch.setattr("dsel.planning.representations.choice.MOST_DENSE", 10)
-    monkeypatch.setattr("dsel.search.exact.out_of_core.search._FIRST", 3)
-    monkeypatch.setattr("dsel.search.exact.out_of_core.search._CLOSED", 0)
+    monkeypatch.setattr("dsel.search.exact.out_of_core.out_of_core_tree._FIRST", 3)
+    monkeypatch.setattr("dsel.search.exact.out_of_core.out_of_core_tree._CLOSED", 0)
 
 
 @pytest.mark.parametrize("included", [[], [2]])

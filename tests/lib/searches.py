@@ -6,7 +6,7 @@ import numpy as np
 
 from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss
 

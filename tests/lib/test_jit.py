@@ -18,7 +18,7 @@ import pytest
 import dsel
 from dsel._lib.jit import imported_modules
 from dsel.objective.dense import DenseObjective
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 
 PACKAGE = Path(dsel.__file__).parent
 NAMES = """

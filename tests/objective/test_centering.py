@@ -20,7 +20,7 @@ from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from dsel.search.exact.guarantee import Limits
-from dsel.search.exact.out_of_core.search import OutOfCoreTree
+from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.proof import Proof
 
 

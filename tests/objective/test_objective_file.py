@@ -11,10 +11,10 @@ import pytest
 
 from dsel.objective import objective_file as module
 from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.search.ask_tell import Task, call_all
 from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules
 from dsel.search.portfolio.steps import RunSteps, Step
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import Task, call_all
 from tests.search.cases import random_data, regression
 
 THREADS = 8

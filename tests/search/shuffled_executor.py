@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 
-from dsel.search.runtime.ask_tell import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
+from dsel.search.ask_tell import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
 
 
 class ShuffledExecutor(SerialExecutor):

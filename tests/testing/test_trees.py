@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.choose_tree import TREES, ProofProblem, TreeEntry
 from dsel.testing import SmallProblem, check_tree, small_problems
 from tests.search.exact.plain_tree import PlainTree, entry_of

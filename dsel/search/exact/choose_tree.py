@@ -22,14 +22,14 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundName
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.near_best import ListRule, NearBest, near_best_of
-from dsel.search.exact.out_of_core.search import OutOfCoreTree
+from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.root_bound import RootBound, TargetBound
 from dsel.search.exact.tree import BestFirstTree

@@ -19,10 +19,10 @@ import scipy.linalg
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.groups import GroupedObjective
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.log_records import COMPARED, PRUNED
 from dsel.search.exact.certificate import CONTRADICTION, GROUPS, consistent_bound
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.proof_log import SPLIT, OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree
 

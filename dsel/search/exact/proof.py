@@ -11,9 +11,9 @@ from typing import Any
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import ItemObjective
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.perspective.semidefinite import Relaxation, affordable, quick, relaxation_of
 from dsel.search.exact.proof_log import ProofLog
 

@@ -16,8 +16,8 @@ from dsel._lib.types import Floats
 from dsel.objective.base import Objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.certificate import consistent_bound
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.proof_log import OpenNode
 from dsel.search.exact.tree import BestFirstTree

@@ -16,9 +16,9 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import CommonSetup, ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, consistent_bound
+from dsel.search.exact.exact_search import CommonSetup, ExactSearch, check_saved
 from dsel.search.exact.near_best import NearBest, OpenBounds
 from dsel.search.exact.proof_log import OpenNode
 

@@ -14,9 +14,9 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.search.anytime import AnytimeSearch, Stop
+from dsel.search.ask_tell import AskTell, Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
 from dsel.search.exact.tree import BestFirstTree, Explored, SubtreeWork
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import AskTell, Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
 from dsel.search.runtime.dispatcher import Dispatcher
 
 #: A task takes FIRST_SECONDS at first, so that workers share the incumbent often, and MAX_SECONDS at most, so that a

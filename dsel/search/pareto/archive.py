@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal
 from uuid import uuid4
 
+from dsel.search.ask_tell import AskTell
 from dsel.search.outcome import FrontPoint, Improvement, improving
-from dsel.search.runtime.ask_tell import AskTell
 
 #: Local column indices, ascending.
 Subset = tuple[int, ...]

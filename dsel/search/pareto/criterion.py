@@ -24,12 +24,12 @@ import numpy as np
 from dsel._lib.rng import binomial_cdf, uniforms
 from dsel.errors import OptionError
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.journal import valued
 from dsel.search.outcome import check_seed, check_size
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Isolation, IsolationFunction, Subset
 from dsel.search.pareto.evaluations import failure, number
 from dsel.search.pareto.mutations import draw_columns, draw_parent, swapped
-from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
 
 #: Iterations that one call draws or merges at most while none of them needs an evaluation.

@@ -18,8 +18,8 @@ from dsel._lib.npz import parser_lock
 from dsel.errors import CriterionError
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
+from dsel.search.ask_tell import Cleanup, Task, TaskResult
 from dsel.search.pareto.archive import Subset
-from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult
 
 #: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
 _running: dict[str, tuple[Subset, float]] = {}

@@ -15,6 +15,7 @@ from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
+from dsel.search.ask_tell import ExecutorOptions, Work, call_all
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
@@ -33,7 +34,6 @@ from dsel.search.pareto.options import (
 )
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import ExecutorOptions, Work, call_all
 from dsel.search.runtime.dispatcher import Dispatcher
 
 log = logging.getLogger("dsel")

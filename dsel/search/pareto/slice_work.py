@@ -10,12 +10,12 @@ from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile
 from dsel.objective.shared_rows import MissingInputs, NeededInputs, PublishedInputs, RowsOnWorker, SharedRows
 from dsel.search.anytime import Stop, drive
+from dsel.search.ask_tell import Cleanup, Task, TaskResult, call_all
 from dsel.search.outcome import Improvement
 from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import objective_cleanup
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult, call_all
 
 #: The counts of a search that are added up over slices.
 COUNTED = ("looked_up", "valued", "evaluated", "accepted")

@@ -20,11 +20,11 @@ from typing import Any
 from dsel.objective.base import Objective
 from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.outcome import Improvement
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset, trace_rows
 from dsel.search.pareto.archive_layout import size_limit
 from dsel.search.pareto.slice_work import COUNTED, Slice, SliceResult, SliceRules
-from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
 
 

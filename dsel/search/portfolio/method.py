@@ -18,10 +18,11 @@ from dsel.config.types import Bool, Float, Int
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, OutOfTime, Stop
-from dsel.search.exact.base import FAILURES
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.ask_tell import ExecutorOptions, SerialExecutor
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.choose_tree import relaxable, takes_part
+from dsel.search.exact.exact_search import FAILURES
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.exchange import exchange, polish
@@ -33,9 +34,8 @@ from dsel.search.pareto.compiled import load_pareto_kernels
 from dsel.search.pareto.options import path_size
 from dsel.search.pareto.run import objective_for_workers
 from dsel.search.placement import NO_CLUSTER, Placement, Site
-from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
-from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
+from dsel.search.portfolio.streams import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.tabu.search import load_swap_kernels
 

@@ -13,6 +13,7 @@ import numpy as np
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile
 from dsel.search.anytime import Deadline, Stop, drive
+from dsel.search.ask_tell import Cleanup, Task, TaskResult, call_all
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Subset
@@ -20,7 +21,6 @@ from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import objective_cleanup
 from dsel.search.pareto.options import default_interval
 from dsel.search.runtime import kept_on_worker
-from dsel.search.runtime.ask_tell import Cleanup, Task, TaskResult, call_all
 from dsel.search.tabu.search import TabuSearch, load_swap_kernels
 
 #: Tabu search by swaps; Pareto search with many exchange searches; Pareto search with the default interval.

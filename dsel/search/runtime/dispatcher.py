@@ -16,8 +16,8 @@ from typing import Any
 
 from dsel.errors import ClusterError, DselError
 from dsel.search.anytime import AnytimeSearch, Stop
+from dsel.search.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
 from dsel.search.journal import Journal, valued
-from dsel.search.runtime.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
 
 #: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.
 TASK_SECONDS = 0.5

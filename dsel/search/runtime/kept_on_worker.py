@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
-from dsel.search.runtime.ask_tell import Cleanup
+from dsel.search.ask_tell import Cleanup
 
 #: (run, key, value), the value that was used last at the end.
 _kept: list[tuple[str, Hashable, Any]] = []

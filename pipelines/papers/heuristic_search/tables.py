@@ -22,7 +22,7 @@ from dsel.errors import MissingExtraError
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop, drive
 from dsel.search.exact.astar.search import AStar
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.path import backward, foba, forward, omp

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
-from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
 from tests.search.pareto.by_hand import N_COLUMNS, cover, search_of
 

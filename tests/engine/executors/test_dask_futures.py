@@ -19,12 +19,12 @@ from dsel.engine.dask_futures import DaskExecutor
 from dsel.errors import ClusterError, CriterionError, Interrupted
 from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.journal import Journal
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
 from dsel.search.pareto.slice_work import RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.schedule import Schedule
 from tests.engine.executors.cases import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dsel.objective.few_targets import few_targets
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
-from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.perspective.semidefinite import relaxation_of
 from tests.search.exact.cases import data, exhaustive, problems, regression, self_expression
 

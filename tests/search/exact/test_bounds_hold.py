@@ -10,7 +10,7 @@ import dsel
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import layout as at
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.certificate import Certificate, across_sizes, consistent_bound
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound

@@ -13,7 +13,7 @@ from dsel.errors import CapacityError, OptionError
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS, BoundProblem
 from dsel.search.exact.branch_and_bound import explorer
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.pareto.starting_subset import starting_subset
 from tests.search.cases import random_data
 from tests.search.exact.cases import (

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.jobs.certify import ProofBudget, certify_selection
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.guarantee import Limits
-from dsel.search.exact.perspective import branching, search
-from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.perspective import branching, perspective_tree
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.selection.pipeline import run_selection
 from tests.search.exact.cases import exhaustive, nearly_dependent, problems, regression, self_expression
@@ -105,7 +105,7 @@ def test_all_sizes_are_prepared_once(monkeypatch, n):
     dataset, request = as_dataset(X, y), SelectionRequest(k=4, method="forward", lam=1.0)
     selection = run_selection(dataset, request)
     counts = {"problem": 0, "scaled": 0}
-    problem, scaled = BoundProblem.of, search.scaled_columns
+    problem, scaled = BoundProblem.of, perspective_tree.scaled_columns
 
     def count_problem(*arguments, **options):
         counts["problem"] += 1
@@ -116,7 +116,7 @@ def test_all_sizes_are_prepared_once(monkeypatch, n):
         return scaled(*arguments)
 
     monkeypatch.setattr(BoundProblem, "of", count_problem)
-    monkeypatch.setattr(search, "scaled_columns", count_scaled)
+    monkeypatch.setattr(perspective_tree, "scaled_columns", count_scaled)
     whole = certify_selection(dataset, request, selection, ProofBudget(sizes="all"))
     assert [row["proven"] for row in whole.certificate] == [True] * 4
     assert counts["scaled"] == (n >= 150)

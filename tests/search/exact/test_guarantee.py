@@ -10,7 +10,7 @@ import pytest
 import dsel
 from dsel._lib.tolerances import perturbation, ridge
 from dsel.objective.subset_state import SubsetState
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.guarantee import Limits
 from tests.search.exact.cases import regression, self_expression
 

@@ -11,9 +11,9 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.few_targets import few_targets
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.search import AStar
-from dsel.search.exact.base import without_proof
 from dsel.search.exact.bounds import BoundProblem, orthonormalised
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
+from dsel.search.exact.exact_search import without_proof
 from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.criterion import CriterionSearch
-from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import Schedule
 
 N_COLUMNS, K = 12, 3

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import SerialExecutor
 from dsel.search.method import SearchTask
 from dsel.search.pareto.archive import ParetoArchive
 from dsel.search.pareto.compiled import Poss, paper_iterations
@@ -20,7 +21,6 @@ from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.registry import METHODS
-from dsel.search.runtime.ask_tell import SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.schedule import (
     LEAST_IN_FLIGHT,

@@ -20,7 +20,7 @@ from dsel.search.method import SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.portfolio import method as portfolio
 from dsel.search.portfolio.method import METHOD
-from dsel.search.portfolio.search import ROUNDS, STREAMS
+from dsel.search.portfolio.streams import ROUNDS, STREAMS
 from tests.search.shuffled_executor import ShuffledExecutor
 
 

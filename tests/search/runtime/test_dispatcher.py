@@ -13,13 +13,13 @@ import pytest
 
 from dsel.errors import ClusterError, CriterionError, OutputError
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import LostTask, SerialExecutor, Task, TaskResult
 from dsel.search.journal import Journal, journalled_values, read_journal
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import EvaluateSubsets, bind, takes_data
 from dsel.search.pareto.slice_work import RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
-from dsel.search.runtime.ask_tell import LostTask, SerialExecutor, Task, TaskResult
 from dsel.search.runtime.dispatcher import TASK_SECONDS, Dispatcher
 from dsel.search.runtime.schedule import Schedule
 from tests.search.cases import random_data, regression

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dsel.search.anytime import Stop
+from dsel.search.ask_tell import SerialExecutor
 from dsel.search.journal import Journal, columns_of
 from dsel.search.pareto.archive import min_index
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
-from dsel.search.runtime.ask_tell import SerialExecutor
 from dsel.search.runtime.dispatcher import Dispatcher
 from tests.search.cases import random_data, regression
 from tests.search.pareto.by_hand import N_COLUMNS, K, again, cover, search_of

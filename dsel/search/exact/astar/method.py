@@ -14,8 +14,8 @@ from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.astar.on_workers import drive_on_workers
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
-from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.choose_tree import ProofProblem
+from dsel.search.exact.exact_search import FAILURES, without_proof
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site

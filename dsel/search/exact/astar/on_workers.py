@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
 from dsel.search.anytime import AnytimeSearch, Stop
+from dsel.search.ask_tell import AskTell, Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
 from dsel.search.exact.astar.search import AStar, Expand
-from dsel.search.runtime.ask_tell import AskTell, Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
 from dsel.search.runtime.dispatcher import Dispatcher
 
 #: Nodes that the search expands alone, before their expansions are divided into tasks.

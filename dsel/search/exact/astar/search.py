@@ -37,8 +37,8 @@ from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.reduced_problem import Children, Node, ReducedProblem, tree_children
 from dsel.search.exact.astar.secular_equation import downdated
-from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem, penalized
+from dsel.search.exact.exact_search import ExactSearch, check_saved
 from dsel.search.exact.guarantee import Guarantee, Limits
 
 AStarBound = Literal["eigenvalue", "combined"]

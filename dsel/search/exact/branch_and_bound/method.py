@@ -8,8 +8,8 @@ from pydantic import Field
 
 from dsel.config.types import Float, Int
 from dsel.search.anytime import Deadline, Stop, drive
-from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
+from dsel.search.exact.exact_search import FAILURES, without_proof
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site

@@ -154,7 +154,9 @@ class SubtreeSolver:
         self._load_branch_and_bound()
         S = np.concatenate([fixed, free])
         whole = self._problem
-        explorer = Explorer(BoundProblem(whole.K[np.ix_(S, S)], whole.B[S], whole.c, whole.floor[S]), self._k, listing=self._listing)
+        explorer = Explorer(
+            BoundProblem(whole.K[np.ix_(S, S)], whole.B[S], whole.c, whole.floor[S]), self._k, listing=self._listing
+        )
         places = np.arange(S.size, dtype=np.int32)
         explorer.start(Subproblem(self._c - bound, tuple(range(fixed.size)), places[fixed.size :]))
         explorer.limit_work(int(most / _WORK_SECONDS))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search import anytime
 from dsel.search.exact.certificate import Certificate, across_sizes, claim, effort
-from dsel.search.exact.out_of_core import search as wide_search
-from dsel.search.exact.out_of_core.search import OutOfCoreTree
+from dsel.search.exact.out_of_core import out_of_core_tree as wide_search
+from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import TargetBound
 from tests.search.exact.cases import KINDS, data, exhaustive, regression, self_expression

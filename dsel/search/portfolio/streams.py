@@ -8,11 +8,11 @@ from typing import Any
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
+from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset
 from dsel.search.pareto.compiled import paper_iterations
 from dsel.search.pareto.options import default_interval
 from dsel.search.portfolio.steps import Kind, Step, exchange_interval
-from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.schedule import iteration_seconds
 
 #: The searches: tabu search by swaps; a Pareto search with an exchange search every 10 iterations, which is iterated

@@ -25,9 +25,9 @@ from dsel._lib.types import Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import ExploredSubtrees, Explorer, Subproblem
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.proof_log import OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree

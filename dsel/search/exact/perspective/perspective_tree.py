@@ -29,6 +29,7 @@ from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import CommonSetup
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS

@@ -23,13 +23,13 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search import anytime
-from dsel.search.exact.base import CommonSetup
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.out_of_core.relaxation import CLOSE, Node, PoolRelaxation
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.node import mask_of
-from dsel.search.exact.perspective.search import PerspectiveTree
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.tree import RelaxationTree
 
 logger = logging.getLogger("dsel")
