@@ -43,15 +43,15 @@ class ListRule:
 
     def threshold(self, best: float, c: float) -> float:
         """Return the largest f of a near-best subset, if the best one has the error `best` and none has the error c."""
-        return float("inf") if self.within is None else best + self.within * (c - best)
+        return c if self.within is None else best + self.within * (c - best)
 
 
 @dataclass
 class NearBest:
     """The near-best subsets of k of n columns that were found so far.
 
-    rule: which are listed. c: f of the empty subset. total: ||Y||^2. error: how far the bounds of the proof may be above
-    f, as a share of `total`.
+    rule: which are listed. c: f of the empty subset. total: ||Y||^2. error: how far the bounds of the proof may be
+    above f, as a share of `total`.
 
     best: f of the best subset. witness_with, witness_without (n,): the least f of a known subset that has a column, and
     that lacks it; infinity if none is known.
@@ -82,7 +82,7 @@ class NearBest:
     def listed_below(self) -> float:
         """All subsets with an f of at most this are listed when the tree is done."""
         full = len(self._order) > self.rule.limit
-        return min(self.threshold, self._order[self.rule.limit][0] if full else float("inf"))
+        return min(self.threshold, self._order[self.rule.limit][0]) if full else self.threshold
 
     @property
     def _slack(self) -> float:
@@ -187,7 +187,7 @@ class NearBest:
 
 @dataclass(frozen=True)
 class OpenBounds:
-    """Bounds on f of the subsets of open nodes that have each column, and that lack it (n,); infinity if there are none."""
+    """Bounds on f of the subsets of open nodes that have each column, and that lack it (n,); infinity without any."""
 
     having: Floats
     lacking: Floats
@@ -217,7 +217,7 @@ def near_best_of(objective: Objective, k: int, rule: ListRule, error: float) -> 
 
 
 def saved_near_best(objective: Objective, state: Mapping[str, Any]) -> NearBest | None:
-    """Return what the tree of a saved state looks for, None if only for better subsets. Its subsets are not restored."""
+    """Return what the tree of a saved state looks for, without its subsets; None if only for better subsets."""
     saved = state.get("near_best")
     if saved is None:
         return None

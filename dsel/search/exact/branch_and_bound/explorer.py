@@ -86,8 +86,8 @@ class Explorer:
     """Explores one subproblem at a time; its arrays are allocated once.
 
     pairs: find the last two columns by a search over all pairs, which is faster than nodes with their own bounds. log:
-    keep a log of the tree, which `take_log` returns. listing: list all subsets of k columns below the incumbent's f, which
-    `take_listed` returns.
+    keep a log of the tree, which `take_log` returns. listing: list all subsets of k columns below the incumbent's f;
+    `take_listed` returns them.
     Raises CapacityError if the arrays need more than `memory_limit` bytes.
     """
 

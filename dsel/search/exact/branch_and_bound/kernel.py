@@ -130,7 +130,7 @@ def _decides(P: BranchState, d: Int, i: Int) -> bool:
         has += lacked[frame[a, layout.CHOSEN]]
         if wanted[frame[a, layout.CHOSEN]] > 0:
             return True
-    return has < count[layout.LACKING]
+    return bool(has < count[layout.LACKING])
 
 
 @compiled("void(i8[::1], i8, i8, i8)", fast=True)

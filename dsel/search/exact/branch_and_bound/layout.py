@@ -22,8 +22,8 @@ ROOT_TARGETS = BRANCH.matrix("ROOT_TARGETS", "(N, N) Gram matrix of the targets,
 FLOOR = BRANCH.vector("FLOOR", "(n,) by column: a pivot at or below this is that of a dependent column")
 NUMBERS = BRANCH.vector("NUMBERS", "(7,) INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE, LISTED_BELOW")
 #: REST: the least f that columns after the crossing allow, from the last order in which they were bounded. RIDGE: what
-#: the bounds add to a column's square, over its floor. LISTED_BELOW: where subsets are listed, all below this f are. From
-#: there on to INCUMBENT only those that decide about a column.
+#: the bounds add to a column's square, over its floor. LISTED_BELOW: where subsets are listed, all below this f are.
+#: Between it and INCUMBENT, only those that decide about a column are.
 INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE, LISTED_BELOW = range(7)
 
 # The nodes on the way to the present one.
@@ -50,9 +50,9 @@ COUNT = BRANCH.int_vector("COUNT", "(COUNTERS,)")
 #: children that are not finite, and prune nothing. LOGGING: whether the tree is written to LOG. LOGGED, LOGGED_BOUNDS:
 #: numbers in LOG and LOG_BOUNDS. LOG_LIMIT: the kernel stops when LOG has more numbers. STOP: another thread sets
 #: it to 1 to stop the kernel within a node, which then stays open. WORK_DONE: elements of matrices that were copied or
-#: updated. WORK_LIMIT: the kernel visits no further node from this WORK_DONE on. LISTING: whether all subsets of exactly Q
-#: more columns that are better than INCUMBENT are listed, which then does not change. LISTED: subsets in LIST. OVERFLOW: LIST
-#: is full; the node that is visited stays open. LACKING: columns that LACKED marks.
+#: updated. WORK_LIMIT: the kernel visits no further node from this WORK_DONE on. LISTING: whether all subsets of
+#: exactly Q more columns that are better than INCUMBENT are listed, and it does not change. LISTED: subsets in LIST.
+#: OVERFLOW: LIST is full, and the node that is visited stays open. LACKING: columns that LACKED marks.
 (
     DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, LOGGING, LOGGED,
     LOGGED_BOUNDS, LOG_LIMIT, STOP, WORK_DONE, WORK_LIMIT, LISTING, LISTED, OVERFLOW, LACKING, COUNTERS,

@@ -336,7 +336,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         """Return bounds on f of the subsets of open nodes that have each column, and that lack it."""
         bounds = OpenBounds.none(self.objective.n)
         for sub in self.open_subproblems():
-            bounds.include(sub.lower, np.asarray(sub.chosen, np.int64), sub.allowed)
+            bounds.include(sub.lower, np.asarray(sub.chosen, np.int64), sub.allowed.astype(np.int64))
         return bounds
 
     def logged_nodes(self) -> list[OpenNode]:

@@ -108,7 +108,7 @@ def _enumerate(
     P (q, t): what the columns so far leave of the inner products with the targets, and of the columns' squares. sums
     (t + 1,): of g, which descends.
     """
-    q, t, N, rows, row = subsets.shape[1], J.size, R.shape[1], subsets.shape[0], 0
+    q, t, N, rows, written = subsets.shape[1], J.size, R.shape[1], subsets.shape[0], np.int64(0)
     place, ends, total, value = np.zeros(q, np.int64), np.zeros(q, np.int64), np.zeros(q), np.zeros(q)
     value[0], ends[0] = explained, t
     elements, d, last = 0, 0, q - 1
@@ -124,15 +124,15 @@ def _enumerate(
                     m += R[d, a, i] * R[d, a, i]
                 found = value[d] + m / max(P[d, i], _LEAST_PIVOT)
                 if found > enough:
-                    if row == rows:
+                    if written == rows:
                         return -1
                     for x in range(d):
-                        subsets[row, x] = place[x] - 1
-                    subsets[row, d] = i
+                        subsets[written, x] = place[x] - 1
+                    subsets[written, d] = i
                     if rows == 1:
                         enough = found
                     else:
-                        row += 1
+                        written += 1
                 i += 1
             elements += N * (i - place[d])
             d -= 1

@@ -28,7 +28,6 @@ from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import CommonSetup
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed

@@ -42,7 +42,7 @@ _MOST_LEFT = 1000
 
 @dataclass(frozen=True)
 class Visited:
-    """What was found below a node. closed: whether all of it was visited. subsets: a better subset, or all listed ones."""
+    """What was found below a node. closed: whether all of it was visited. subsets: a better one, or all listed ones."""
 
     closed: bool
     subsets: Sequence[Ints] = ()
