@@ -98,8 +98,7 @@ def run(
     """
     from dsel.config.job import RunSeries
     from dsel.errors import Interrupted, NoProgressError
-    from dsel.jobs.finished import finished_job
-    from dsel.jobs.locations import out_folder
+    from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
     asked = job_of(job, out, cluster, k, max_k, choose_k)

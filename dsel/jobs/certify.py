@@ -112,6 +112,7 @@ class ProofBudget:
 def certify_selection(
     dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget,
     context: RunContext | None = None, folder: AnyPath | None = None, runner: Runner | None = None,
+    validated: ValidatedRequest | None = None,
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates; a better subset that the proof found replaces its columns.
 
@@ -132,6 +133,8 @@ def certify_selection(
         Folder where an unfinished proof is saved and continued.
     runner : Runner, optional
         Runs the search of the proof, by default in this process.
+    validated : ValidatedRequest, optional
+        The request, if it was validated for these data before. It is validated again if k was chosen since.
 
     Raises
     ------
@@ -152,7 +155,8 @@ def certify_selection(
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     require_one_target(dataset, request, budget.coefficients)
     context = context or RunContext()
-    validated = validated_again(dataset, request, selection)
+    if validated is None or selection.size_curve is not None:
+        validated = validated_again(dataset, request, selection)
     request = validated.request
     dataset = validated.training or dataset
     with log_passes() as made:

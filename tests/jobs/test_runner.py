@@ -27,8 +27,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError, DataError, Interrupted, MissingInputError, OutputError
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.jobs.finished import finished_job
-from dsel.jobs.locations import identity_of, require_separate
+from dsel.jobs.locations import finished_job, identity_of, require_separate
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import resume_job, run_job
