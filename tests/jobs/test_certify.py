@@ -171,7 +171,7 @@ def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, e
     assert found.certificate == ()
     assert any("the proof for 5 columns failed" in note for note in found.notes) != isinstance(error, Interrupted)
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "run_selection", fail)  # the search is not repeated
+        patch.setattr(runner, "run_validated", fail)  # the search is not repeated
         proven = run_job(job)
         assert run_job(job).certificate == proven.certificate
     assert proven.certificate[0]["proven"]
