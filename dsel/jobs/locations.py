@@ -77,7 +77,7 @@ def with_previous(identity: dict[str, Any], run: str | None) -> dict[str, Any]:
 def require_separate(job: JobFile) -> None:
     """Refuse a job that would write into the store that it reads, or to a file, with an OutputError."""
     out = out_folder(job)
-    for name, place in (("out", out), ("artefacts", job.artefacts)):
+    for name, place in (("out", out), ("statistics_folder", job.statistics_folder)):
         if place is not None and is_inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
         if isinstance(place, Path):
@@ -93,8 +93,8 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
     from dsel.passes.statistics_cache import StatisticsCache
 
     out = out_folder(job)
-    if job.artefacts is not None:
-        return StatisticsCache(job.artefacts)
+    if job.statistics_folder is not None:
+        return StatisticsCache(job.statistics_folder)
     sibling = job.store.with_name(job.store.name + ".artefacts")
     if isinstance(sibling, ObjectPath):  # buckets of data are often read-only
         bucket = (sibling.scheme, sibling.bucket)

@@ -179,7 +179,7 @@ class _OpenedJob:
     def of(cls, job: JobFile, dataset: Dataset, identity: dict[str, Any]) -> _OpenedJob:
         """Validate the request of a job. Errors are those of `validate`."""
         request, out = job.request(), out_folder(job)
-        require_one_target(dataset, request, None if job.certify is None else job.certify.coefficients)
+        require_one_target(dataset, request, None if job.certify is None else job.certify.coefficient_limit)
         validated, folder = validate(dataset, request), RunFolder(out)
         context = RunContext(
             cache=statistics_cache(job), state=folder.read_checkpoint(identity), shared_folder=out,
@@ -247,7 +247,7 @@ def _run(
             checkpoints.passes.clear()
         if (certify := job.certify) is not None:
             budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log,
-                                 coefficients=certify.coefficients)  # fmt: skip
+                                 coefficient_limit=certify.coefficient_limit)  # fmt: skip
             with engine.errors(interrupts.fail):
                 runner = on_workers(engine.executor)
                 selection = _certified(
@@ -350,7 +350,7 @@ class _Series:
     """One call on a folder of runs, which holds its lock."""
 
     def __init__(self, job: JobFile, series: RunSeries, reporter: Reporter, lock: Lock) -> None:
-        self._job = job.model_copy(update={"artefacts": statistics_cache(job).folder})
+        self._job = job.model_copy(update={"statistics_folder": statistics_cache(job).folder})
         self._series, self._reporter, self._lock = series, reporter, lock
         self._folders = RunFolders(series.folder)
 

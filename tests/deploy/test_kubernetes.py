@@ -389,7 +389,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def job_file(cluster: StandInCluster) -> dict[str, Any]:
     store = cluster.folder / "claims" / "dsel-data" / "data.zarr"
-    return {"store": str(store), "k": 5, "options": SEARCH, "artefacts": str(cluster.folder / "artefacts")}
+    return {"store": str(store), "k": 5, "options": SEARCH, "statistics_folder": str(cluster.folder / "artefacts")}
 
 
 def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_killed(

@@ -340,7 +340,8 @@ class TestTheFolderOfAResult:
         assert not list(self.out(job).iterdir())
 
     def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
-        for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
+        inside_result = {"store": self.out(job) / "selection.zarr"}
+        for inside in ({"out": job.store}, {"statistics_folder": job.store / "X"}, inside_result):
             with pytest.raises(OutputError, match="store"):
                 require_separate(job.model_copy(update=inside))
         require_separate(job)
