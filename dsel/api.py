@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
+from dsel.config.job import CertifySection
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
 from dsel.config.size_rule import SizeCriterion, SizeRule
+from dsel.config.types import with_present_names
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.engine.base import Engine
@@ -205,6 +207,7 @@ def select_from(
         return run_validated(dataset, validated, context)
 
 
+@with_present_names(CertifySection.renamed)
 def certify(
     selection: Selection,
     X: Any,
@@ -213,7 +216,7 @@ def certify(
     seconds: float | None = 60.0,
     nodes: int | None = None,
     sizes: Sizes = "chosen",
-    coefficients: float | None = None,
+    coefficient_limit: float | None = None,
     sample_weight: Any = None,
     progress: bool | None = None,
 ) -> Selection:
@@ -231,7 +234,7 @@ def certify(
         The number of nodes after which the proofs end.
     sizes : {"chosen", "all"}
         Prove for the chosen size only, or for every size up to k.
-    coefficients : float, optional
+    coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     sample_weight : (m,) array or str, optional
@@ -267,7 +270,7 @@ def certify(
     """
     if not isinstance(selection, Selection):
         raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
-    budget = ProofBudget(seconds, nodes, sizes, coefficients=coefficients)
+    budget = ProofBudget(seconds, nodes, sizes, coefficient_limit=coefficient_limit)
     # How the columns were searched does not matter, and recorded options may conflict with each other.
     asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
     request = selection.request.model_copy(update=asked)

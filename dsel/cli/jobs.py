@@ -98,8 +98,7 @@ def run(
     """
     from dsel.config.job import RunSeries
     from dsel.errors import Interrupted, NoProgressError
-    from dsel.jobs.finished import finished_job
-    from dsel.jobs.locations import out_folder
+    from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
     asked = job_of(job, out, cluster, k, max_k, choose_k)
@@ -158,8 +157,14 @@ def certify(
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
-    coefficients: Annotated[
-        float | None, typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only.")
+    coefficient_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--coefficient-limit",
+            "--coefficients",
+            min=1,
+            help="Cover coefficients with up to this many times the sum of squares only.",
+        ),
     ] = None,
     trust: Trust = False,
     log_format: Log = "text",
@@ -171,7 +176,7 @@ def certify(
     from dsel.jobs.runner import certify_run
 
     sizes: Sizes = "all" if all_sizes else "chosen"
-    budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficients=coefficients)
+    budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficient_limit=coefficient_limit)
     reporter = reporter_of(log_format)
     print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
 

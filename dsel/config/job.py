@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     ConfigDict,
@@ -53,16 +53,18 @@ class CertifySection(Section):
         Prove the size that was chosen, or all sizes up to k.
     log : bool
         Write the tree of the proof, so that `dsel verify` can check it.
-    coefficients : float, optional
+    coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     """
+
+    renamed: ClassVar[dict[str, str]] = {"coefficients": "coefficient_limit"}
 
     time: Duration = "1m"
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
     log: Bool = False
-    coefficients: Float | None = Field(None, ge=1, le=MOST_COEFFICIENTS)
+    coefficient_limit: Float | None = Field(None, ge=1, le=MOST_COEFFICIENTS)
 
     @property
     def seconds(self) -> float:
@@ -119,7 +121,7 @@ class JobFile(SelectionRequest):
     out : Place or RunSeries, optional
         The folder of the result; by default the name of the job file with .result in place of its suffix. Or
         ``{folder: runs, keep: 30}`` for a repeated job: each run gets a separate folder there.
-    artefacts : Place, optional
+    statistics_folder : Place, optional
         A folder of statistics that later runs on the same data reuse; by default next to the store, or in `out` where
         that is in another bucket.
     checkpoint_seconds : float
@@ -130,10 +132,12 @@ class JobFile(SelectionRequest):
         A proof after the search.
     """
 
+    renamed: ClassVar[dict[str, str]] = {**SelectionRequest.renamed, "artefacts": "statistics_folder"}
+
     store: _Place
     cluster: ClusterSection = ClusterSection()
     out: _Out = None
-    artefacts: _Place | None = None
+    statistics_folder: _Place | None = None
     checkpoint_seconds: Float = Field(30.0, gt=0)
     checkpoint_evaluations: Int | None = Field(None, ge=1)
     certify: CertifySection | None = None
@@ -175,14 +179,14 @@ class JobFile(SelectionRequest):
 
     def identity(self) -> dict[str, Any]:
         """Return what the result depends on besides the data: not where it runs or is written."""
-        exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
+        exclude = {"cluster", "out", "statistics_folder", "checkpoint_seconds", "checkpoint_evaluations"}
         fields = type(self).model_fields  # results of older versions do not have some of them
         exclude |= {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
         values = self.model_dump(mode="json", exclude=exclude)
         certify = values.get("certify", {})
         certify.pop("log", None)  # it does not change the result
-        if certify.get("coefficients") is None:
-            certify.pop("coefficients", None)
+        if (limit := certify.pop("coefficient_limit", None)) is not None:
+            certify["coefficients"] = limit  # results of older versions call it so
         return values
 
 
@@ -233,7 +237,7 @@ def read_job(
     except ValidationError as error:
         raise OptionError(f"{path}: {first_error(error, JobFile, _OPTIONS)}") from error
     folder = path.absolute().parent
-    named = {name: getattr(job, name) for name in ("store", "artefacts", "out")}
+    named = {name: getattr(job, name) for name in ("store", "statistics_folder", "out")}
     named = {name: value for name, value in named.items() if isinstance(value, AnyPath)}
     resolved: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
     if isinstance(job.options.get("held_out"), str):  # a store, too

@@ -9,7 +9,7 @@ import math
 import numbers
 from collections.abc import Callable
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -222,6 +222,7 @@ class SelectionRequest(Section):
     """
 
     model_config = ConfigDict(frozen=True)
+    renamed: ClassVar[dict[str, str]] = {"sketch": "reduce"}
 
     k: Size
     max_k: Int | None = Field(None, ge=1)
@@ -242,18 +243,6 @@ class SelectionRequest(Section):
     reduce: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _earlier_names(cls, values: Any) -> Any:
-        """Read `sketch` as `reduce`."""
-        if not isinstance(values, dict) or "sketch" not in values:
-            return values
-        values = dict(values)
-        earlier = values.pop("sketch")
-        if earlier is not None and values.get("reduce") is not None:
-            raise ValueError("reduce and sketch are two names of one key: give one of them")
-        return values if earlier is None else {**values, "reduce": earlier}
 
     @property
     def limit(self) -> int:

@@ -68,7 +68,7 @@ class ThreadEngine:
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor in this process, or on local processes if the options need them."""
-        from dsel.engine.local_processes import local_executor
+        from dsel.engine.dask_futures import local_executor
 
         return local_executor(work, options)
 

@@ -69,7 +69,7 @@ class ProofBudget:
         If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
     log : bool
         Write the tree of the search to a folder for each size, so that `dsel verify` can check the proof.
-    coefficients : float, optional
+    coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     """
@@ -80,7 +80,7 @@ class ProofBudget:
     save_seconds: float = 30.0
     keep_partial: bool = False
     log: bool = False
-    coefficients: float | None = None
+    coefficient_limit: float | None = None
 
     def __post_init__(self) -> None:
         """Raise OptionError for limits that make no sense."""
@@ -90,9 +90,9 @@ class ProofBudget:
             raise OptionError(f"nodes is {self.nodes}.", "It is a number of nodes >= 1, or None.")
         if self.sizes not in get_args(Sizes):
             raise OptionError(f"There is no choice of sizes {self.sizes!r}.", f"One of {', '.join(get_args(Sizes))}.")
-        if self.coefficients is not None and not 1.0 <= self.coefficients <= MOST_COEFFICIENTS:
+        if self.coefficient_limit is not None and not 1.0 <= self.coefficient_limit <= MOST_COEFFICIENTS:
             raise OptionError(
-                f"coefficients is {self.coefficients}.",
+                f"coefficient_limit is {self.coefficient_limit}.",
                 f"It is a multiple of those of the selection, from 1 to {MOST_COEFFICIENTS:g}.",
             )
 
@@ -112,6 +112,7 @@ class ProofBudget:
 def certify_selection(
     dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget,
     context: RunContext | None = None, folder: AnyPath | None = None, runner: Runner | None = None,
+    validated: ValidatedRequest | None = None,
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates; a better subset that the proof found replaces its columns.
 
@@ -132,6 +133,8 @@ def certify_selection(
         Folder where an unfinished proof is saved and continued.
     runner : Runner, optional
         Runs the search of the proof, by default in this process.
+    validated : ValidatedRequest, optional
+        The request, if it was validated for these data before. It is validated again if k was chosen since.
 
     Raises
     ------
@@ -150,9 +153,10 @@ def certify_selection(
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
-    require_one_target(dataset, request, budget.coefficients)
+    require_one_target(dataset, request, budget.coefficient_limit)
     context = context or RunContext()
-    validated = validated_again(dataset, request, selection)
+    if validated is None or selection.size_curve is not None:
+        validated = validated_again(dataset, request, selection)
     request = validated.request
     dataset = validated.training or dataset
     with log_passes() as made:
@@ -180,7 +184,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
     shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
     resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
-    limited = budget.coefficients is not None
+    limited = budget.coefficient_limit is not None
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
@@ -199,7 +203,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    wide = ProofProblem(objective, 1, coefficient_limit=budget.coefficients).wide
+    wide = ProofProblem(objective, 1, coefficient_limit=budget.coefficient_limit).wide
     if budget.log and validated.groups is None and wide:
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
@@ -231,15 +235,15 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
         )
 
 
-def require_one_target(dataset: Dataset, request: SelectionRequest, coefficients: float | None) -> None:
+def require_one_target(dataset: Dataset, request: SelectionRequest, coefficient_limit: float | None) -> None:
     """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
-    if coefficients is None or (dataset.n_targets == 1 and request.groups is None):
+    if coefficient_limit is None or (dataset.n_targets == 1 and request.groups is None):
         return
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
     what = what if request.groups is None else "groups of columns"
     raise OptionError(
-        f"certify: coefficients is {coefficients:g}, and there is no proof with limited coefficients for {what}.",
-        "Leave coefficients out, or select for one target and without groups.",
+        f"certify: coefficient_limit is {coefficient_limit:g}, and there is no such proof for {what}.",
+        "Leave coefficient_limit out, or select for one target and without groups.",
     )
 
 
@@ -273,7 +277,7 @@ def _prove(
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
-            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficients, setup
+            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit, setup
         )  # fmt: skip
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)

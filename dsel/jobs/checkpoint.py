@@ -131,7 +131,7 @@ class ProofStore:
 
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
-    proof keeps none. coefficients: a limit for them, see
+    proof keeps none. coefficient_limit: as in
     `dsel.search.exact.out_of_core.out_of_core_tree.OutOfCoreTree`. setup: what the proofs for other sizes share.
     """
 
@@ -141,13 +141,13 @@ class ProofStore:
     fingerprint: str | None
     save_seconds: float
     log: AnyPath | None = None
-    coefficients: float | None = None
+    coefficient_limit: float | None = None
     setup: CommonSetup | None = None
 
     def _identity(self) -> dict[str, Any]:
         objective, groups = self.objective.columns_of, self.objective.groups
         grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
-        limit = {} if self.coefficients is None else {"coefficients": self.coefficients}
+        limit = {} if self.coefficient_limit is None else {"coefficients": self.coefficient_limit}
         return {
             **grouped, **limit,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
@@ -171,7 +171,7 @@ class ProofStore:
                 return proof
         return Proof.begin(
             self.objective, self.size, incumbent, seed=seed, deadline=deadline or Deadline(None),
-            log=self._continued_log({}), coefficient_limit=self.coefficients, setup=self.setup,
+            log=self._continued_log({}), coefficient_limit=self.coefficient_limit, setup=self.setup,
         )  # fmt: skip
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:

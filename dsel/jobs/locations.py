@@ -1,10 +1,12 @@
-"""Where a job reads and writes, and what identifies its work.
+"""Where a job reads and writes, what identifies its work, and whether its result is there already.
 
-Whether to run code that a saved job names. The folder of a result may have been written by somebody else.
+A result that is there is found in a second: nothing is imported that only a run needs. The folder of a result may have
+been written by somebody else, whose code is run only if the caller trusts it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +19,17 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.store.reader import Store
 from dsel.errors import OptionError, OutputError
-from dsel.jobs.run_folder import MANIFEST
+from dsel.jobs.reporting import Reporter
+from dsel.jobs.run_folder import MANIFEST, RunFolder, RunFolders, proof_logs
+from dsel.selection.result import Selection
+from dsel.storage.locks import is_free
 from dsel.storage.object_store import listed_once
-from dsel.storage.paths import AnyPath, ObjectPath, foreign_owner, is_inside
+from dsel.storage.paths import AnyPath, ObjectPath, as_path, foreign_owner, is_inside, latest_name
 
 if TYPE_CHECKING:
     from dsel.passes.statistics_cache import StatisticsCache
+
+log = logging.getLogger("dsel")
 
 
 def job_dataset(job: JobFile) -> Dataset:
@@ -49,11 +56,9 @@ def out_folder(job: JobFile) -> AnyPath:
     return job.out.folder if isinstance(job.out, RunSeries) else job.out
 
 
-def identity_of(job: JobFile, dataset: Dataset, previous: str | None = None) -> dict[str, Any]:
-    """Return everything that the result depends on: what was asked, the data's fingerprints, and the previous run."""
+def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
+    """Return everything that the result depends on: what was asked, and the data's fingerprints."""
     identity = {"job": job.identity(), "fingerprint": dataset.fingerprint}
-    if previous is not None:
-        identity["previous"] = previous
     held_out = job.options.get("held_out")
     if job.choose_k is not None and held_out is None:
         held_out = job.choose_k.held_out
@@ -64,10 +69,15 @@ def identity_of(job: JobFile, dataset: Dataset, previous: str | None = None) -> 
     return identity
 
 
+def with_previous(identity: dict[str, Any], run: str | None) -> dict[str, Any]:
+    """Return the identity of a result that is compared with that of another run."""
+    return identity if run is None else {**identity, "previous": run}
+
+
 def require_separate(job: JobFile) -> None:
     """Refuse a job that would write into the store that it reads, or to a file, with an OutputError."""
     out = out_folder(job)
-    for name, place in (("out", out), ("artefacts", job.artefacts)):
+    for name, place in (("out", out), ("statistics_folder", job.statistics_folder)):
         if place is not None and is_inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
         if isinstance(place, Path):
@@ -83,8 +93,8 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
     from dsel.passes.statistics_cache import StatisticsCache
 
     out = out_folder(job)
-    if job.artefacts is not None:
-        return StatisticsCache(job.artefacts)
+    if job.statistics_folder is not None:
+        return StatisticsCache(job.statistics_folder)
     sibling = job.store.with_name(job.store.name + ".artefacts")
     if isinstance(sibling, ObjectPath):  # buckets of data are often read-only
         bucket = (sibling.scheme, sibling.bucket)
@@ -146,3 +156,53 @@ def _untrusted(folder: AnyPath, owner: str | None, what: str) -> OptionError:
         f"{folder / MANIFEST} belongs to {owner}. It {what}.",
         "Read the file, and add --trust (in Python: trust=True) if you trust its owner.",
     )
+
+
+def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
+    """Return the result of a job on unchanged data, or None if there is something to do.
+
+    Parameters
+    ----------
+    job : JobFile
+        The job.
+    reporter : Reporter
+        It shows that there is nothing to do.
+
+    Notes
+    -----
+    Reads no values of X and Y. The folder is locked only where a killed run has left something to remove.
+    """
+    if job.out is None:
+        return None
+    folder = RunFolder(out_folder(job))
+    if isinstance(job.out, RunSeries):
+        runs = RunFolders(job.out.folder)
+        name = runs.latest()
+        settled = name is not None and runs.unfinished() is None and latest_name(job.out.folder) == name
+        if name is None or not settled or not is_free(job.out.folder):
+            return None  # the last one may have been killed before it set the pointer or freed the lock
+        folder = RunFolder(job.out.folder / name)
+    manifest = folder.read_manifest()
+    if manifest is None or not as_path(job.store).exists():  # then the run says what is wrong
+        return None
+    identity = manifest["identity"]
+    if identity["job"] != job.identity():
+        return None
+    saved = folder.finished(identity)
+    if saved is None or not is_complete(job, folder, saved):
+        return None  # before the store is opened: the run opens it
+    previous = identity.get("previous") if isinstance(job.out, RunSeries) else None
+    if with_previous(identity_of(job, job_dataset(job)), previous) != identity:
+        return None
+    with reporter.showing():
+        folder.tidy(reporter)
+        log.info("%s holds the result of this job already: nothing to do", folder.path)
+    return saved
+
+
+def is_complete(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
+    """Return whether the selection has the certificate, and the proof log, that the job asks for."""
+    if job.certify is None:
+        return True
+    logged = not job.certify.log or bool(proof_logs(folder.path))
+    return bool(selection.certificate) and logged

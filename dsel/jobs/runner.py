@@ -1,11 +1,13 @@
-"""Run a job from its description to a saved result, with interruptions and restarts at any moment."""
+"""Run a job from its description to a saved result, with interruptions and restarts at any moment.
+
+A job with a folder of runs is run once more on data that may have grown.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dask.utils import format_bytes
@@ -15,13 +17,13 @@ from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask_engine import DaskEngine
-from dsel.errors import ClusterError, CriterionError, DataError
+from dsel.engine.dask_engine import engine_for
+from dsel.errors import ClusterError, CriterionError, DataError, DselError, OutputError
 from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.jobs.finished import is_complete
 from dsel.jobs.locations import (
     identity_of,
+    is_complete,
     isolated_cluster,
     job_dataset,
     out_folder,
@@ -30,27 +32,28 @@ from dsel.jobs.locations import (
     scratch_folder,
     statistics_cache,
     trusting,
+    with_previous,
 )
 from dsel.jobs.reporting import Reporter
-from dsel.jobs.run_folder import RunFolder
+from dsel.jobs.run_folder import RunFolder, RunFolders
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.workers import engine_of_job
 from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
-from dsel.planning.validation import validate
+from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound
-from dsel.selection.changes.runs import is_series
+from dsel.selection.changes.runs import RunSummary, is_series
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_selection
+from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.render import describe_changes, describe_cost
 from dsel.selection.result import Selection, open_selection
-from dsel.storage.locks import Lock
+from dsel.storage.locks import Lock, locked
 from dsel.storage.object_store import ending
-from dsel.storage.paths import AnyPath, ObjectPath, resolve_run
+from dsel.storage.paths import AnyPath, ObjectPath, make_folder, resolve_run
 
 log = logging.getLogger("dsel")
 
@@ -61,17 +64,20 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     Parameters
     ----------
     job : JobFile
-        What to select, from which data, where to run, and where to save.
+        What to select, from which data, where to run, and where to save. If `out` is a folder of runs, the job runs in
+        a new folder there, or continues its unfinished run, or opens the last result if nothing changed.
     reporter : Reporter, optional
         Progress and logs. Default: bars in a terminal, log lines elsewhere.
 
     Returns
     -------
     Selection
-        The selection that was saved.
+        The selection that was saved. In a folder of runs it says what changed since the previous run.
 
     Raises
     ------
+    OutputError
+        If another run of this folder works at the moment.
     DselError
         Any error of `dsel.errors`. What is wrong with the job itself is reported before a worker starts.
 
@@ -81,49 +87,12 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     a fixed seed it ends with the same selection as an undisturbed run. The selection is saved before its proof begins,
     so that an interrupted or failed proof does not lose it. The same job then only continues the proof.
     """
+    reporter = reporter or Reporter.for_terminal()
     if isinstance(job.out, RunSeries):
-        from dsel.jobs.series.run import run_series  # it calls this module
-
-        return run_series(job, reporter)
+        return _run_series(job, job.out, reporter)
     require_separate(job)
-    return run_in_folder(job, reporter or Reporter.for_terminal(), job_dataset(job))
-
-
-def run_in_folder(
-    job: JobFile, reporter: Reporter, dataset: Dataset, previous: PreviousRun | None = None, *, in_series: bool = False
-) -> Selection:
-    """Run a job in its folder `job.out`, and compare its result with that of the previous run, if there is one.
-
-    in_series: whether a later run may be compared with this one.
-    """
-    folder, identity = (
-        RunFolder(out_folder(job)),
-        identity_of(job, dataset, None if previous is None else previous.name),
-    )
-    plan = _plan(job, dataset, identity, *cluster_of(job.cluster).promised())
-    plan.require()
-    reporter.expect(plan.iterations, plan.iteration_seconds)
-    compare = comparing(folder.path, previous) if in_series else None
-    start = () if previous is None else previous.subsets(dataset.features)
-    with folder.hold(reporter) as (lock, interrupts):
-        saved = folder.finished(identity)
-        if saved is not None and is_complete(job, folder, saved):
-            folder.remove_checkpoints()
-            log.info("%s holds the result of this job already: nothing to do", job.out)
-            return saved
-        folder.claim(job, identity)
-        log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
-        extra = RunContext(start=start, compare=compare)
-        selection = _run(
-            job, dataset, folder, identity, extra, reporter, interrupts, lock, saved,
-            journalled=plan.placement.on_workers, on_demand=in_series,
-        )  # fmt: skip
-        for line in describe_cost(selection):
-            log.info("%s", line)
-        for line in describe_changes(selection.changes) if selection.changes else ():
-            log.info("%s", line)
-        log.info("result in %s", job.out)
-        return selection
+    dataset = job_dataset(job)
+    return _run_in_folder(job, reporter, dataset, identity_of(job, dataset))
 
 
 def resume_job(folder: AnyPath, reporter: Reporter | None = None, *, trust: bool = False) -> Selection:
@@ -132,17 +101,17 @@ def resume_job(folder: AnyPath, reporter: Reporter | None = None, *, trust: bool
     trust: run the functions and the cluster that it names, also if it belongs to another user.
     """
     folder = resolve_run(folder)
-    identity, job = RunFolder(folder).job()
+    saved, job = RunFolder(folder).job()
     require_trusted_cluster(folder, job, trust)
     require_separate(job)
-    name, previous = identity.get("previous"), None
-    if name is not None:
-        previous = PreviousRun.open(folder.absolute().parent / name)
-    in_series = is_series(folder.absolute().parent) or previous is not None
+    runs, name = folder.absolute().parent, saved.get("previous")
+    previous = None if name is None else PreviousRun.open(runs / name)
+    in_series = is_series(runs) or previous is not None
     with trusting(folder, trust):
-        return run_in_folder(
-            job, reporter or Reporter.for_terminal(), job_dataset(job), previous, in_series=in_series
-        )  # fmt: skip
+        dataset = job_dataset(job)
+        identity = with_previous(identity_of(job, dataset), name)
+        reporter = reporter or Reporter.for_terminal()
+        return _run_in_folder(job, reporter, dataset, identity, previous, in_series=in_series)
 
 
 def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
@@ -154,78 +123,140 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     require_separate(job)
     dataset = job_dataset(job)
     workers, memory = cluster_of(job.cluster).current()
-    plan = _plan(job, dataset, identity_of(job, dataset), workers, memory)
+    plan = _OpenedJob.of(job, dataset, identity_of(job, dataset)).plan(workers, memory)
     if memory is None:
         note = "the memory of a worker is not known before the cluster starts; the job then plans again"
         plan = replace(plan, notes=(*plan.notes, note))
     return plan, dataset
 
 
-def _plan(job: JobFile, dataset: Dataset, identity: dict[str, Any], workers: int, memory: int | None) -> Plan:
-    require_one_target(dataset, job.request(), None if job.certify is None else job.certify.coefficients)
-    validated = validate(dataset, job.request())
-    context = RunContext(
-        cache=statistics_cache(job), state=RunFolder(out_folder(job)).read_checkpoint(identity),
-        shared_folder=out_folder(job), scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
-    )  # fmt: skip
-    return plan_selection(
-        dataset, validated, context, available=available_resources(workers, memory),
-        certified=job.certify is not None,
-    )  # fmt: skip
+def _run_in_folder(
+    job: JobFile, reporter: Reporter, dataset: Dataset, identity: dict[str, Any], previous: PreviousRun | None = None,
+    *, in_series: bool = False,
+) -> Selection:  # fmt: skip
+    """Run a job in its folder `job.out`, and compare its result with that of the previous run, if there is one.
+
+    in_series: whether a later run may be compared with this one.
+    """
+    opened = _OpenedJob.of(job, dataset, identity)
+    folder = opened.folder
+    plan = opened.plan(*cluster_of(job.cluster).promised()).require()
+    reporter.expect(plan.iterations, plan.iteration_seconds)
+    start = () if previous is None else previous.subsets(dataset.features)
+    compare = comparing(folder.path, previous) if in_series else None
+    opened = replace(opened, context=replace(opened.context, start=start, compare=compare))
+    with folder.hold(reporter) as (lock, interrupts):
+        saved = folder.finished(identity)
+        if saved is not None and is_complete(job, folder, saved):
+            folder.remove_checkpoints()
+            log.info("%s holds the result of this job already: nothing to do", job.out)
+            return saved
+        folder.claim(job, identity)
+        log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
+        selection = _run(opened, plan, reporter, interrupts, lock, saved, on_demand=in_series)
+        changes = describe_changes(selection.changes) if selection.changes else ()
+        for line in (*describe_cost(selection), *changes):
+            log.info("%s", line)
+        log.info("result in %s", job.out)
+        return selection
+
+
+@dataclass(frozen=True)
+class _OpenedJob:
+    """A job whose data are open and whose request is validated: its plan, its run and its proof use the same.
+
+    context: the job's folders, and the state of its search, before its workers start.
+    """
+
+    job: JobFile
+    dataset: Dataset
+    identity: dict[str, Any]
+    validated: ValidatedRequest
+    folder: RunFolder
+    context: RunContext
+
+    @classmethod
+    def of(cls, job: JobFile, dataset: Dataset, identity: dict[str, Any]) -> _OpenedJob:
+        """Validate the request of a job. Errors are those of `validate`."""
+        request, out = job.request(), out_folder(job)
+        require_one_target(dataset, request, None if job.certify is None else job.certify.coefficient_limit)
+        validated, folder = validate(dataset, request), RunFolder(out)
+        context = RunContext(
+            cache=statistics_cache(job), state=folder.read_checkpoint(identity), shared_folder=out,
+            scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
+        )  # fmt: skip
+        return cls(job, dataset, identity, validated, folder, context)
+
+    def plan(self, workers: int, memory: int | None) -> Plan:
+        """Return the plan for these workers, with this much memory each."""
+        return plan_selection(
+            self.dataset, self.validated, self.context, available=available_resources(workers, memory),
+            certified=self.job.certify is not None,
+        )  # fmt: skip
+
+    def select(self, context: RunContext, plan: Plan) -> Selection:
+        """Select by a plan, which is made again if a search was saved since."""
+        again = context.state != self.context.state
+        return run_validated(self.dataset, self.validated, context, None if again else plan)
 
 
 def _run(
-    job: JobFile, dataset: Dataset, folder: RunFolder, identity: dict[str, Any], extra: RunContext,
-    reporter: Reporter, interrupts: Interrupts, lock: Lock, selection: Selection | None, *, journalled: bool,
-    on_demand: bool,
+    opened: _OpenedJob, plan: Plan, reporter: Reporter, interrupts: Interrupts, lock: Lock,
+    selection: Selection | None, *, on_demand: bool,
 ) -> Selection:  # fmt: skip
     """Search, unless a saved selection only needs its proof; then prove, if the job asks for it.
 
     on_demand: start workers only for what is not small.
     """
-    journal = Journal(folder.journal) if journalled else None
-    checkpoints = Checkpoints(job, folder, identity, interrupts, reporter, lock, journal)
+    job, folder = opened.job, opened.folder
+    journal = Journal(folder.journal) if plan.placement.on_workers else None
+    checkpoints = Checkpoints(job, folder, opened.identity, interrupts, reporter, lock, journal)
 
     def on_tasks(done: int, total: int) -> None:
         reporter.tasks(done, total)
         interrupts.raise_received()
 
-    cluster = cluster_of(job.cluster)
+    def saved(selection: Selection) -> Selection:
+        """Save the selection in place of an earlier one and of the checkpoint."""
+        selection = _with_peak(selection, engine.peak_memory())
+        lock.require()
+        selection.save(folder.path, overwrite=True)
+        folder.remove_checkpoint()
+        return selection
+
     logs = None if isinstance(folder.path, ObjectPath) else folder.path / "workers"
     with (
         dask_logging(),
         ending(journal.close) if journal is not None else nullcontext(),
-        engine_of_job(cluster, reporter, logs, on_tasks, on_demand=on_demand and not journalled) as engine,
+        engine_of_job(
+            cluster_of(job.cluster), reporter, logs, on_tasks, on_demand=on_demand and journal is None
+        ) as engine,
     ):
-        context = RunContext(
-            engine, statistics_cache(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
-            on_stage=checkpoints.on_stage, journal=journal, shared_folder=folder.path, scratch=scratch_folder(job),
-            isolated_cluster=isolated_cluster(job), start=extra.start, compare=extra.compare,
+        context = replace(
+            opened.context, engine=engine, state=checkpoints.saved, on_slice=checkpoints.on_slice,
+            on_stage=checkpoints.on_stage, journal=journal,
         )  # fmt: skip
         if selection is None:
             try:
                 with engine.errors(interrupts.fail), checkpoint_passes(checkpoints.passes):
-                    selection = run_selection(dataset, job.request(), context)
+                    selection = opened.select(context, plan)
             except (CriterionError, ClusterError):
                 checkpoints.save_last()
                 raise
-            selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
+            selection = saved(selection)
             checkpoints.passes.clear()
-        if job.certify is not None:
+        if (certify := job.certify) is not None:
+            budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log,
+                                 coefficient_limit=certify.coefficient_limit)  # fmt: skip
             with engine.errors(interrupts.fail):
                 runner = on_workers(engine.executor)
-                selection = _certified(job, dataset, selection, context, reporter, interrupts, runner)
-            selection = _save(folder, with_bound(_with_peak(selection, engine.peak_memory())), lock)
+                selection = _certified(
+                    opened.job, opened.dataset, selection, budget, context, reporter, interrupts, runner,
+                    opened.validated,
+                )  # fmt: skip
+            selection = saved(with_bound(selection))
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
-    return selection
-
-
-def _save(folder: RunFolder, selection: Selection, lock: Lock) -> Selection:
-    """Save the selection in place of an earlier one and of the checkpoint."""
-    lock.require()
-    selection.save(folder.path, overwrite=True)
-    folder.remove_checkpoint()
     return selection
 
 
@@ -237,28 +268,6 @@ def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selec
     most = max((peak for peak, _ in selection.peak_memory.values()), default=None)
     measured = {**selection.plan["measured"], "worker_memory": most}
     return replace(selection, plan={**selection.plan, "measured": measured})
-
-
-def _certified(
-    job: JobFile, dataset: Dataset, selection: Selection, context: RunContext, reporter: Reporter,
-    interrupts: Interrupts, runner: Runner,
-) -> Selection:  # fmt: skip
-    assert job.certify is not None
-    certify = job.certify
-    budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log,
-                         coefficients=certify.coefficients)  # fmt: skip
-    reporter.stage("certificate")
-    interrupts.deferred = True
-    context = replace(context, on_slice=_proof_slice(reporter, interrupts))
-    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner)
-
-
-def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:
-    def on_slice(search: AnytimeSearch) -> None:
-        reporter.search(search)
-        interrupts.raise_received()
-
-    return on_slice
 
 
 def certify_run(
@@ -300,16 +309,109 @@ def certify_run(
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with trusting(folder, trust), RunFolder(folder).hold(reporter) as (lock, interrupts):
-        context = RunContext(cache=statistics_cache(job), on_stage=reporter.stage)
-        reporter.stage("certificate")
-        interrupts.deferred = True
-        context = replace(context, on_slice=_proof_slice(reporter, interrupts))
-        budget = replace(budget, keep_partial=True)
+        context, budget = RunContext(cache=statistics_cache(job)), replace(budget, keep_partial=True)
         with dask_logging(), local_cluster(workers) if workers > 1 else nullcontext() as client:
-            certified = certify_selection(
-                dataset, job.request(), selection, budget, context, folder.absolute(),
-                None if client is None else on_workers(DaskEngine(client).executor),
-            )  # fmt: skip
+            runner = None if client is None else on_workers(engine_for(client).executor)
+            certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
         certified.save(folder, overwrite=True)
         return certified
+
+
+def _certified(
+    job: JobFile, dataset: Dataset, selection: Selection, budget: ProofBudget, context: RunContext, reporter: Reporter,
+    interrupts: Interrupts, runner: Runner | None, validated: ValidatedRequest | None = None,
+) -> Selection:  # fmt: skip
+    """Return the selection of a job with certificates. Signals wait for the end of a slice of the proof."""
+
+    def on_slice(search: AnytimeSearch) -> None:
+        reporter.search(search)
+        interrupts.raise_received()
+
+    reporter.stage("certificate")
+    interrupts.deferred = True
+    context = replace(context, on_slice=on_slice)
+    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner, validated)
+
+
+def _run_series(job: JobFile, series: RunSeries, reporter: Reporter) -> Selection:
+    require_separate(job)
+    try:
+        make_folder(series.folder)
+    except OSError as error:
+        raise OutputError(
+            f"The folder of runs {series.folder} cannot be written: {error.strerror}.", "Choose another out."
+        ) from error
+    with reporter.showing(), Interrupts(), locked(series.folder, reporter.run) as lock:
+        return _Series(job, series, reporter, lock).run()
+
+
+class _Series:
+    """One call on a folder of runs, which holds its lock."""
+
+    def __init__(self, job: JobFile, series: RunSeries, reporter: Reporter, lock: Lock) -> None:
+        self._job = job.model_copy(update={"statistics_folder": statistics_cache(job).folder})
+        self._series, self._reporter, self._lock = series, reporter, lock
+        self._folders = RunFolders(series.folder)
+
+    def run(self) -> Selection:
+        self._folders.settle(self._series.keep)  # the last run may have been killed before it did
+        dataset = job_dataset(self._job)
+        identity = identity_of(self._job, dataset)
+        name, previous = self._folders.unfinished(), self._previous()
+        if name is not None and self._saved_identity(name) != self._after(previous, identity):
+            self._finish(name)
+            name, previous = None, self._previous()
+        if name is None and previous is not None and self._is_unchanged(previous.name, identity):
+            RunFolder(self._series.folder / previous.name).tidy(self._reporter)
+            log.info("run %s has the same data and the same job: nothing to do", previous.name)
+            return previous.selection
+        name = name or self._folders.new()
+        log.info("run %s in %s, after %s", name, self._series.folder, "none" if previous is None else previous.name)
+        job = self._job.model_copy(update={"out": self._series.folder / name})
+        identity = self._after(previous, identity)
+        selection = _run_in_folder(job, self._reporter, dataset, identity, previous, in_series=True)
+        self._publish(name, selection)
+        return selection
+
+    def _after(self, previous: PreviousRun | None, identity: dict[str, Any]) -> dict[str, Any]:
+        return with_previous(identity, None if previous is None else previous.name)
+
+    def _saved_identity(self, name: str) -> dict[str, Any]:
+        manifest = RunFolder(self._series.folder / name).read_manifest()
+        return {} if manifest is None else dict(manifest["identity"])
+
+    def _is_unchanged(self, name: str, identity: dict[str, Any]) -> bool:
+        """Return whether a good run is of this job and these data. It may have another previous run."""
+        saved = self._saved_identity(name)
+        return saved == with_previous(identity, saved.get("previous"))
+
+    def _finish(self, name: str) -> None:
+        """Publish an unfinished run of older data whose result is there; one without a result is left behind."""
+        folder = RunFolder(self._series.folder / name)
+        try:
+            _, job = folder.job()
+            selection = open_selection(folder.path)
+        except DselError:
+            log.warning("run %s was interrupted, and the job or the data have changed since: it is not continued", name)
+            return
+        if is_complete(job, folder, selection):
+            self._publish(name, selection)
+
+    def _previous(self) -> PreviousRun | None:
+        name = self._folders.latest()
+        if name is None:
+            return None
+        try:
+            return PreviousRun.open(self._series.folder / name)
+        except DselError as error:
+            log.warning("run %s cannot be compared with: %s", name, error)
+            return None
+
+    def _publish(self, name: str, selection: Selection) -> None:
+        self._lock.require()
+        summary = RunSummary.of(name, selection)
+        self._folders.publish(summary, self._series.keep)
+        level, verb = (logging.WARNING, "changed") if summary.changed else (logging.INFO, "unchanged")
+        fields = {"event": "run-finished", **summary.as_dict()}
+        log.log(level, "run %s: selection %s", name, verb, extra={"fields": fields})

@@ -67,7 +67,7 @@ def engine_of_job(
 
     on_demand: start workers only when they are needed, if their memory is known before.
     """
-    from dsel.engine.metrics import progress_metrics
+    from dsel.engine.scheduler_plugins import progress_metrics
 
     with ExitStack() as stack:
 

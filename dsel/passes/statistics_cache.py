@@ -110,7 +110,7 @@ class StatisticsCache:
         except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
             log.warning(
                 "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
-                "name another folder with artefacts", self.folder, error,
+                "name another folder with statistics_folder", self.folder, error,
             )  # fmt: skip
             return False
         return True

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
-
-from pydantic import BaseModel, ConfigDict, model_validator
+from typing import Any
 
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
+from dsel.config.types import Section
 from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
@@ -29,30 +28,11 @@ from dsel.search.placement import HERE, Placement, Site
 from dsel.storage.paths import AnyPath
 
 
-class Options(BaseModel):
+class Options(Section):
     """Options of a method. An unknown option is an error.
 
     Each method has its own subclass. A method without options uses this class itself.
     """
-
-    model_config = ConfigDict(extra="forbid")
-
-    #: The names that options had in earlier versions, with the present ones. Old job files and results have them.
-    renamed: ClassVar[dict[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _present_names(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        named: dict[str, Any] = {}
-        for name, value in values.items():
-            present = str(cls.renamed.get(name, name))
-            if present in named and named[present] != value:
-                old = next(old for old, now in cls.renamed.items() if now == present)
-                raise ValueError(f"{old} is the earlier name of {present}: leave it out")
-            named[present] = value
-        return named
 
     def conflict(self, criterion: bool) -> str:
         """Return which options do not go together, or an empty string.

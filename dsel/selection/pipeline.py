@@ -57,10 +57,18 @@ def run_selection(dataset: Dataset, request: SelectionRequest, context: RunConte
     return run_validated(dataset, validate(dataset, request), context or RunContext())
 
 
-def run_validated(dataset: Dataset, validated: ValidatedRequest, context: RunContext) -> Selection:
-    """Select columns. Errors that do not depend on the data are raised before the first pass."""
+def run_validated(
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, plan: Plan | None = None
+) -> Selection:
+    """Select columns. Errors that do not depend on the data are raised before the first pass.
+
+    plan: what was planned before the workers started. It is made again if there are others than were planned for.
+    """
     dataset = validated.training or dataset
-    plan = plan_selection(dataset, validated, context).require()
+    there = context.engine.workers, context.engine.worker_memory
+    if plan is None or there != (plan.workers, plan.worker_limit):
+        plan = plan_selection(dataset, validated, context)
+    plan.require()
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
     for line in plan.lines():

@@ -100,7 +100,7 @@ def _job(folder: Path, name: str) -> Path:
     """Write a job with a folder of runs and its own saved sums."""
     values = {
         "store": "data.zarr", "k": 20, "method": "forward", "out": {"folder": name, "keep": 30},
-        "artefacts": f"{name}-sums", "cluster": {"local": {"workers": WORKERS, "memory": MEMORY}},
+        "statistics_folder": f"{name}-sums", "cluster": {"local": {"workers": WORKERS, "memory": MEMORY}},
     }  # fmt: skip
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(values))

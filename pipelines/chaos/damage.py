@@ -157,7 +157,9 @@ class DamageCampaign:
         address = {"path": str(self._cluster.file), "workers": WORKERS, "wait": "10m"}
         damaged = top / "damaged"
         out = {"folder": str(damaged / "out"), "keep": 2} if state.series else str(damaged / "out")
-        keys = {"store": str(self._data), "out": out, "artefacts": str(damaged / "artefacts"), "k": 4, "seed": 3}
+        keys = {
+            "store": str(self._data), "out": out, "statistics_folder": str(damaged / "artefacts"), "k": 4, "seed": 3,
+        }  # fmt: skip
         job = {**keys, "cluster": {"scheduler_file": address}, **state.job}
         (top / "job.yaml").write_text(yaml.safe_dump(job))
         for _ in range(50):

@@ -180,7 +180,7 @@ class Lane:
         if case.cold:
             cluster = {"local": {"workers": 1, "memory": "600MB"}}
         out: Any = {"folder": place.out, "keep": case.keep} if case.keep else place.out
-        keys = {"store": place.data, "out": out, "artefacts": f"{place.top}/artefacts", "k": 4, "seed": 3}
+        keys = {"store": place.data, "out": out, "statistics_folder": f"{place.top}/artefacts", "k": 4, "seed": 3}
         return {**keys, "cluster": cluster, "checkpoint_seconds": CHECKPOINT_SECONDS, **case.job}
 
     def _scratch(self, place: Place) -> Path:

@@ -166,7 +166,7 @@ class Nights:
             cluster = {"scheduler_file": {"path": str(self._clusters[workers].file), "workers": workers, "wait": "60s"}}
         values = {
             "store": self._store, "k": 3, "seed": 5, "out": {"folder": self._runs, "keep": 3}, "cluster": cluster,
-            "artefacts": f"{self._top}/sums",
+            "statistics_folder": f"{self._top}/sums",
         }  # fmt: skip
         file = self._folder / f"job-{workers}.yaml"
         file.write_text(yaml.safe_dump(values))

@@ -100,7 +100,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("out: data.zarr/out", OUTPUT, "out .* lies inside the store", "outside it"),
     ("out: plain.txt", OUTPUT, "out .* cannot be a folder: .*plain.txt is a file", "Choose another"),
     ("out: plain.txt/x", OUTPUT, "out .* cannot be a folder: .*plain.txt is a file", "Choose another"),
-    ("artefacts: data.zarr", OUTPUT, "artefacts .* lies inside the store", "outside it"),
+    ("statistics_folder: data.zarr", OUTPUT, "statistics_folder .* lies inside the store", "outside it"),
     ('out: "a\\0b"', OPTION, r"path 'a\\x00b'... has a NUL", "Give a path"),
     (f"out: {'x' * 4096}", OPTION, "path 'xxx.* is too long", "Give a path"),
     ("out: 2026-13-45", OPTION, "job.yaml is not YAML: month must be", "in quotes"),

@@ -16,7 +16,7 @@ from dsel.data.store.array import StoredArray
 from dsel.data.store.reader import open_store
 from dsel.data.store.staging import ObjectStaging
 from dsel.errors import AccessError
-from dsel.jobs.series.folders import RunFolders
+from dsel.jobs.run_folder import RunFolders
 from dsel.selection.changes.runs import read_history, run_names
 from dsel.storage.paths import as_path, latest_name, walk
 from pipelines.s3_faults import FaultProxy, drawn

@@ -230,9 +230,9 @@ class TestAJobFile:
 
     def test_urls_are_kept_and_paths_are_relative_to_its_folder(self, tmp_path: Path) -> None:
         job = read_job(
-            self.write(tmp_path, artefacts="gs://c/a", options={"held_out": "az://d/h.zarr"}, method="kfold")
+            self.write(tmp_path, statistics_folder="gs://c/a", options={"held_out": "az://d/h.zarr"}, method="kfold")
         )
-        assert (str(job.store), str(job.artefacts)) == ("s3://b/x.zarr", "gs://c/a")
+        assert (str(job.store), str(job.statistics_folder)) == ("s3://b/x.zarr", "gs://c/a")
         assert job.options["held_out"] == "az://d/h.zarr"
         assert job.out == tmp_path / "job.result"
         assert read_job(self.write(tmp_path), as_path("s3://b/out")).model_dump(mode="json")["out"] == "s3://b/out"

@@ -74,7 +74,7 @@ def test_a_plan_and_a_run_request_nothing_per_chunk_but_the_chunk(proxy: FaultPr
     arrays = [request for request in sent if "out/selection-" in request]
     assert len(arrays) == len(set(arrays)) <= 30  # each file of the result is written once, and none is asked for
     assert all(request.startswith("PUT ") for request in arrays)
-    assert len(sent) <= len(chunks) + len(arrays) + 35, Counter(sent) - Counter(chunks)
+    assert len(sent) <= len(chunks) + len(arrays) + 34, Counter(sent) - Counter(chunks)
 
 
 def test_a_result_in_a_bucket_is_opened_by_zarr_and_xarray(url: str) -> None:

@@ -21,7 +21,7 @@ import yaml
 import dsel
 from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters.kubernetes import cluster_manifest
-from dsel.engine.metrics import _GAUGES
+from dsel.engine.scheduler_plugins import _GAUGES
 from dsel.errors import ClusterError, DataError, DselError, Interrupted, OptionError, StorageError
 from tests.deploy.programs import HELD_READS, ROOT, at_start, commands
 from tests.stores import make_store, regression
@@ -389,7 +389,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def job_file(cluster: StandInCluster) -> dict[str, Any]:
     store = cluster.folder / "claims" / "dsel-data" / "data.zarr"
-    return {"store": str(store), "k": 5, "options": SEARCH, "artefacts": str(cluster.folder / "artefacts")}
+    return {"store": str(store), "k": 5, "options": SEARCH, "statistics_folder": str(cluster.folder / "artefacts")}
 
 
 def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_killed(

@@ -171,7 +171,7 @@ def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, e
     assert found.certificate == ()
     assert any("the proof for 5 columns failed" in note for note in found.notes) != isinstance(error, Interrupted)
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "run_selection", fail)  # the search is not repeated
+        patch.setattr(runner, "run_validated", fail)  # the search is not repeated
         proven = run_job(job)
         assert run_job(job).certificate == proven.certificate
     assert proven.certificate[0]["proven"]
@@ -283,10 +283,10 @@ def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypat
 )
 def test_a_limit_for_coefficients_that_no_proof_can_use_is_refused(tmp_path, y, more, what):
     ingest_arrays(X, tmp_path / "store", y=y)
-    job = job_file(tmp_path, certify={"coefficients": 2}, method="forward", k=3, **more)
-    with pytest.raises(OptionError, match=f"coefficients is 2, .* for {what}"):
+    job = job_file(tmp_path, certify={"coefficient_limit": 2}, method="forward", k=3, **more)
+    with pytest.raises(OptionError, match=f"coefficient_limit is 2, .* for {what}"):
         plan_job(job)
-    with pytest.raises(OptionError, match=f"coefficients is 2, .* for {what}"):
+    with pytest.raises(OptionError, match=f"coefficient_limit is 2, .* for {what}"):
         run_job(job)
 
 
@@ -296,7 +296,7 @@ def test_a_limit_for_coefficients_is_for_many_columns(more, is_limited, lam):
     wide = np.random.default_rng(6).standard_normal((400, starting_subset.MANY_COLUMNS + more))
     y = wide[:, [3, 8, 20]].sum(axis=1, keepdims=True) + np.random.default_rng(7).standard_normal((400, 1))
     dataset, request = as_dataset(wide, y), SelectionRequest(k=3, method="forward", lam=lam)
-    found = certify_selection(dataset, request, run_selection(dataset, request), ProofBudget(coefficients=1.5))
+    found = certify_selection(dataset, request, run_selection(dataset, request), ProofBudget(coefficient_limit=1.5))
     assert found.certificate[-1]["proven"]
     assert found.certificate[-1]["indices"] == [3, 8, 20]
     assert (found.certificate[-1]["coefficients"] > 0.0) == is_limited

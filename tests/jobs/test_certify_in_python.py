@@ -87,7 +87,7 @@ def test_dependent_subsets_within_a_limit_for_coefficients_are_excluded_from_the
     wide[:, 1] = wide[:, 0] * np.sqrt(1.0 - share) + np.sqrt(share) * other
     y = wide[:, 0] + part * other  # the first two columns explain all of it
     selection = dsel.select(wide, y, k=2, method="forward", preprocess="none")
-    certified = dsel.certify(selection, wide, y, coefficients=20_000, nodes=50)  # what is excluded needs no tree
+    certified = dsel.certify(selection, wide, y, coefficient_limit=20_000, nodes=50)  # what is excluded needs no tree
     (proof,) = certified.certificate
     assert proof["value"] - proof["dependent_gap"] * proof["total"] <= 0.0
     assert "may be nearly dependent" in str(certified)
@@ -114,9 +114,9 @@ def test_columns_for_the_data_themselves() -> None:
         (lambda s: dsel.certify(s, X, Y, seconds=0.0), OptionError, "seconds is 0.0"),
         (lambda s: dsel.certify(s, X, Y, nodes=0), OptionError, "nodes is 0"),
         (lambda s: dsel.certify(s, X, Y, sizes="some"), OptionError, "no choice of sizes 'some'"),
-        (lambda s: dsel.certify(s, X, Y, coefficients=0.5), OptionError, "coefficients is 0.5"),
-        (lambda s: dsel.certify(s, X, Y, coefficients=np.inf), OptionError, "coefficients is inf"),
-        (lambda s: dsel.certify(s, X, Y, coefficients=2.0), OptionError, "2 targets"),
+        (lambda s: dsel.certify(s, X, Y, coefficient_limit=0.5), OptionError, "coefficient_limit is 0.5"),
+        (lambda s: dsel.certify(s, X, Y, coefficient_limit=np.inf), OptionError, "coefficient_limit is inf"),
+        (lambda s: dsel.certify(s, X, Y, coefficient_limit=2.0), OptionError, "2 targets"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_certified_is_refused(call: Any, kind: type[DselError], says: str) -> None:

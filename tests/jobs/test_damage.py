@@ -33,7 +33,8 @@ CHUNK = "selection.zarr/coefficients/c/0/0"
 def job(tmp_path: Path) -> Path:
     make_store(tmp_path / "data.zarr", X, Y)
     file = tmp_path / "job.yaml"
-    keys = {"store": str(tmp_path / "data.zarr"), "out": str(tmp_path / "out"), "artefacts": str(tmp_path / "saved")}
+    store, out, sums = (str(tmp_path / name) for name in ("data.zarr", "out", "saved"))
+    keys = {"store": store, "out": out, "statistics_folder": sums}
     cluster = {"local": {"workers": 1, "memory": "600MB"}}
     certify = {"time": "10m", "log": True}
     file.write_text(yaml.safe_dump({**keys, "k": 3, "method": "forward", "cluster": cluster, "certify": certify}))

@@ -15,7 +15,7 @@ import dsel
 from dsel.cli import app
 from dsel.config.job import JobFile, read_job
 from dsel.errors import Interrupted
-from dsel.jobs.finished import finished_job
+from dsel.jobs.locations import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import run_job
 from tests.cli_runner import LIMIT

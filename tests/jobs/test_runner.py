@@ -12,6 +12,7 @@ import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -23,17 +24,20 @@ import dsel
 from dsel._lib.termination import Stopped, _handle, _state, on_force
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
+from dsel.data.store import reader
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError, DataError, Interrupted, MissingInputError, OutputError
+from dsel.jobs import certify, runner
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.jobs.finished import finished_job
-from dsel.jobs.locations import identity_of, require_separate
+from dsel.jobs.locations import finished_job, identity_of, require_separate
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.signals import Interrupts
 from dsel.passes.gram import gram_statistics
+from dsel.search.exact.proof import Proof
+from dsel.selection import pipeline
 from dsel.storage.json_files import write_json
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import Lock, is_free
@@ -91,6 +95,28 @@ class TestARunFromTheShell:
         code, _, err = call("run", write_job(store))
         assert code == 73
         assert "other data" in err
+
+    @pytest.mark.parametrize("interrupted", [False, True])
+    def test_the_data_are_opened_and_the_request_is_validated_and_planned_once(
+        self, store: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+    ) -> None:
+        job = write_job(store, method="forward", certify={"time": "1h"})
+        if interrupted:  # by a signal, when the selection is saved and its proof begins
+            with monkeypatch.context() as patch:
+                patch.setattr(Proof, "run", Mock(side_effect=Interrupted("Stopped.", "Start it again.")))
+                assert call("run", job)[0] == 75
+        steps = {
+            name: Mock(wraps=getattr(module, name))
+            for module, name in ((reader, "_open_store"), (runner, "validate"), (pipeline, "make_plan"))
+        }
+        monkeypatch.setattr(reader, "_open_store", steps["_open_store"])
+        for module in (runner, pipeline, certify):
+            monkeypatch.setattr(module, "validate", steps["validate"])
+        monkeypatch.setattr(pipeline, "make_plan", steps["make_plan"])
+        assert call("run", job)[0] == 0
+        assert {name: step.call_count for name, step in steps.items()} == dict.fromkeys(steps, 1)
+        assert call("run", job)[0] == 0
+        assert {name: step.call_count for name, step in steps.items()} == dict.fromkeys(steps, 1) | {"_open_store": 2}
 
 
 def test_the_log_begins_with_a_header_and_has_no_line_of_dask_and_no_traceback(
@@ -295,7 +321,7 @@ class TestTheFolderOfAResult:
         def broken(*_: Any) -> None:
             raise ZeroDivisionError("here")
 
-        monkeypatch.setattr("dsel.jobs.runner.run_selection", broken)
+        monkeypatch.setattr("dsel.jobs.runner.run_validated", broken)
         with pytest.raises(ZeroDivisionError):
             run_job(job, Reporter())
         log = (self.out(job) / "run.log").read_text()
@@ -314,7 +340,8 @@ class TestTheFolderOfAResult:
         assert not list(self.out(job).iterdir())
 
     def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
-        for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
+        inside_result = {"store": self.out(job) / "selection.zarr"}
+        for inside in ({"out": job.store}, {"statistics_folder": job.store / "X"}, inside_result):
             with pytest.raises(OutputError, match="store"):
                 require_separate(job.model_copy(update=inside))
         require_separate(job)

@@ -20,15 +20,15 @@ import yaml
 import dsel
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
-from dsel.engine import metrics
+from dsel.engine import scheduler_plugins
 from dsel.engine.clusters import connect
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
 from dsel.jobs import runner, workers
-from dsel.jobs.finished import finished_job
+from dsel.jobs.locations import finished_job
 from dsel.jobs.reporting import Reporter
+from dsel.jobs.run_folder import RunFolders
 from dsel.jobs.runner import resume_job, run_job
-from dsel.jobs.series.folders import RunFolders
 from dsel.selection.changes.compare import PreviousRun, part_sums
 from dsel.selection.changes.runs import read_history, run_names
 from dsel.selection.context import RunContext
@@ -379,7 +379,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (runner, connect):
         monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
     monkeypatch.setattr(workers, "DaskEngine", lambda *arguments: EngineHere())
-    monkeypatch.setattr(metrics, "progress_metrics", lambda client, run: nullcontext())
+    monkeypatch.setattr(scheduler_plugins, "progress_metrics", lambda client, run: nullcontext())
 
 
 class Killed(BaseException):

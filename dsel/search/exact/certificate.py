@@ -298,11 +298,11 @@ def _why_useless(row: Mapping[str, Any]) -> str:
     if row["method"].startswith("targets"):
         return (
             "The bound follows from the targets alone. For one target, a ridge penalty (lam) or a limit for "
-            "coefficients (dsel certify --coefficients 1.5) gives a better one."
+            "coefficients (dsel certify --coefficient-limit 1.5) gives a better one."
         )
     return (
         "The proof ended before its bound was of use. More time helps (dsel certify --time), and so does a ridge "
-        "penalty (lam), or for one target a limit for coefficients (dsel certify --coefficients 1.5)."
+        "penalty (lam), or for one target a limit for coefficients (dsel certify --coefficient-limit 1.5)."
     )
 
 

@@ -56,7 +56,7 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
         selection = dsel.select(X, y, method="splicing", **usual)
         limit = None if options["largest"] is None else _times_squared(selection, X, y, options)
         left = max(options["seconds"] - (time.monotonic() - start), 0.1)
-        certified = dsel.certify(selection, X, y, seconds=left, coefficients=limit, progress=False)
+        certified = dsel.certify(selection, X, y, seconds=left, coefficient_limit=limit, progress=False)
         (proof,) = certified.certificate
         return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proof["proven"]}
     selection = dsel.select(X, y, method="branch-and-bound", seconds=options["seconds"], **usual)

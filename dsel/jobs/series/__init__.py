@@ -1,1 +1,0 @@
-"""Repeated jobs on data that grow: a folder for each run."""
