@@ -1,12 +1,14 @@
-"""Check single leaves: recompute bounds in extended precision, compare subsets, test dependence.
+"""Recompute the bounds of a proof in extended precision: of its leaves, over columns or groups, and of its relaxation.
 
-A bound of a leaf (S, R, q) is c less what S and any q columns of R can explain. One elimination of K over S, then R
-gives rows Z with Z'Z the Gram matrix of what all of R adds to S. No q columns of R add more than the q largest
+Leaves. A bound of a leaf (S, R, q) is c less what S and any q columns of R can explain. One elimination of K over S,
+then R gives rows Z with Z'Z the Gram matrix of what all of R adds to S. No q columns of R add more than the q largest
 eigenvalues of Z'Z: they span at most q dimensions within the span of R. With q or fewer targets this is |Z|^2.
+Eigenvalues are computed in float64 and enlarged by their error. A leaf may also say that all of its subsets were
+compared, or that S is dependent: then the subsets are compared again, and S is tested.
 
-Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few rounding
-errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. The ridge r D, D the
-squared norms of the columns with the penalty, hides a little of what an independent subset T explains: at most
+The ridge. Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few
+rounding errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. The ridge r D, D
+the squared norms of the columns with the penalty, hides a little of what an independent subset T explains: at most
 
     r ||Y||^2 sum over T of v_j,
 
@@ -15,27 +17,21 @@ where the other columns of T leave the share 1 / v_j of column j (its coefficien
 dependent, all of them together explain much that no independent subset does. A leaf whose bound is too low for this
 reason gets a larger ridge. The report states what the ridges may hide.
 
-Eigenvalues are computed in float64 and enlarged by their error.
+Groups. A leaf has groups S that are chosen, and groups R of which at most q may be added. f is at least f(S + R). If
+|R| > q, at least |R| - q groups of R are left out. f is then at least f(S + R - g) for each group g of these. So it is
+at least the (|R| - q)-th smallest of all f(S + R - g). The eigenvalue bound holds for as many columns as q groups have.
+If columns are nearly dependent, such a leaf is divided until its bounds hold, or single subsets are compared. An
+independent subset of the columns of a group is no larger than the rank of the group. Let the elimination of its matrix,
+with the largest pivot first, leave at most the share t of each column's square after r pivots. The matrix of r + 1 of
+its p columns then has an eigenvalue of at most p t. So the others leave at most p^2 t of some column.
 
-Check the bound of a convex relaxation, from the diagonal and weights in the log.
-
-With a diagonal D > 0 for which K - D is positive semidefinite, and for any A (n, N), no k columns explain more than
+The convex relaxation. With a diagonal D > 0 for which K - D is positive semidefinite, and for any A (n, N), no k
+columns explain more than
 
     <A, (K - D) A> + the k largest of |row j of B - (K - D) A|^2 / d_j.
 
-So only the sign of K - D must be checked, and one value computed: where A comes from does not matter.
-
-Check the leaves of a proof about groups of columns: recompute their bounds in extended precision.
-
-A leaf has groups S that are chosen, and groups R of which at most q may be added. f is at least f(S + R). If |R| > q,
-at least |R| - q groups of R are left out. f is then at least f(S + R - g) for each group g of these. So it is at least
-the (|R| - q)-th smallest of all f(S + R - g). The eigenvalue bound of `bounds.py` holds for as many columns as q groups
-have. If columns are nearly dependent, all together explain much that no independent subset does. Such a leaf is divided
-until its bounds hold, or single subsets are compared.
-
-An independent subset of the columns of a group is no larger than the rank of the group. Let the elimination of its
-matrix, with the largest pivot first, leave at most the share t of each column's square after r pivots. The matrix of
-r + 1 of its p columns then has an eigenvalue of at most p t. So the others leave at most p^2 t of some column.
+The log has D, and weights from which A follows. Only the sign of K - D must be checked, and one value computed: where A
+comes from does not matter.
 """
 
 from __future__ import annotations

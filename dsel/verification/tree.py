@@ -1,15 +1,11 @@
-"""Follow the tree that the records of a proof log describe.
+"""Read the files of a proof log, and follow the tree that their records describe.
 
-deploy/docs/explanation/proof-logs.md describes the format. A node is a set S of chosen columns, in the order in which
-they were chosen, and a set R of columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R,
-|Q| <= q. Sets of columns are Python integers here: bit j stands for column j. In a proof about groups of columns, a
-"column" is a group everywhere here.
+deploy/docs/explanation/proof-logs.md describes the format. A log has a manifest, and files with the numbers and bounds
+of its records. A node of the tree is a set S of chosen columns, in the order in which they were chosen, and a set R of
+columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R, |Q| <= q. Sets of columns are Python
+integers here: bit j stands for column j. In a proof about groups of columns, a "column" is a group everywhere here.
 
 What `follow` accepts covers every subset: the subsets of a node are those of its children and leaves together.
-
-Read the files of a proof log: its manifest, and the numbers and bounds of its records.
-
-deploy/docs/explanation/proof-logs.md describes the format.
 """
 
 from __future__ import annotations
