@@ -87,6 +87,19 @@ class Problem:
         return found.hexdigest()
 
 
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What the tree of a log claims: every subset of at most k columns has f of at least the threshold.
+
+    problem: summed from the data. columns: those of the data that it is over, for messages.
+    """
+
+    problem: Problem
+    k: int
+    threshold: float
+    columns: Sequence[int]
+
+
 @dataclass
 class _Sums:
     weight: Any
