@@ -137,7 +137,10 @@ class Checker:
 
     def value(self, S: Sequence[int]) -> Any:
         """Return f(S) in extended precision. S is independent."""
-        return self._f(np.asarray(sorted(S), np.int64))
+        members = np.asarray(sorted(S), np.int64)
+        G, Z = self.problem.K[np.ix_(members, members)][..., None], self.problem.B[members][:, None]
+        pivots, _ = _eliminate(G, Z, np.zeros(members.size))
+        return self.problem.c - ((Z * Z).sum(axis=2) / pivots).sum()
 
     def dependent(self, S: Sequence[int]) -> bool:
         """Return whether the others leave at most the tolerance of the square of a column of S."""
@@ -149,18 +152,6 @@ class Checker:
     def _by_dependence(self, leaf: Leaf) -> bool:
         """Return whether S is dependent, or a bound excludes all subsets: the search decides in float64."""
         return self.dependent(leaf.chosen) or bool(self.bounds([leaf], self._ridge)[0] >= self.threshold)
-
-    def _f(self, members: NDArray[np.int64]) -> Any:
-        K = self.problem.K[np.ix_(members, members)].copy()
-        B = self.problem.B[members].copy()
-        f = self.problem.c
-        for a in range(members.size):
-            d = K[a, a]
-            f = f - (B[a] * B[a]).sum() / d
-            u = K[a + 1 :, a] / d
-            K[a + 1 :, a + 1 :] -= np.outer(u, K[a, a + 1 :])
-            B[a + 1 :] -= np.outer(u, B[a])
-        return f
 
     # Bounds.
 
@@ -210,22 +201,11 @@ class Checker:
     def bounds(self, leaves: Sequence[Leaf], ridge: Any) -> NDArray[np.float64]:
         """Return a lower bound (b,) on f of all subsets of each leaf, up to what the ridge hides."""
         columns, s, G, Z = self._matrices(leaves)
-        t, b = columns.shape
+        t = len(columns)
         diagonal = np.arange(t)
         added_ridge = ridge * self._squares[columns]
         G[diagonal, diagonal] += added_ridge
-        least = added_ridge / 2
-        pivots = np.empty((t, b), EXTENDED)
-        sound = np.ones(b, bool)
-        for a in range(t):
-            d = G[a, a].copy()
-            sound &= d > least[a]
-            d = np.where(d > least[a], d, 1)
-            pivots[a] = d
-            if a + 1 < t:
-                u = G[a + 1 :, a] / d
-                G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
-                Z[a + 1 :] -= u[..., None] * Z[a]
+        pivots, sound = _eliminate(G, Z, added_ridge / 2)
         gains = (Z * Z).sum(axis=2) / pivots
         f = self.problem.c - gains[:s].sum(axis=0)
         added = gains[s:].sum(axis=0)
@@ -291,15 +271,8 @@ class Checker:
     def _suspects(self, leaves: Sequence[Leaf]) -> list[list[tuple[int, ...]]]:
         """Return for each leaf the subsets that a comparison in float64 with its error does not exclude."""
         columns, s, G, Z = self._matrices(leaves)
-        f = np.full(len(leaves), self.problem.c, EXTENDED)
-        sound = np.ones(len(leaves), bool)
-        for a in range(s):
-            sound &= G[a, a] > 0
-            d = np.where(G[a, a] > 0, G[a, a], 1)
-            f -= (Z[a] * Z[a]).sum(axis=1) / d
-            u = G[a + 1 :, a] / d
-            G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
-            Z[a + 1 :] -= u[..., None] * Z[a]
+        pivots, sound = _eliminate(G, Z, np.zeros(s))
+        f = self.problem.c - ((Z[:s] * Z[:s]).sum(axis=2) / pivots).sum(axis=0)
         floor = np.append(self.problem.floor, EXTENDED(0))[columns[s:]] * EXTENDED(1 - _DEPENDENCE_ROUNDING)
         found: list[list[tuple[int, ...]]] = []
         for x, leaf in enumerate(leaves):
@@ -314,6 +287,22 @@ class Checker:
             places = _not_excluded(g, z, least, need, leaf.most)
             found.append([(*leaf.chosen, *(int(own[i]) for i in place)) for place in places])
         return found
+
+
+def _eliminate(G: Extended, Z: Extended, least: NDArray[Any]) -> tuple[Extended, NDArray[np.bool_]]:
+    """Eliminate the first columns of matrices G (t, t, b), and of Z (t, b, N), in place.
+
+    Returns the pivots, and (b,) whether each of them is above `least`, which has an entry for each column to eliminate.
+    Smaller ones are replaced by 1.
+    """
+    pivots, sound = np.empty((len(least), G.shape[2]), EXTENDED), np.ones(G.shape[2], bool)
+    for a, limit in enumerate(least):
+        sound &= G[a, a] > limit
+        pivots[a] = np.where(G[a, a] > limit, G[a, a], 1)
+        u = G[a + 1 :, a] / pivots[a]
+        G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
+        Z[a + 1 :] -= u[..., None] * Z[a]
+    return pivots, sound
 
 
 @np.errstate(all="ignore")
@@ -396,23 +385,15 @@ def relaxation_bound(problem: Problem, k: int, d: Sequence[float], z: Sequence[f
     K = problem.K / norms[:, None] / norms[None, :]
     B = problem.B / norms[:, None]
     H = K - np.diag(D)
-    if not _positive_definite(H):
+    # The diagonal of H is at most 1: it must be positive definite by more than rounding.
+    _, is_positive = _eliminate(H[..., None].copy(), np.zeros((n, 1, 0), EXTENDED), np.full(n, 16 * n * EPSILON))
+    if not is_positive[0]:
         return float("-inf")
     system = np.asarray(H + np.diag(D / weights), np.float64)
     A = np.linalg.solve(system, np.asarray(B, np.float64)).astype(EXTENDED)
     HA = H @ A
     g = np.sort(((B - HA) ** 2).sum(axis=1) / D)
     return float(problem.c - (A * HA).sum() - g[n - min(k, n) :].sum())
-
-
-def _positive_definite(H: Extended) -> bool:
-    """Return whether a matrix with a diagonal of at most 1 is positive definite by more than rounding."""
-    H = H.copy()
-    for a in range(H.shape[0]):
-        if not H[a, a] > 16 * H.shape[0] * EPSILON:
-            return False
-        H[a + 1 :, a + 1 :] -= np.outer(H[a + 1 :, a] / H[a, a], H[a, a + 1 :])
-    return True
 
 
 def checker_of(problem: Problem, k: int, threshold: Any) -> Checker:
