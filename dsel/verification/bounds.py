@@ -99,17 +99,14 @@ class Checker:
 
     def __init__(self, problem: Problem, k: int, threshold: Any) -> None:
         self.problem, self.k, self.threshold = problem, k, EXTENDED(threshold)
-        n, N = problem.B.shape
+        n = problem.n
         self._ridge = EXTENDED(4 * (n + 8) * EPSILON)
         self._larger_ridge = EXTENDED(_LARGER_RIDGE + _RIDGE_PER_COLUMN * n)
         self.ridge = self._ridge
         # One more column, a unit vector orthogonal to all others, fills up the shorter sets of a batch.
-        self._K = np.zeros((n + 1, n + 1), EXTENDED)
-        self._K[:n, :n] = problem.K
+        self._K, self._B = np.pad(problem.K, (0, 1)), np.pad(problem.B, ((0, 1), (0, 0)))
         self._K[n, n] = 1
         self._squares = np.append(problem.floor / EXTENDED(DEPENDENCE_TOLERANCE), EXTENDED(1))
-        self._B = np.zeros((n + 1, N), EXTENDED)
-        self._B[:n] = problem.B
 
     def failures(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
         """Yield the leaves that do not hold."""
