@@ -39,7 +39,7 @@ def show(
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
-    from dsel.selection.results.export import compare_selections
+    from dsel.selection.results.compare import compare_selections
 
     compared = compare_selections(dsel.open_selection(a), dsel.open_selection(b), names=(a, b))
     print_answer(json, compared.as_dict(), lambda: compared.render(terminal_width()))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Subsets are printed in full up to this many characters where there is no terminal to ask.
 _FULL = 100
+#: A smaller guarantee would be printed as 0.00%.
+_LEAST_GUARANTEE = 5e-5
 #: Stands after the subset that is the answer.
 _MARK = " <-"
 
@@ -81,7 +83,13 @@ def describe_cost(selection: SelectionRecord) -> Iterator[str]:
 def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the submodularity ratio, and one about the best approximation of X, where they are known."""
     gamma = selection.submodularity
-    if gamma is not None:
+    if gamma is not None and gamma.guarantee < _LEAST_GUARANTEE:
+        yield (
+            "Submodularity ratio: no useful lower bound is proved, so the ratio gives no guarantee here; about "
+            f"{gamma.estimate:.4f} (estimate), with which forward selection explains at least "
+            f"{gamma.estimated_guarantee:.2%} of what the best columns explain"
+        )
+    elif gamma is not None:
         yield (
             f"Submodularity ratio: at least {gamma.bound:.4f} (proved), about {gamma.estimate:.4f} (estimate); forward "
             f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved), about "

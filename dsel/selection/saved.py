@@ -17,34 +17,12 @@ from dsel._lib.damage import DamagedFileError, digest_of
 from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
-from dsel.selection.record import (
-    FORMAT,
-    Arrays,
-    ChosenStatistics,
-    FrontRow,
-    PathRow,
-    SelectionRecord,
-    SizeCurve,
-    TraceRow,
-)
+from dsel.selection import record
+from dsel.selection.record import Arrays, SelectionRecord
 from dsel.selection.submodularity import Submodularity
+from dsel.storage import paths
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
-from dsel.storage.paths import (
-    AnyPath,
-    as_path,
-    discard_tree,
-    list_names,
-    make_folder,
-    publish_tree,
-    published_name,
-    remove_stale,
-    resolve_run,
-    staged_write,
-    staging_tree,
-    write_bytes,
-    write_files,
-    zarr_store,
-)
+from dsel.storage.paths import AnyPath, as_path, zarr_store
 from dsel.storage.zarr_store import LostChunkError
 
 if TYPE_CHECKING:
@@ -66,7 +44,7 @@ def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bo
     if not overwrite and (folder / SELECTION).is_file():
         raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
     try:
-        make_folder(folder)
+        paths.make_folder(folder)
         _write(selection, folder)
     except OSError as error:
         raise OutputError(f"The selection cannot be written to {folder}: {error}.") from error
@@ -74,24 +52,24 @@ def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bo
 
 
 def _write(selection: SelectionRecord, folder: AnyPath) -> None:
-    names = list_names(folder)
+    names = paths.list_names(folder)
     before = read_json(folder / SELECTION) if SELECTION in names else None
     before = before if isinstance(before, dict) else {}
-    remove_stale(folder, _ZARR, names, keep=before.get("arrays"))
+    paths.remove_stale(folder, _ZARR, names, keep=before.get("arrays"))
     files = group_files(selection.arrays(), selection.attributes())
     digests = {name: digest_of(data) for name, data in files.items()}
     if before.get("files") == digests and _are_whole(folder, before["arrays"], digests):
-        write_bytes(folder / SELECTION, _as_text(selection, before["arrays"], digests))
+        paths.write_bytes(folder / SELECTION, _as_text(selection, before["arrays"], digests))
         return  # such as a selection with its certificates, which are not in the arrays
-    staging = staging_tree(folder, _ZARR)
-    text = _as_text(selection, published_name(staging, _ZARR), digests)
+    staging = paths.staging_tree(folder, _ZARR)
+    text = _as_text(selection, paths.published_name(staging, _ZARR), digests)
     try:
-        write_files(staging, files)
-        with staged_write(folder / SELECTION, text) as put:
-            publish_tree(staging, _ZARR)
+        paths.write_files(staging, files)
+        with paths.staged_write(folder / SELECTION, text) as put:
+            paths.publish_tree(staging, _ZARR)
             put()
     finally:
-        discard_tree(staging)
+        paths.discard_tree(staging)
 
 
 def _as_text(selection: SelectionRecord, arrays: str, digests: Mapping[str, str]) -> bytes:
@@ -109,7 +87,7 @@ def _are_whole(folder: AnyPath, name: str, digests: Mapping[str, str]) -> bool:
 def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
     """Return a saved selection. `open_selection` describes it."""
     folder = as_path(path)
-    folder = folder.parent if folder.name == SELECTION else resolve_run(folder)
+    folder = folder.parent if folder.name == SELECTION else paths.resolve_run(folder)
     if not (folder / SELECTION).is_file():
         if (folder / "job.json").is_file():
             raise MissingInputError(
@@ -123,16 +101,16 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
-        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
-        values["statistics"] = ChosenStatistics.from_arrays(group)
+        values["trace"] = tuple(record.TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
+        values["statistics"] = record.ChosenStatistics.from_arrays(group)
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
-            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
-        values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
+            values[name] = tuple(record.FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
+        values["path"] = tuple(record.PathRow(**row) for row in values.get("path", ()))
         values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
         if values.get("size_curve") is not None:
-            values["size_curve"] = SizeCurve.from_dict(values["size_curve"])
+            values["size_curve"] = record.SizeCurve.from_dict(values["size_curve"])
         if values.get("submodularity") is not None:
             values["submodularity"] = Submodularity(**values["submodularity"])
         # Older versions named the fields differently, and judged gaps by other rules.
@@ -179,7 +157,7 @@ def _checked(folder: AnyPath, text: str) -> tuple[dict[str, Any], Any]:
     except DamagedFileError as error:
         raise DamagedFileError(f"{SELECTION}: {error}") from error
     version = values.pop("format")
-    if version not in (1, 2, FORMAT):
+    if version not in (1, 2, record.FORMAT):
         raise DataError(f"{folder / SELECTION} has an unknown format.", "Use a newer version of dsel.")
     if version >= _CHECKED and not has_digest:
         raise DamagedFileError(f"{SELECTION}: its digest is lost")

@@ -1,12 +1,14 @@
-"""Check single leaves: recompute bounds in extended precision, compare subsets, test dependence.
+"""Recompute the bounds of a proof in extended precision: of its leaves, over columns or groups, and of its relaxation.
 
-A bound of a leaf (S, R, q) is c less what S and any q columns of R can explain. One elimination of K over S, then R
-gives rows Z with Z'Z the Gram matrix of what all of R adds to S. No q columns of R add more than the q largest
+Leaves. A bound of a leaf (S, R, q) is c less what S and any q columns of R can explain. One elimination of K over S,
+then R gives rows Z with Z'Z the Gram matrix of what all of R adds to S. No q columns of R add more than the q largest
 eigenvalues of Z'Z: they span at most q dimensions within the span of R. With q or fewer targets this is |Z|^2.
+Eigenvalues are computed in float64 and enlarged by their error. A leaf may also say that all of its subsets were
+compared, or that S is dependent: then the subsets are compared again, and S is tested.
 
-Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few rounding
-errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. The ridge r D, D the
-squared norms of the columns with the penalty, hides a little of what an independent subset T explains: at most
+The ridge. Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few
+rounding errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. The ridge r D, D
+the squared norms of the columns with the penalty, hides a little of what an independent subset T explains: at most
 
     r ||Y||^2 sum over T of v_j,
 
@@ -15,27 +17,21 @@ where the other columns of T leave the share 1 / v_j of column j (its coefficien
 dependent, all of them together explain much that no independent subset does. A leaf whose bound is too low for this
 reason gets a larger ridge. The report states what the ridges may hide.
 
-Eigenvalues are computed in float64 and enlarged by their error.
+Groups. A leaf has groups S that are chosen, and groups R of which at most q may be added. f is at least f(S + R). If
+|R| > q, at least |R| - q groups of R are left out. f is then at least f(S + R - g) for each group g of these. So it is
+at least the (|R| - q)-th smallest of all f(S + R - g). The eigenvalue bound holds for as many columns as q groups have.
+If columns are nearly dependent, such a leaf is divided until its bounds hold, or single subsets are compared. An
+independent subset of the columns of a group is no larger than the rank of the group. Let the elimination of its matrix,
+with the largest pivot first, leave at most the share t of each column's square after r pivots. The matrix of r + 1 of
+its p columns then has an eigenvalue of at most p t. So the others leave at most p^2 t of some column.
 
-Check the bound of a convex relaxation, from the diagonal and weights in the log.
-
-With a diagonal D > 0 for which K - D is positive semidefinite, and for any A (n, N), no k columns explain more than
+The convex relaxation. With a diagonal D > 0 for which K - D is positive semidefinite, and for any A (n, N), no k
+columns explain more than
 
     <A, (K - D) A> + the k largest of |row j of B - (K - D) A|^2 / d_j.
 
-So only the sign of K - D must be checked, and one value computed: where A comes from does not matter.
-
-Check the leaves of a proof about groups of columns: recompute their bounds in extended precision.
-
-A leaf has groups S that are chosen, and groups R of which at most q may be added. f is at least f(S + R). If |R| > q,
-at least |R| - q groups of R are left out. f is then at least f(S + R - g) for each group g of these. So it is at least
-the (|R| - q)-th smallest of all f(S + R - g). The eigenvalue bound of `bounds.py` holds for as many columns as q groups
-have. If columns are nearly dependent, all together explain much that no independent subset does. Such a leaf is divided
-until its bounds hold, or single subsets are compared.
-
-An independent subset of the columns of a group is no larger than the rank of the group. Let the elimination of its
-matrix, with the largest pivot first, leave at most the share t of each column's square after r pivots. The matrix of
-r + 1 of its p columns then has an eigenvalue of at most p t. So the others leave at most p^2 t of some column.
+The log has D, and weights from which A follows. Only the sign of K - D must be checked, and one value computed: where A
+comes from does not matter.
 """
 
 from __future__ import annotations
@@ -103,17 +99,14 @@ class Checker:
 
     def __init__(self, problem: Problem, k: int, threshold: Any) -> None:
         self.problem, self.k, self.threshold = problem, k, EXTENDED(threshold)
-        n, N = problem.B.shape
+        n = problem.n
         self._ridge = EXTENDED(4 * (n + 8) * EPSILON)
         self._larger_ridge = EXTENDED(_LARGER_RIDGE + _RIDGE_PER_COLUMN * n)
         self.ridge = self._ridge
         # One more column, a unit vector orthogonal to all others, fills up the shorter sets of a batch.
-        self._K = np.zeros((n + 1, n + 1), EXTENDED)
-        self._K[:n, :n] = problem.K
+        self._K, self._B = np.pad(problem.K, (0, 1)), np.pad(problem.B, ((0, 1), (0, 0)))
         self._K[n, n] = 1
         self._squares = np.append(problem.floor / EXTENDED(DEPENDENCE_TOLERANCE), EXTENDED(1))
-        self._B = np.zeros((n + 1, N), EXTENDED)
-        self._B[:n] = problem.B
 
     def failures(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
         """Yield the leaves that do not hold."""
@@ -141,7 +134,10 @@ class Checker:
 
     def value(self, S: Sequence[int]) -> Any:
         """Return f(S) in extended precision. S is independent."""
-        return self._f(np.asarray(sorted(S), np.int64))
+        members = np.asarray(sorted(S), np.int64)
+        G, Z = self.problem.K[np.ix_(members, members)][..., None], self.problem.B[members][:, None]
+        pivots, _ = _eliminate(G, Z, np.zeros(members.size))
+        return self.problem.c - ((Z * Z).sum(axis=2) / pivots).sum()
 
     def dependent(self, S: Sequence[int]) -> bool:
         """Return whether the others leave at most the tolerance of the square of a column of S."""
@@ -153,18 +149,6 @@ class Checker:
     def _by_dependence(self, leaf: Leaf) -> bool:
         """Return whether S is dependent, or a bound excludes all subsets: the search decides in float64."""
         return self.dependent(leaf.chosen) or bool(self.bounds([leaf], self._ridge)[0] >= self.threshold)
-
-    def _f(self, members: NDArray[np.int64]) -> Any:
-        K = self.problem.K[np.ix_(members, members)].copy()
-        B = self.problem.B[members].copy()
-        f = self.problem.c
-        for a in range(members.size):
-            d = K[a, a]
-            f = f - (B[a] * B[a]).sum() / d
-            u = K[a + 1 :, a] / d
-            K[a + 1 :, a + 1 :] -= np.outer(u, K[a, a + 1 :])
-            B[a + 1 :] -= np.outer(u, B[a])
-        return f
 
     # Bounds.
 
@@ -214,22 +198,11 @@ class Checker:
     def bounds(self, leaves: Sequence[Leaf], ridge: Any) -> NDArray[np.float64]:
         """Return a lower bound (b,) on f of all subsets of each leaf, up to what the ridge hides."""
         columns, s, G, Z = self._matrices(leaves)
-        t, b = columns.shape
+        t = len(columns)
         diagonal = np.arange(t)
         added_ridge = ridge * self._squares[columns]
         G[diagonal, diagonal] += added_ridge
-        least = added_ridge / 2
-        pivots = np.empty((t, b), EXTENDED)
-        sound = np.ones(b, bool)
-        for a in range(t):
-            d = G[a, a].copy()
-            sound &= d > least[a]
-            d = np.where(d > least[a], d, 1)
-            pivots[a] = d
-            if a + 1 < t:
-                u = G[a + 1 :, a] / d
-                G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
-                Z[a + 1 :] -= u[..., None] * Z[a]
+        pivots, sound = _eliminate(G, Z, added_ridge / 2)
         gains = (Z * Z).sum(axis=2) / pivots
         f = self.problem.c - gains[:s].sum(axis=0)
         added = gains[s:].sum(axis=0)
@@ -295,15 +268,8 @@ class Checker:
     def _suspects(self, leaves: Sequence[Leaf]) -> list[list[tuple[int, ...]]]:
         """Return for each leaf the subsets that a comparison in float64 with its error does not exclude."""
         columns, s, G, Z = self._matrices(leaves)
-        f = np.full(len(leaves), self.problem.c, EXTENDED)
-        sound = np.ones(len(leaves), bool)
-        for a in range(s):
-            sound &= G[a, a] > 0
-            d = np.where(G[a, a] > 0, G[a, a], 1)
-            f -= (Z[a] * Z[a]).sum(axis=1) / d
-            u = G[a + 1 :, a] / d
-            G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
-            Z[a + 1 :] -= u[..., None] * Z[a]
+        pivots, sound = _eliminate(G, Z, np.zeros(s))
+        f = self.problem.c - ((Z[:s] * Z[:s]).sum(axis=2) / pivots).sum(axis=0)
         floor = np.append(self.problem.floor, EXTENDED(0))[columns[s:]] * EXTENDED(1 - _DEPENDENCE_ROUNDING)
         found: list[list[tuple[int, ...]]] = []
         for x, leaf in enumerate(leaves):
@@ -318,6 +284,22 @@ class Checker:
             places = _not_excluded(g, z, least, need, leaf.most)
             found.append([(*leaf.chosen, *(int(own[i]) for i in place)) for place in places])
         return found
+
+
+def _eliminate(G: Extended, Z: Extended, least: NDArray[Any]) -> tuple[Extended, NDArray[np.bool_]]:
+    """Eliminate the first columns of matrices G (t, t, b), and of Z (t, b, N), in place.
+
+    Returns the pivots, and (b,) whether each of them is above `least`, which has an entry for each column to eliminate.
+    Smaller ones are replaced by 1.
+    """
+    pivots, sound = np.empty((len(least), G.shape[2]), EXTENDED), np.ones(G.shape[2], bool)
+    for a, limit in enumerate(least):
+        sound &= G[a, a] > limit
+        pivots[a] = np.where(G[a, a] > limit, G[a, a], 1)
+        u = G[a + 1 :, a] / pivots[a]
+        G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
+        Z[a + 1 :] -= u[..., None] * Z[a]
+    return pivots, sound
 
 
 @np.errstate(all="ignore")
@@ -400,23 +382,15 @@ def relaxation_bound(problem: Problem, k: int, d: Sequence[float], z: Sequence[f
     K = problem.K / norms[:, None] / norms[None, :]
     B = problem.B / norms[:, None]
     H = K - np.diag(D)
-    if not _positive_definite(H):
+    # The diagonal of H is at most 1: it must be positive definite by more than rounding.
+    _, is_positive = _eliminate(H[..., None].copy(), np.zeros((n, 1, 0), EXTENDED), np.full(n, 16 * n * EPSILON))
+    if not is_positive[0]:
         return float("-inf")
     system = np.asarray(H + np.diag(D / weights), np.float64)
     A = np.linalg.solve(system, np.asarray(B, np.float64)).astype(EXTENDED)
     HA = H @ A
     g = np.sort(((B - HA) ** 2).sum(axis=1) / D)
     return float(problem.c - (A * HA).sum() - g[n - min(k, n) :].sum())
-
-
-def _positive_definite(H: Extended) -> bool:
-    """Return whether a matrix with a diagonal of at most 1 is positive definite by more than rounding."""
-    H = H.copy()
-    for a in range(H.shape[0]):
-        if not H[a, a] > 16 * H.shape[0] * EPSILON:
-            return False
-        H[a + 1 :, a + 1 :] -= np.outer(H[a + 1 :, a] / H[a, a], H[a, a + 1 :])
-    return True
 
 
 def checker_of(problem: Problem, k: int, threshold: Any) -> Checker:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from dsel.engine.base import Engine
 from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure, checker_of, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult
-from dsel.verification.problem import ExtendedSums, Problem
+from dsel.verification.problem import Claim, ExtendedSums, Problem
 from dsel.verification.report import ProofCheck
-from dsel.verification.tree import Leaf, LogError, Node, Tree, columns_of, digest_of, follow, read_file, read_manifest
+from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest
 
 #: What the check allows for rounding, as a share of ||Y||^2.
 TOLERANCE = 1e-9
@@ -39,23 +40,16 @@ Progress = Callable[[int, int], None]
 
 
 def check_file(
-    file: AnyPath, problem: Problem, k: int, threshold: float, columns: Sequence[int], picked: Sequence[int] | None,
-    saved: CheckedFiles | None = None,
-) -> FileResult:  # fmt: skip
+    file: AnyPath, claim: Claim, picked: Sequence[int] | None, saved: CheckedFiles | None = None
+) -> FileResult:
     """Check one file of a log.
 
     Parameters
     ----------
     file : Path or ObjectPath
         The file.
-    problem : Problem
-        The problem, summed from the data.
-    k : int
-        The most columns to choose.
-    threshold : float
-        f of every subset must be at least this.
-    columns : sequence of int
-        The columns of the data that the problem is over, for messages.
+    claim : Claim
+        What the log claims.
     picked : sequence of int, optional
         Numbers of the leaves to recompute; all by default.
     saved : CheckedFiles, optional
@@ -74,23 +68,19 @@ def check_file(
         return FileResult(failures=[f"{file.name}: the file cannot be read: {error}"])
     digest = digest_of(content)
     known = None if saved is None else saved.read(file.name, digest, picked)
-    return known or _check_content(file.name, content, digest, problem, k, threshold, columns, picked)
+    return known or _check_content(file.name, content, digest, claim, picked)
 
 
-def _check_content(
-    name: str, content: bytes, digest: str, problem: Problem, k: int, threshold: float, columns: Sequence[int],
-    picked: Sequence[int] | None,
-) -> FileResult:  # fmt: skip
-    result, tree, reasons = FileResult(digest), Tree(), Counter[str]()
-    checker, chosen = checker_of(problem, k, threshold), None if picked is None else set(picked)
+def _check_content(name: str, content: bytes, digest: str, claim: Claim, picked: Sequence[int] | None) -> FileResult:
+    result, checker = FileResult(digest), checker_of(claim.problem, claim.k, claim.threshold)
+    tree = Tree(claim.problem.n_items, claim.k, checker.most_compared)
+    chosen = None if picked is None else set(picked)
     try:
-        leaves = _counted(
-            follow(name, *read_file(name, content), problem.n_items, k, tree, checker.most_compared), reasons
-        )
+        leaves = tree.follow(RecordReader(name, content))
         wanted = (leaf for leaf in leaves if chosen is None or leaf.number in chosen)
         while part := list(islice(wanted, _LEAVES)):
             result.checked += len(part)
-            found = (_described(name, failure, problem, columns) for failure in checker.failures(part))
+            found = (_described(name, failure, claim) for failure in checker.failures(part))
             result.failures += islice(found, _MOST_FAILURES - len(result.failures))
             if len(result.failures) >= _MOST_FAILURES:
                 break
@@ -98,51 +88,17 @@ def _check_content(
             result.open = [(path, allowed, count) for (path, allowed), count in tree.open.items()]
     except LogError as error:
         result.failures.append(f"{error.where}: {error.what}")
-    result.nodes, result.leaves, result.ridge = tree.nodes, dict(sorted(reasons.items())), float(checker.ridge)
+    result.nodes, result.leaves, result.ridge = tree.nodes, dict(sorted(tree.reasons.items())), float(checker.ridge)
     return result
 
 
-def _counted(leaves: Iterator[Leaf], reasons: Counter[str]) -> Iterator[Leaf]:
-    for leaf in leaves:
-        reasons[leaf.reason] += 1
-        yield leaf
-
-
-def _described(name: str, failure: Failure, problem: Problem, columns: Sequence[int]) -> str:
+def _described(name: str, failure: Failure, claim: Claim) -> str:
     leaf = failure.leaf
-    of_data = [int(columns[j]) for j in problem.members(leaf.chosen)]
+    of_data = [int(claim.columns[j]) for j in claim.problem.members(leaf.chosen)]
     return (
         f"{name}, leaf {leaf.number} (columns {of_data} chosen, at most {leaf.most} of {leaf.allowed.bit_count()} to "
         f"add): {failure.why}"
     )
-
-
-@dataclass
-class _State:
-    """What is checked so far: files, results, and the nodes that files left open or continued."""
-
-    nodes: int = 0
-    checked: int = 0
-    ridge: float = 0.0
-    leaves: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    leaves_of_files: list[int] = field(default_factory=list)
-    digests: list[str] = field(default_factory=list)
-    open: Counter[Node] = field(default_factory=Counter)
-
-    def add(self, result: FileResult) -> None:
-        self.nodes += result.nodes
-        self.checked += result.checked
-        self.ridge = max(self.ridge, result.ridge)
-        self.leaves.update(result.leaves)
-        self.leaves_of_files.append(sum(result.leaves.values()))
-        self.digests.append(result.content)
-        self.failures += result.failures
-        for path, allowed, count in result.open:
-            node = (path, allowed)
-            self.open[node] += count
-            if not self.open[node]:
-                del self.open[node]
 
 
 def check_log(
@@ -197,67 +153,61 @@ def check_log(
     columns = manifest["columns"]
     problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
     problem = replace(problem, groups=items.local(np.asarray(columns, np.int64)))
-    threshold = manifest["bound"] - tolerance * float(problem.total)
-    k, found = manifest["k"], _State()
+    k, found, recomputed = manifest["k"], [], []
+    claim = Claim(problem, k, manifest["bound"] - tolerance * float(problem.total), columns)
     if not failures:
-        saved = CheckedFiles.open(state, problem, k, threshold, columns)
-        work = _Work(folder, manifest, problem, threshold, engine, saved, progress)
-        found = work.run(None if sample is None else {})
-        failures = found.failures or _failures_of_cover(found, problem.n_items)
+        saved = CheckedFiles.open(state, claim)
+        check = partial(_check_files, folder, manifest["files"], claim, engine, saved, progress)
+        found = recomputed = check(None if sample is None else {})
+        failures = _failures_of_files(found) or _failures_of_cover(found, problem.n_items)
         if sample is not None and not failures:
-            again = work.run(_picked(found.leaves_of_files, sample, seed))
-            changed = [] if again.digests == found.digests else ["the files of the log changed during the check"]
-            found.checked, found.ridge, failures = again.checked, again.ridge, again.failures or changed
+            recomputed = check(_picked([sum(one.leaves.values()) for one in found], sample, seed))
+            same = [one.content for one in recomputed] == [one.content for one in found]
+            changed = [] if same else ["the files of the log changed during the check"]
+            failures = _failures_of_files(recomputed) or changed
         if saved is not None:
             saved.forget()
     value, failures_of_value = _check_value(manifest, problem, tolerance)
     bound, failures_of_relaxation = _check_relaxation(manifest, problem, tolerance)
-    hidden = checker_of(problem, k, threshold).hidden(found.ridge)
+    hidden = checker_of(problem, k, claim.threshold).hidden(max((one.ridge for one in recomputed), default=0.0))
     return ProofCheck(
         size=items.count(included) + k, bound=bound, value=value, total=float(problem.total),
-        error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=found.nodes,
-        leaves=dict(sorted(found.leaves.items())), checked=found.checked, sampled=sample is not None,
+        error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=sum(one.nodes for one in found),
+        leaves=dict(sorted(sum((Counter(one.leaves) for one in found), Counter[str]()).items())),
+        checked=sum(one.checked for one in recomputed), sampled=sample is not None,
         seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
         noun=items.noun,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Work:
-    folder: AnyPath
-    manifest: dict[str, Any]
-    problem: Problem
-    threshold: float
-    engine: Engine
-    saved: CheckedFiles | None
-    progress: Progress | None
+def _check_files(
+    folder: AnyPath, files: Sequence[str], claim: Claim, engine: Engine, saved: CheckedFiles | None,
+    progress: Progress | None, picked: dict[int, list[int]] | None,
+) -> list[FileResult]:  # fmt: skip
+    """Check all files, apart from those that an earlier check has. picked: the leaves of each file, None: all."""
+    from dask.delayed import delayed
 
-    def run(self, picked: dict[int, list[int]] | None) -> _State:
-        """Check all files, apart from those that an earlier check has. picked: the leaves of each file, None: all."""
-        from dask.delayed import delayed
+    check, claimed = delayed(check_file, pure=False), delayed(claim, traverse=False)
+    results: list[FileResult] = []
+    step = _TASKS * engine.workers
+    for first in range(0, len(files), step):
+        part = files[first : first + step]
+        leaves = [None if picked is None else picked.get(first + i, []) for i in range(len(part))]
+        tasks = [check(folder / name, claimed, some, saved) for name, some in zip(part, leaves, strict=True)]
+        results += engine.run(tasks)
+        if saved is not None:
+            for name, some, result in zip(part, leaves, results[first:], strict=True):
+                saved.keep(name, some, result)
+        if progress is not None:
+            progress(first + len(part), len(files))
+        if len(_failures_of_files(results)) >= _MOST_FAILURES:
+            break
+    return results
 
-        files, state = self.manifest["files"], _State()
-        check, problem = delayed(check_file, pure=False), delayed(self.problem, traverse=False)
-        step = _TASKS * self.engine.workers
-        for first in range(0, len(files), step):
-            part = {i: None if picked is None else picked.get(i, []) for i in range(len(files))[first : first + step]}
-            tasks = [
-                check(
-                    self.folder / files[i], problem, self.manifest["k"], self.threshold, self.manifest["columns"],
-                    leaves, self.saved,
-                )
-                for i, leaves in part.items()
-            ]  # fmt: skip
-            for (i, leaves), result in zip(part.items(), self.engine.run(tasks), strict=True):
-                state.add(result)
-                if self.saved is not None:
-                    self.saved.keep(files[i], leaves, result)
-            if self.progress is not None:
-                self.progress(min(first + step, len(files)), len(files))
-            if len(state.failures) >= _MOST_FAILURES:
-                break
-        return state
+
+def _failures_of_files(results: Sequence[FileResult]) -> list[str]:
+    return [failure for result in results for failure in result.failures]
 
 
 def _failures_of_columns(
@@ -291,11 +241,13 @@ def _dependent(sums: ExtendedSums, manifest: dict[str, Any], dropped: Sequence[i
     return all(Checker(problem, problem.n, 0.0).dependent(range(problem.n)) for problem in problems)
 
 
-def _failures_of_cover(state: _State, n: int) -> list[str]:
+def _failures_of_cover(results: Sequence[FileResult], n: int) -> list[str]:
     """Return which nodes the log leaves open, or has from nowhere."""
-    nodes = state.open.copy()
-    root: Node = ((), (1 << n) - 1)
-    nodes[root] += 1
+    nodes: Counter[Node] = Counter()
+    for result in results:
+        for path, allowed, count in result.open:
+            nodes[path, allowed] += count
+    nodes[(), (1 << n) - 1] += 1
     failures: list[str] = []
     for (path, allowed), count in nodes.items():
         if count and len(failures) < _MOST_FAILURES:

@@ -21,7 +21,7 @@ from dsel._lib.versions import versions
 from dsel.errors import OutputError
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import foreign_owner
-from dsel.verification.problem import Problem
+from dsel.verification.problem import Claim
 
 log = logging.getLogger("dsel")
 
@@ -65,17 +65,15 @@ class CheckedFiles:
     folder: Path
 
     @classmethod
-    def open(
-        cls, folder: Path | None, problem: Problem, k: int, threshold: float, columns: Sequence[int]
-    ) -> CheckedFiles | None:
+    def open(cls, folder: Path | None, claim: Claim) -> CheckedFiles | None:
         """Return the results of a check, or None with a warning if they cannot be kept safely.
 
         Parameters
         ----------
         folder : Path, optional
             The folder of all checks. By default dsel/verify in the user's folder for state, such as ~/.local/state.
-        problem, k, threshold, columns
-            What `check_file` is given: results of other checks are not used.
+        claim : Claim
+            What is checked: results of other checks are not used.
         """
         try:
             folder = folder or _state_folder()
@@ -87,8 +85,8 @@ class CheckedFiles:
             for old in folder.iterdir():
                 if time.time() - old.stat().st_mtime > _OLD_SECONDS:
                     shutil.rmtree(old, ignore_errors=True)
-            claim = repr((versions()["dsel"], problem.digest(), k, float(threshold).hex(), list(columns)))
-            found = cls(folder / _digest(claim))
+            asked = (claim.problem.digest(), claim.k, float(claim.threshold).hex(), list(claim.columns))
+            found = cls(folder / _digest(repr((versions()["dsel"], *asked))))
             found.folder.mkdir(exist_ok=True)
             known = sum(1 for _ in found.folder.iterdir())
         except (OSError, RuntimeError) as error:

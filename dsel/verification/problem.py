@@ -87,61 +87,58 @@ class Problem:
         return found.hexdigest()
 
 
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What the tree of a log claims: every subset of at most k columns has f of at least the threshold.
+
+    problem: summed from the data. columns: those of the data that it is over, for messages.
+    """
+
+    problem: Problem
+    k: int
+    threshold: float
+    columns: Sequence[int]
+
+
 @dataclass
 class _Sums:
+    """Sums over rows for the columns of X, followed by those of Y. present: the weight of the values that are there."""
+
     weight: Any
-    x: Extended
-    y: Extended
-    low_x: NDArray[np.float64]
-    high_x: NDArray[np.float64]
-    low_y: NDArray[np.float64]
-    high_y: NDArray[np.float64]
+    values: Extended
     present: Extended
-
-
-@dataclass
-class _Products:
-    K: Extended
-    B: Extended
-    yy: Extended
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class ExtendedSums:
     """Sums over all rows in extended precision, from which `problem` makes the problem of a certificate.
 
-    constant: (n,) which columns explain nothing.
+    constant: (n,) which columns of X explain nothing. targets: the places of the targets that vary in Z = [X, Y], which
+    are those of X where Y = X. products: (n + 1, n + N) X'Z, and last the squares of the columns of Z.
     """
 
-    dataset: Dataset
     preprocess: Preprocess
     constant: NDArray[np.bool_]
-    _sums: _Sums
-    _products: _Products
+    targets: NDArray[np.int64]
+    weight: Any
+    products: Extended
 
     def problem(self, columns: Sequence[int], included: Sequence[int], lam: float) -> Problem:
         """Return the problem over these columns, in their order, given the included ones.
 
         Raises DataError if the included columns depend on each other.
         """
-        sums, products = self._sums, self._products
-        raw = self.preprocess in ("unit", "none")
-        used = np.asarray([*columns, *included], np.int64)
-        scale_x = _scales(np.diag(products.K), sums.weight, self.preprocess)
-        K = products.K / scale_x[:, None] / scale_x[None, :]
-        if self.dataset.n_targets:
-            scale_y = _scales(products.yy, sums.weight, self.preprocess)
-            real = ~_nearly_constant(sums.low_y, sums.high_y, raw)
-            B = (products.B / scale_x[:, None] / scale_y[None, :])[:, real]
-            total = (products.yy / scale_y**2)[real].sum()
-        else:
-            B = K[:, ~self.constant]
-            total = np.diag(K)[~self.constant].sum()
-        if not (np.isfinite(K).all() and np.isfinite(B).all() and np.isfinite(total)):
+        n, used = self.constant.size, np.asarray([*columns, *included], np.int64)
+        scale = _scales(self.products[n], self.weight, self.preprocess)
+        products = self.products[:n] / scale[:n, None] / scale[None, :]
+        total = (self.products[n] / scale**2)[self.targets].sum()
+        if not (np.isfinite(products).all() and np.isfinite(total)):
             raise DataError("The data have values that are not finite.", "Run the job again: it names them.")
-        K = K[np.ix_(used, used)]
+        K = products[np.ix_(used, used)]
         K[np.diag_indices_from(K)] += EXTENDED(lam)
-        return _given(few_targets(B[used]), K, total, len(columns))
+        return _given(few_targets(products[np.ix_(used, self.targets)]), K, total, len(columns))
 
 
 def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, engine: Engine) -> ExtendedSums:
@@ -177,14 +174,17 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
         )
     _require_memory(dataset)
     sums: _Sums = RowPass("means to verify", dataset, _block_sums, _merge_sums, 64 * dataset.n).run(engine)
-    center_x, center_y = _centers(sums, preprocess)
-    fill = sums.x / np.where(sums.present > 0, sums.present, 1) if missing == "mean" else None
-    products: _Products = RowPass(
-        "sums to verify", dataset, _block_products, _merge_products, 16 * dataset.n * (dataset.n + dataset.n_targets),
-        share=True,
-    ).run(engine, center_x=center_x, center_y=center_y, fill=fill)  # fmt: skip
-    constant = _nearly_constant(sums.low_x, sums.high_x, preprocess in ("unit", "none"))
-    return ExtendedSums(dataset, preprocess, constant | ~(sums.present > 0), sums, products)
+    raw, n = preprocess in ("unit", "none"), dataset.n
+    means = sums.values / np.where(sums.present > 0, sums.present, 1)
+    # A constant column becomes exactly 0.
+    center = np.zeros_like(means) if raw else np.where(sums.low == sums.high, sums.low.astype(EXTENDED), means)
+    products: Extended = RowPass(
+        "sums to verify", dataset, _block_products, np.add, 16 * n * (n + dataset.n_targets), share=True
+    ).run(engine, center=center, fill=means if missing == "mean" else None)
+    constant = _nearly_constant(sums.low, sums.high, raw) | ~(sums.present > 0)
+    first = n if dataset.n_targets else 0
+    targets = first + np.flatnonzero(~constant[first:])
+    return ExtendedSums(preprocess, constant[:n], targets, sums.weight, products)
 
 
 def _require_memory(dataset: Dataset) -> None:
@@ -200,78 +200,53 @@ def _require_memory(dataset: Dataset) -> None:
 
 
 def _block_sums(x: Any, y: Any, block: Block) -> _Sums:
-    r, n = x.shape
-    N = 0 if y is None else y.shape[1]
-    w = np.ones(r, EXTENDED) if block.w is None else block.w.astype(EXTENDED)
-    sums = _Sums(
-        w.sum(), np.zeros(n, EXTENDED), np.zeros(N, EXTENDED), np.full(n, np.inf), np.full(n, -np.inf),
-        np.full(N, np.inf), np.full(N, -np.inf), np.zeros(n, EXTENDED),
-    )  # fmt: skip
-    for start in range(0, r, _ROWS):
+    size = x.shape[1] + (0 if y is None else y.shape[1])
+    w = np.ones(x.shape[0], EXTENDED) if block.w is None else block.w.astype(EXTENDED)
+    nothing = np.zeros(size, EXTENDED)
+    sums = _Sums(w.sum(), nothing, nothing.copy(), np.full(size, np.inf), np.full(size, -np.inf))
+    for start in range(0, x.shape[0], _ROWS):
         part = w[start : start + _ROWS]
-        z, there = _rows(x, start)
-        sums.x += part @ z
+        z, there = _rows(x, y, start)
+        sums.values += part @ z
         sums.present += part @ there.astype(EXTENDED)
         real = there & (part > 0)[:, None]
-        sums.low_x = np.minimum(sums.low_x, np.where(real, z, np.inf).min(axis=0).astype(np.float64))
-        sums.high_x = np.maximum(sums.high_x, np.where(real, z, -np.inf).max(axis=0).astype(np.float64))
-        if N:
-            t = dense_rows(y, start, start + _ROWS).astype(EXTENDED)
-            sums.y += part @ t
-            sums.low_y = np.minimum(sums.low_y, t[part > 0].min(axis=0, initial=np.inf).astype(np.float64))
-            sums.high_y = np.maximum(sums.high_y, t[part > 0].max(axis=0, initial=-np.inf).astype(np.float64))
+        sums.low = np.minimum(sums.low, np.where(real, z, np.inf).min(axis=0).astype(np.float64))
+        sums.high = np.maximum(sums.high, np.where(real, z, -np.inf).max(axis=0).astype(np.float64))
     return sums
 
 
-def _rows(x: Any, start: int) -> tuple[Extended, NDArray[np.bool_]]:
-    """Return rows of x with 0 in place of missing values, and which values are there."""
+def _rows(x: Any, y: Any, start: int) -> tuple[Extended, NDArray[np.bool_]]:
+    """Return rows of x, with 0 in place of missing values, and of y; and which values are there."""
     z = dense_rows(x, start, start + _ROWS)
     there = ~np.isnan(z)
-    return np.where(there, z, 0.0).astype(EXTENDED), there
+    z = np.where(there, z, 0.0)
+    if y is not None:
+        t = dense_rows(y, start, start + _ROWS)
+        z, there = np.hstack([z, t]), np.hstack([there, np.ones(t.shape, np.bool_)])
+    return z.astype(EXTENDED), there
 
 
 def _merge_sums(a: _Sums, b: _Sums) -> _Sums:
-    return _Sums(
-        a.weight + b.weight, a.x + b.x, a.y + b.y, np.minimum(a.low_x, b.low_x), np.maximum(a.high_x, b.high_x),
-        np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y), a.present + b.present,
-    )  # fmt: skip
+    low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
+    return _Sums(a.weight + b.weight, a.values + b.values, a.present + b.present, low, high)
 
 
-def _centers(sums: _Sums, preprocess: Preprocess) -> tuple[Extended, Extended]:
-    """Return what is subtracted from the columns of X and Y. A constant column becomes exactly 0."""
-    if preprocess in ("unit", "none"):
-        return np.zeros_like(sums.x), np.zeros_like(sums.y)
-    mean = sums.x / np.where(sums.present > 0, sums.present, 1)
-    x = np.where(sums.low_x == sums.high_x, sums.low_x.astype(EXTENDED), mean)
-    y = np.where(sums.low_y == sums.high_y, sums.low_y.astype(EXTENDED), sums.y / sums.weight)
-    return x, y
-
-
-def _block_products(
-    x: Any, y: Any, block: Block, center_x: Extended, center_y: Extended, fill: Extended | None
-) -> _Products:
-    r, n = x.shape
-    N = 0 if y is None else y.shape[1]
-    found = _Products(np.zeros((n, n), EXTENDED), np.zeros((n, N), EXTENDED), np.zeros(N, EXTENDED))
-    for start in range(0, r, _ROWS):
-        z, there = _rows(x, start)
+def _block_products(x: Any, y: Any, block: Block, center: Extended, fill: Extended | None) -> Extended:
+    """Return X'Z for Z = [X, Y], and last the squares of the columns of Z."""
+    n = x.shape[1]
+    products = np.zeros((n + 1, center.size), EXTENDED)
+    for start in range(0, x.shape[0], _ROWS):
+        z, there = _rows(x, y, start)
         if fill is not None:
             z = np.where(there, z, fill)
         elif not there.all():
             raise DataError(f"X has missing values in rows {block.start + start} and after.", "Set missing: mean.")
-        z -= center_x
-        t = (dense_rows(y, start, start + _ROWS).astype(EXTENDED) if N else np.zeros((z.shape[0], 0))) - center_y
+        z -= center
         if block.w is not None:
-            root = np.sqrt(block.w[start : start + _ROWS].astype(EXTENDED))[:, None]
-            z, t = z * root, t * root
-        found.K += z.T @ z
-        found.B += z.T @ t
-        found.yy += (t * t).sum(axis=0)
-    return found
-
-
-def _merge_products(a: _Products, b: _Products) -> _Products:
-    return _Products(a.K + b.K, a.B + b.B, a.yy + b.yy)
+            z *= np.sqrt(block.w[start : start + _ROWS].astype(EXTENDED))[:, None]
+        products[:n] += z[:, :n].T @ z
+        products[n] += (z * z).sum(axis=0)
+    return products
 
 
 def _nearly_constant(low: NDArray[np.float64], high: NDArray[np.float64], raw: bool) -> NDArray[np.bool_]:

@@ -1,15 +1,11 @@
-"""Follow the tree that the records of a proof log describe.
+"""Read the files of a proof log, and follow the tree that their records describe.
 
-deploy/docs/explanation/proof-logs.md describes the format. A node is a set S of chosen columns, in the order in which
-they were chosen, and a set R of columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R,
-|Q| <= q. Sets of columns are Python integers here: bit j stands for column j. In a proof about groups of columns, a
-"column" is a group everywhere here.
+deploy/docs/explanation/proof-logs.md describes the format. A log has a manifest, and files with the numbers and bounds
+of its records. A node of the tree is a set S of chosen columns, in the order in which they were chosen, and a set R of
+columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R, |Q| <= q. Sets of columns are Python
+integers here: bit j stands for column j. In a proof about groups of columns, a "column" is a group everywhere here.
 
-What `follow` accepts covers every subset: the subsets of a node are those of its children and leaves together.
-
-Read the files of a proof log: its manifest, and the numbers and bounds of its records.
-
-deploy/docs/explanation/proof-logs.md describes the format.
+What `Tree` accepts covers every subset: the subsets of a node are those of its children and leaves together.
 """
 
 from __future__ import annotations
@@ -20,11 +16,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsel._lib.damage import DamagedFileError
 from dsel._lib.npz import read_npz
@@ -89,26 +84,21 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def read_file(name: str, content: bytes) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the numbers and bounds in the content of a file of a log, or raise LogError."""
-    try:
-        arrays = read_npz(io.BytesIO(content), ("numbers", "bounds"))
-        numbers, bounds = arrays["numbers"], arrays["bounds"]
-    except (OSError, DamagedFileError) as error:
-        raise LogError(name, f"the file is damaged: certify with a log again ({error})") from error
-    if numbers.dtype.kind != "u" or numbers.ndim != 1 or bounds.dtype.kind != "f" or bounds.ndim != 1:
-        raise LogError(name, "its arrays are not numbers and bounds")
-    return numbers.tolist(), bounds.astype(np.float64)
-
-
 class RecordReader:
-    """Numbers and bounds in their order."""
+    """The numbers and bounds of a file of a log, in their order."""
 
-    def __init__(self, name: str, numbers: list[int], bounds: NDArray[np.float64]) -> None:
-        self.name, self._numbers = name, numbers
-        self._bounds: list[float] = bounds.tolist()
-        self.place = 0
-        self._bound = 0
+    def __init__(self, name: str, content: bytes) -> None:
+        """Raise LogError if the content is damaged."""
+        try:
+            arrays = read_npz(io.BytesIO(content), ("numbers", "bounds"))
+            numbers, bounds = arrays["numbers"], arrays["bounds"]
+        except (OSError, DamagedFileError) as error:
+            raise LogError(name, f"the file is damaged: certify with a log again ({error})") from error
+        if numbers.dtype.kind != "u" or numbers.ndim != 1 or bounds.dtype.kind != "f" or bounds.ndim != 1:
+            raise LogError(name, "its arrays are not numbers and bounds")
+        self.name, self.place = name, 0
+        self._numbers: list[int] = numbers.tolist()
+        self._bounds: Iterator[float] = iter(bounds.astype(np.float64).tolist())
 
     @property
     def more(self) -> bool:
@@ -119,10 +109,7 @@ class RecordReader:
         return f"{self.name}, number {self.place}"
 
     def number(self) -> int:
-        if not self.more:
-            raise LogError(self.where, "the file ends within a segment")
-        self.place += 1
-        return self._numbers[self.place - 1]
+        return self.list(1)[0]
 
     def list(self, size: int) -> list[int]:
         if self.place + size > len(self._numbers):
@@ -131,13 +118,13 @@ class RecordReader:
         return self._numbers[self.place - size : self.place]
 
     def bound(self) -> float:
-        if self._bound >= len(self._bounds):
+        bound = next(self._bounds, None)
+        if bound is None:
             raise LogError(self.where, "a bound is missing")
-        self._bound += 1
-        return self._bounds[self._bound - 1]
+        return bound
 
     def require_end(self) -> None:
-        if self._bound != len(self._bounds):
+        if next(self._bounds, None) is not None:
             raise LogError(self.where, "there are more bounds than leaves")
 
 
@@ -178,93 +165,73 @@ class Leaf:
     bound: float
 
 
-@dataclass
-class Tree:
-    """What `follow` found in one file.
-
-    nodes: the nodes of the search. open: for each node that the file leaves open 1, for each one that it continues -1,
-    without those that cancel out.
-    """
-
-    nodes: int = 0
-    open: Counter[Node] = field(default_factory=Counter)
-
-
 def columns_of(mask: int) -> list[int]:
     """Return the columns of a set, ascending."""
     return [j for j in range(mask.bit_length()) if mask >> j & 1]
 
 
-def follow(
-    name: str, numbers: list[int], bounds: NDArray[np.float64], n: int, k: int, tree: Tree, most_compared: int = 2
-) -> Iterator[Leaf]:  # fmt: skip
-    """Yield the leaves of a file, and count its nodes in `tree`.
+class Tree:
+    """The tree of one file, followed record by record. Each kind of record has a method that yields its leaves.
+
+    It is complete when all leaves were taken.
 
     Parameters
     ----------
-    name : str
-        The name of the file, for messages.
-    numbers, bounds : list of int, ndarray
-        The content of the file.
     n, k : int
         The number of columns, and the most columns to choose.
-    tree : Tree
-        It is complete when all leaves were taken.
     most_compared : int
         Most columns that the subsets of a leaf may add if they are compared.
 
-    Raises
-    ------
-    LogError
-        A record is impossible, or its subsets are not those of its node.
-    """
-    yield from _Follower(RecordReader(name, numbers, bounds), n, k, tree, most_compared).leaves()
-
-
-class _Follower:
-    """The tree of one file, followed record by record. Each kind of record has a method that yields its leaves.
-
-    stack: the open nodes of the present segment, the next one last. count: leaves so far.
+    Attributes
+    ----------
+    nodes : int
+        The nodes of the search.
+    open : Counter
+        For each node that the file leaves open 1, for each one that it continues -1, without those that cancel out.
+    reasons : Counter
+        The number of leaves by reason.
     """
 
-    def __init__(self, reader: RecordReader, n: int, k: int, tree: Tree, most_compared: int) -> None:
-        self.reader, self.n, self.k, self.tree, self.most_compared = reader, n, k, tree, most_compared
-        self.stack: list[Node] = []
-        self.count = 0
+    def __init__(self, n: int, k: int, most_compared: int) -> None:
+        self.n, self.k, self.most_compared = n, k, most_compared
+        self.nodes, self.open, self.reasons = 0, Counter[Node](), Counter[str]()
+        self.reader: RecordReader
+        self._stack: list[Node] = []  # the open nodes of the present segment, the next one last
         self._records: dict[int, Callable[[Node, int], Iterator[Leaf]]] = {
             PRUNED: self._pruned, COMPARED: self._compared, BRANCHED: self._branched, DEPENDENT: self._dependent,
             DROPPED: self._dropped, CORES: self._excluded_by_cores, SPLIT: self._split,
         }  # fmt: skip
 
-    def leaves(self) -> Iterator[Leaf]:
-        """Yield all leaves of the file."""
-        while self.reader.more:
-            self.stack = _segment(self.reader, self.n, self.k)
-            for node in self.stack:
-                self.tree.open[node] -= 1
-            while (code := self.reader.number()) != END:
-                yield from self._record(code)
-            for node in self.stack:
-                self.tree.open[node] += 1
-        self.reader.require_end()
-        for node in [node for node, count in self.tree.open.items() if not count]:
-            del self.tree.open[node]
+    def follow(self, reader: RecordReader) -> Iterator[Leaf]:
+        """Yield all leaves of the file.
 
-    def _record(self, code: int) -> Iterator[Leaf]:
-        """Yield the leaves of the record of the next node."""
-        if not self.stack:
-            raise LogError(self.reader.where, "a segment continues after its last node")
-        if code not in self._records:
-            raise LogError(self.reader.where, f"there is no record {code}")
-        node = self.stack.pop()
-        yield from self._records[code](node, self.k - len(node[0]))
+        Raises
+        ------
+        LogError
+            A record is impossible, or its subsets are not those of its node.
+        """
+        self.reader = reader
+        while reader.more:
+            self._stack = _segment(reader, self.n, self.k)
+            self.open.subtract(self._stack)
+            while (code := reader.number()) != END:
+                if not self._stack:
+                    raise LogError(reader.where, "a segment continues after its last node")
+                if code not in self._records:
+                    raise LogError(reader.where, f"there is no record {code}")
+                node = self._stack.pop()
+                yield from self._records[code](node, self.k - len(node[0]))
+            self.open.update(self._stack)
+        reader.require_end()
+        self.open = Counter({node: count for node, count in self.open.items() if count})
 
     def _leaf(self, reason: str, node: Node, most: int, bound: float = np.nan) -> Leaf:
-        self.count += 1
-        return Leaf(self.count - 1, reason, *node, most, bound)
+        number = self.reasons.total()
+        self.reasons[reason] += 1
+        return Leaf(number, reason, *node, most, bound)
 
     def _wrong(self, node: Node, what: str) -> LogError:
-        return LogError(f"{self.reader.name}, leaf {self.count} at columns {list(node[0])}", what)
+        return LogError(f"{self.reader.name}, leaf {self.reasons.total()} at columns {list(node[0])}", what)
 
     def _pruned(self, node: Node, most: int) -> Iterator[Leaf]:
         """Yield a node that a bound excludes."""
@@ -278,7 +245,7 @@ class _Follower:
         """Yield a node of which all subsets were compared."""
         if most > self.most_compared:
             raise self._wrong(node, f"{most} columns are left, too many to compare all")
-        self.tree.nodes += 1
+        self.nodes += 1
         yield self._leaf(COMPARISON, node, most)
 
     def _dropped(self, node: Node, most: int) -> Iterator[Leaf]:
@@ -287,7 +254,7 @@ class _Follower:
         for j in _subset(self.reader, allowed):
             allowed &= ~(1 << j)
             yield self._leaf(DEPENDENCE, ((*chosen, j), allowed), most - 1)
-        self.stack.append((chosen, allowed))
+        self._stack.append((chosen, allowed))
 
     def _excluded_by_cores(self, node: Node, most: int) -> Iterator[Leaf]:
         """Yield what is left without each core, which a bound excludes; as many cores as columns leave their union."""
@@ -300,25 +267,25 @@ class _Follower:
             together |= core
             yield self._leaf(BOUND, (chosen, allowed & ~core), most, self.reader.bound())
         if len(cores) == most:
-            self.stack.append((chosen, together))
+            self._stack.append((chosen, together))
         else:
-            self.tree.nodes += 1
+            self.nodes += 1
 
     def _split(self, node: Node, most: int) -> Iterator[Leaf]:
         """Divide a node into what is left with one column of R and without it; the latter is next. It has no leaf."""
         chosen, allowed = node
-        self.tree.nodes += 1
+        self.nodes += 1
         j = self.reader.number()
         if most < 1 or not allowed >> j & 1:
             raise self._wrong(node, f"column {j} cannot be added")
         rest = allowed & ~(1 << j)
-        self.stack += [((*chosen, j), rest), (chosen, rest)]
+        self._stack += [((*chosen, j), rest), (chosen, rest)]
         yield from ()
 
     def _branched(self, node: Node, most: int) -> Iterator[Leaf]:
         """Yield the columns that are no children, and children, that bounds exclude; the other children are open."""
         chosen, allowed = node
-        self.tree.nodes += 1
+        self.nodes += 1
         children = _subset(self.reader, allowed)
         rest = allowed
         for j in children:
@@ -336,7 +303,7 @@ class _Follower:
         nodes.reverse()
         for i in closed:
             yield self._leaf(BOUND, nodes[i], most - 1, self.reader.bound())
-        self.stack += [nodes[i] for i in reversed(range(len(nodes))) if i not in set(closed)]
+        self._stack += [nodes[i] for i in reversed(range(len(nodes))) if i not in set(closed)]
 
 
 def _segment(reader: RecordReader, n: int, k: int) -> list[Node]:

@@ -133,6 +133,19 @@ def test_a_certificate_brings_the_ratio_and_texts_show_it(tmp_path: Path) -> Non
     assert dsel.open_selection(proved.save(tmp_path / "proved")) == proved
 
 
+def test_texts_say_that_a_ratio_of_zero_gives_no_guarantee(tmp_path: Path) -> None:
+    X, Y = problem(1)
+    copies = np.column_stack([X, X[:, 0]])
+    found = dsel.submodularity_ratio(dsel.select(copies, Y, k=2), copies, Y)
+    assert found.submodularity is not None
+    for text in (render(found), render_report(found)):
+        assert "no useful lower bound is proved, so the ratio gives no guarantee here" in text
+        assert f"about {found.submodularity.estimate:.4f} (estimate)" in text
+        assert "at least 0.00" not in text
+    values = json.loads((found.save(tmp_path / "found") / "selection.json").read_text())
+    assert values["submodularity"]["bound"] == 0.0
+
+
 def test_a_result_without_the_ratio_has_no_key_for_it(tmp_path: Path) -> None:
     X, Y = problem(1)
     selection = dsel.select(X, Y, k=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,17 +17,10 @@ MOST_RUNS = 60
 
 def draw(runs: Sequence[RunSummary], ax: Any = None) -> Any:
     """Draw a dot for each chosen column of each run, and return the axes. Columns of the last run are filled."""
-    shown, columns = runs[-MOST_RUNS:], shown_columns(runs)
-    ax = style.axes(ax, height=1.2 + 0.22 * len(columns), grid="y")
-    place = {label: i for i, label in enumerate(columns)}
-    last = set(runs[-1].columns)
-    dots = [(i + 1, label) for i, run in enumerate(shown) for label in run.columns if label in place]
-    kept = [(x, place[label]) for x, label in dots if label in last]
-    gone = [(x, place[label]) for x, label in dots if label not in last]
-    size = max(6.0, min(36.0, 900.0 / len(shown)))
-    style.dots(ax, kept, gone, ("in the last run", "not any more"), s=size)
+    columns = shown_columns(runs)
+    sets = {i: run.columns for i, run in enumerate(runs[-MOST_RUNS:], 1)}
+    ax = style.dots(ax, sets, columns, len(runs[-1].columns), ("in the last run", "not any more"), 6.0)
     style.name_rows(ax, [printable(label) for label in columns])
-    style.whole_numbers(ax.xaxis)
     style.name_axes(ax, f"run, oldest first (the last one is {runs[-1].run})", "")
     return ax
 
@@ -38,10 +30,7 @@ def shown_columns(runs: Sequence[RunSummary]) -> list[str]:
 
     The first column is at the top.
     """
-    counts = Counter(label for run in runs[-MOST_RUNS:] for label in run.columns)
-    last = list(runs[-1].columns)
-    others = sorted(set(counts) - set(last), key=lambda label: (-counts[label], label))
-    return [*last, *others][:MOST_COLUMNS]
+    return style.most_frequent(runs[-1].columns, (run.columns for run in runs[-MOST_RUNS:]), MOST_COLUMNS)
 
 
 def describe(runs: Sequence[RunSummary]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 from unicodedata import east_asian_width
@@ -106,6 +106,8 @@ BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 MATRIX_ENDS = "#d55e01", "#0072b3"
 #: More points than this on a line are drawn without markers.
 MOST_MARKERS = 40
+#: More dots than this become pixels in vector files, which would be large otherwise.
+_MOST_VECTORS = 1500
 
 
 def import_matplotlib(module: str = "") -> Any:
@@ -142,13 +144,31 @@ def ring(ax: Any, x: float, y: float, label: str, **arguments: Any) -> None:
     ax.plot([x], [y], linestyle="none", markerfacecolor="none", label=label, **style)
 
 
-def dots(ax: Any, filled: Sequence[Any], hollow: Sequence[Any], labels: tuple[str, str], **arguments: Any) -> None:
-    """Draw filled and hollow dots at pairs of x and y. labels: what they are."""
-    if filled:
-        ax.scatter(*zip(*filled, strict=True), color=BLUE, label=labels[0], **arguments)
-    if hollow:
+def most_frequent(first: Sequence[Any], sets: Iterable[Iterable[Any]], most: int) -> list[Any]:
+    """Return at most `most` elements of sets: the first ones in their order, then others by how many sets have them."""
+    counts = Counter(element for one in sets for element in one)
+    others = sorted(set(counts) - set(first), key=lambda element: (-counts[element], element))
+    return [*first, *others][:most]
+
+
+def dots(
+    ax: Any, sets: Mapping[int, Iterable[Any]], rows: Sequence[Any], filled: int, labels: tuple[str, str], least: float
+) -> Any:
+    """Draw a dot for each element of each set, and return the axes: x is the key of a set, y the place in `rows`.
+
+    Those of the first rows are filled, the others hollow. labels: what they are. least: the size of the smallest dots.
+    """
+    ax = axes(ax, height=1.2 + 0.22 * len(rows), grid="y")
+    place = {element: i for i, element in enumerate(rows)}
+    points = [(x, place[element]) for x, elements in sets.items() for element in elements if element in place]
+    shape = {"s": max(least, min(36.0, 900.0 / len(sets))), "rasterized": len(points) > _MOST_VECTORS}
+    if full := [point for point in points if point[1] < filled]:
+        ax.scatter(*zip(*full, strict=True), color=BLUE, label=labels[0], **shape)
+    if hollow := [point for point in points if point[1] >= filled]:
         faces = {"edgecolors": MUTED, "facecolors": "none"}
-        ax.scatter(*zip(*hollow, strict=True), label=labels[1], **faces, **arguments)
+        ax.scatter(*zip(*hollow, strict=True), label=labels[1], **faces, **shape)
+    whole_numbers(ax.xaxis)
+    return ax
 
 
 def name_axes(ax: Any, x: str, y: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -12,22 +11,14 @@ from dsel.selection.record import FrontRow, SelectionRecord
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
 MOST_COLUMNS = 30
-#: More dots than this become pixels in vector files, which would be large otherwise.
-_MOST_VECTORS = 1500
 
 
 def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     """Draw a dot for each column of each best subset of at most k columns, and return the axes."""
     rows, columns = shown_rows(selection), shown_columns(selection)
-    ax = style.axes(ax, height=1.2 + 0.22 * len(columns), grid="y")
-    place = {j: i for i, j in enumerate(columns)}
-    dots = [(row.size, place[j]) for row in rows for j in row.indices if j in place]
-    last = min(len(selection), MOST_COLUMNS)  # chosen columns come first
-    chosen, others = [dot for dot in dots if dot[1] < last], [dot for dot in dots if dot[1] >= last]
-    size = max(3.0, min(36.0, 900.0 / len(rows)))
-    style.dots(ax, chosen, others, ("chosen", "not chosen"), s=size, rasterized=len(dots) > _MOST_VECTORS)
+    sets = {row.size: row.indices for row in rows}
+    ax = style.dots(ax, sets, columns, len(selection), ("chosen", "not chosen"), 3.0)  # chosen columns come first
     style.name_rows(ax, [selection.label(j) for j in columns])
-    style.whole_numbers(ax.xaxis)
     style.name_axes(ax, style.size_name(selection), "")
     return ax
 
@@ -59,9 +50,7 @@ def shown_rows(selection: SelectionRecord) -> list[FrontRow]:
 
 def shown_columns(selection: SelectionRecord) -> list[int]:
     """Return the columns to draw: the chosen ones in order of gain, then the others by the number of their subsets."""
-    counts = Counter(j for row in shown_rows(selection) for j in row.indices)
-    others = sorted(set(counts) - set(selection.indices), key=lambda j: (-counts[j], j))
-    return [*selection.indices, *others][:MOST_COLUMNS]
+    return style.most_frequent(selection.indices, (row.indices for row in shown_rows(selection)), MOST_COLUMNS)
 
 
 def describe(selection: SelectionRecord) -> str:

@@ -17,7 +17,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data import schema
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.labels import default_labels
+from dsel.data.labels import default_labels, is_a
 from dsel.data.store.reader import Store
 from dsel.errors import DataError
 from dsel.selection.record import SelectionRecord
@@ -75,7 +75,7 @@ def transform(selection: SelectionRecord, X: Any) -> Any:
 
 def take_columns(X: Any, places: Ints) -> Any:
     """Return columns of a DataArray with samples first, of a DataFrame, or of a matrix."""
-    if _is(X, "xarray", "DataArray"):
+    if is_a(X, "xarray", "DataArray"):
         return X.isel({X.dims[1]: places})
     if _is_frame(X):
         return X.iloc[:, places] if hasattr(X, "iloc") else X[[X.columns[i] for i in places]]
@@ -87,9 +87,9 @@ def predict(selection: SelectionRecord, X: Any) -> Any:
     X, model = _opened(X), LinearModel.of(selection)
     x = transform(selection, X)
     targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
-    if _is(x, "xarray", "DataArray"):
+    if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
-    if _is(x, "polars", "DataFrame"):
+    if is_a(x, "polars", "DataFrame"):
         return _as_polars(model(x.to_numpy()), targets, model.flat)
     if _is_frame(x) and hasattr(x, "to_dask_array"):
         meta = _as_pandas(x._meta, model(np.zeros((0, len(selection)))), targets, model.flat)
@@ -138,22 +138,22 @@ def _opened(X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset) or _is_frame(X):
         return X
-    if _is(X, "xarray", "Dataset"):
+    if is_a(X, "xarray", "Dataset"):
         if "X" not in X:
             raise DataError(f"The Dataset has no variable X, only {shorten(map(str, X.variables))}.")
         X = X["X"]
-    if not (hasattr(X, "tocsr") or _is(X, "dask", "Array") or _is(X, "xarray", "DataArray")):
+    if not (hasattr(X, "tocsr") or is_a(X, "dask", "Array") or is_a(X, "xarray", "DataArray")):
         X = np.asanyarray(X)
     if X.ndim != 2:
         raise DataError(f"X has shape {X.shape}.", "It must have two dimensions: samples x features.")
-    return X.transpose() if _is(X, "xarray", "DataArray") and X.dims[0] == "feature" else X
+    return X.transpose() if is_a(X, "xarray", "DataArray") and X.dims[0] == "feature" else X
 
 
 def _labels(X: Any) -> list[str] | None:
     """Return the labels of the columns of what `_opened` returned, None if it has none."""
     if isinstance(X, Dataset):
         return [str(label) for label in X.features]
-    if _is(X, "xarray", "DataArray"):
+    if is_a(X, "xarray", "DataArray"):
         return [str(label) for label in X.coords[X.dims[1]].values.tolist()] if X.dims[1] in X.coords else None
     return [str(label) for label in X.columns] if _is_frame(X) else None
 
@@ -196,7 +196,7 @@ def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -
 
 def _predict_matrix(x: Any, model: LinearModel) -> Any:
     """Return predictions for the chosen columns as an array or a Dask array."""
-    if not _is(x, "dask", "Array"):
+    if not is_a(x, "dask", "Array"):
         return model(x)
     x = x.rechunk({1: -1})
     if model.flat:
@@ -274,8 +274,3 @@ def _not_numbers(name: str, error: Exception) -> DataError:
 
 def _is_frame(value: Any) -> bool:
     return type(value).__name__ == "DataFrame" and hasattr(value, "columns")
-
-
-def _is(value: Any, module: str, name: str) -> bool:
-    kind = type(value)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == module

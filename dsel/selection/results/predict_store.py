@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -29,7 +28,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.schema import bounds
 from dsel.data.store.array import metadata_file, open_array
 from dsel.data.store.reader import Store
-from dsel.data.store.sparse import SparseRows, SparseStore
+from dsel.data.store.sparse import SparseStore
 from dsel.data.store.staging import check_place, output_errors, staging_of
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
@@ -121,7 +120,7 @@ def predict_store(
     check_place(path, overwrite)
     targets = list(selection.targets) or reconstructed_labels(selection, labels)
     rows = _chunk_rows(dataset, len(selection), len(targets))
-    aligned = replace(dataset, blocks=tuple(_blocks(dataset, rows)))
+    aligned = replace(dataset, blocks=_blocks(dataset, rows))
     staging = staging_of(path)
     with output_errors(path), staging.locked() as lock:
         check_place(path, overwrite)  # another process may have finished meanwhile
@@ -148,17 +147,15 @@ def _chunk_rows(dataset: Dataset, s: int, N: int) -> int:
     return min(dataset.m, fit // height * height if fit >= height else fit)
 
 
-def _blocks(dataset: Dataset, rows: int) -> Iterator[Block]:
-    """Yield blocks of this number of rows."""
-    store = dataset.store
-    edges = bounds(dataset.m, rows)
-    if isinstance(store, SparseStore):
-        for (a, b), (first, last) in zip(pairwise(edges), pairwise(store.ends_at(edges)), strict=True):
-            yield Block(a, b, SparseRows(str(store.path), a, b, first, last, dataset.n), None)
-        return
+def _blocks(dataset: Dataset, rows: int) -> tuple[Block, ...]:
+    """Return blocks of this number of rows."""
+    store, edges = dataset.store, bounds(dataset.m, rows)
     assert store is not None
-    for a, b in pairwise(edges):
-        yield Block(a, b, StoredRows(store.x, a, b), None)
+    if isinstance(store, SparseStore):
+        parts: list[Any] = replace(store, row_bounds=edges, ends=store.ends_at(edges)).blocks()
+    else:
+        parts = [StoredRows(store.x, a, b) for a, b in pairwise(edges)]
+    return tuple(Block(a, b, part, None) for (a, b), part in zip(pairwise(edges), parts, strict=True))
 
 
 @dataclass(frozen=True)

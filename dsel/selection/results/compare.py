@@ -1,0 +1,148 @@
+"""What two selections have in common, and where they differ."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dsel._lib.console import console_text, text_table
+from dsel._lib.text import printable
+from dsel.selection.result import Selection
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two selections have in common, and where they differ.
+
+    Parameters
+    ----------
+    names : tuple of str
+        What to call the selections.
+    figures : dict
+        By name, a pair of values: columns, R2, error, criterion, bound on R2, iterations and seconds.
+    options : dict
+        By name, the pair of values of every option of the two requests that differs.
+    in_common, only_first, only_second : tuple of str
+        Labels of the chosen columns.
+    notes : tuple of str
+        What limits the comparison, such as other data.
+    """
+
+    names: tuple[str, str]
+    figures: dict[str, tuple[Any, Any]]
+    options: dict[str, tuple[Any, Any]]
+    in_common: tuple[str, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison, ready for JSON."""
+        return asdict(self)
+
+    def render(self, width: int | None = None) -> str:
+        """Return the comparison as text for a terminal of this width."""
+        table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
+        for name, pair in {**self.figures, **self.options}.items():
+            table.add_row(name, *(_text(value) for value in pair))
+        groups = (
+            ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
+            (f"Only in {self.names[1]}", self.only_second),
+        )  # fmt: skip
+        lines = [
+            f"{printable(title)} ({len(labels)}): {', '.join(map(printable, labels)) or 'none'}"
+            for title, labels in groups
+        ]
+        return console_text([table, *lines, *(f"note: {note}" for note in self.notes)], width).removesuffix("\n")
+
+
+def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a", "b")) -> Comparison:
+    """Return what two selections have in common, and where they differ.
+
+    Parameters
+    ----------
+    a, b : Selection
+        The selections.
+    names : tuple of str
+        What to call them.
+
+    Returns
+    -------
+    Comparison
+        Columns are compared by label.
+
+    Examples
+    --------
+    >>> import dsel, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 6))
+    >>> Y = X[:, 1] + 0.5 * X[:, 4]
+    >>> found = compare_selections(dsel.select(X, Y, k=1, method="omp"), dsel.select(X, Y, k=2, method="forward"))
+    >>> found.in_common, found.only_second, found.options
+    (('x1',), ('x4',), {'k': (1, 2), 'method': ('omp', 'forward')})
+    """
+    first, second = set(a.labels), set(b.labels)
+    return Comparison(
+        names=names,
+        figures={name: pair for name, pair in _figures(a, b).items() if pair != (None, None)},
+        options=_differences(a, b),
+        in_common=tuple(label for label in a.labels if label in second),
+        only_first=tuple(label for label in a.labels if label not in second),
+        only_second=tuple(label for label in b.labels if label not in first),
+        notes=tuple(_notes(a, b)),
+    )
+
+
+def _figures(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
+    return {
+        "columns": (len(a), len(b)),
+        "R2": (a.r2, b.r2),
+        "R2 of the best is at most": (_bound(a), _bound(b)),
+        "error": (a.error, b.error),
+        "criterion": (a.criterion, b.criterion),
+        "iterations": (a.iterations, b.iterations),
+        "seconds": (sum(a.seconds.values()), sum(b.seconds.values())),
+    }
+
+
+def _bound(selection: Selection) -> float | None:
+    """Return the proved bound on R2 for the chosen size, if there is a useful one."""
+    for row in selection.certificate:
+        if row["size"] == len(selection) and row["status"] != "no-useful-bound":
+            return float(row["r2"] if row["proven"] else row["r2_bound"])
+    return None
+
+
+def _differences(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
+    """Return every value of the two requests that differs; options of a method as options.NAME."""
+    asked = [_flat(selection) for selection in (a, b)]
+    names = dict.fromkeys([*asked[0], *asked[1]])
+    pairs = {name: (asked[0].get(name), asked[1].get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _flat(selection: Selection) -> dict[str, Any]:
+    values = selection.request.model_dump()
+    options = values.pop("options")
+    return {**values, **{f"options.{name}": value for name, value in options.items()}}
+
+
+def _notes(a: Selection, b: Selection) -> list[str]:
+    notes = []
+    if a.shape != b.shape or a.targets != b.targets:
+        notes.append(f"the data differ: {_data(a)}; {_data(b)}")
+    elif a.fingerprint is not None and b.fingerprint is not None and a.fingerprint != b.fingerprint:
+        notes.append("the stores have the same shape but other values")
+    if a.preprocess != b.preprocess or a.lam != b.lam:
+        notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
+    return notes
+
+
+def _data(selection: Selection) -> str:
+    m, n = selection.shape
+    return f"{m:,} x {n:,}, targets {', '.join(map(printable, selection.targets)) or 'none'}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else printable(value)
