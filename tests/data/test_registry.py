@@ -19,7 +19,7 @@ Install = Callable[..., None]
 TEXT_FORMAT = """
 import numpy as np
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Format
+from dsel.data.formats.source import Format
 
 def open_text(path, options):
     with path.open(encoding="utf-8") as file:
