@@ -99,7 +99,7 @@ def test_an_unknown_suffix_lists_the_installed_formats(install: Install, tmp_pat
     ("code", "name", "value", "error", "message"),
     [
         ("import no_such_module", "text", "FORMAT", MissingExtraError, "plug_bad.*cannot be imported: ModuleNotFound"),
-        ("FORMAT = 3", "text", "FORMAT", OptionError, r"is not a dsel\.data\.formats\.base\.Format"),
+        ("FORMAT = 3", "text", "FORMAT", OptionError, r"is not a dsel\.data\.formats\.source\.Format"),
         (TEXT_FORMAT, "texts", "FORMAT", OptionError, "calls itself 'text'"),
         (TEXT_FORMAT, "csv", "FORMAT", OptionError, "dsel and plug_bad have a format of the same name, 'csv'"),
     ],
