@@ -42,7 +42,7 @@ FORMAT = """
 import numpy as np
 
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Format
+from dsel.data.formats.source import Format
 
 
 def open_text(path, options):

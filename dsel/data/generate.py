@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.config.ingest_request import IngestRequest, Progress
-from dsel.data.formats.base import Array, PieceReader, Reader, Rows, Source
+from dsel.data.formats.source import Array, PieceReader, Reader, Rows, Source
 from dsel.data.ingest import write_source
 from dsel.data.ingest_report import IngestReport
 from dsel.data.labels import default_labels

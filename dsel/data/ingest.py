@@ -13,9 +13,9 @@ from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOpti
 from dsel.data import schema
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Array, Source, SparseSource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
+from dsel.data.formats.source import Array, Source, SparseSource
 from dsel.data.formats.tables import arrow
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport

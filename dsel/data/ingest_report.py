@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Source, SparseSource
+from dsel.data.formats.source import Source, SparseSource
 from dsel.data.labels import default_labels
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
-from dsel.data.formats.base import EXACT_INTEGERS
+from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.labels import format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError

@@ -7,7 +7,7 @@ except ImportError as error:
         "dsel.sklearn needs scikit-learn 1.6 or newer, which is not installed: pip install 'dsel[sklearn]'"
     ) from error
 
-from dsel.sklearn.base import clear_cache
+from dsel.sklearn.base_selector import clear_cache
 from dsel.sklearn.selectors import (
     BestSubsetSelector,
     ColumnSubsetSelector,

@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from dsel.search.exact.certificate import dependence
-from dsel.sklearn.base import BaseSelector
+from dsel.sklearn.base_selector import BaseSelector
 from dsel.sklearn.targets import EncodedTarget, Task
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import as_dataset
-from dsel.data.formats.base import OPTIONS, Format, Rows, Source, SourceOptions, SparseSource
 from dsel.data.formats.registry import FORMATS, find_folder_format, find_format, open_source
+from dsel.data.formats.source import OPTIONS, Format, Rows, Source, SourceOptions, SparseSource
 from dsel.data.ingest import ingest
 from dsel.errors import DselError, OptionError
 from dsel.testing.problems import require
@@ -24,7 +24,7 @@ def check_format(
     file_format: Format, path: str | Path, X: Any = None, Y: Any = None, *, features: Sequence[str] | None = None,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Check that a file format keeps the contract of `dsel.data.formats.base.Format`.
+    """Check that a file format keeps the contract of `dsel.data.formats.source.Format`.
 
     Parameters
     ----------

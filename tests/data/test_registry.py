@@ -19,7 +19,7 @@ Install = Callable[..., None]
 TEXT_FORMAT = """
 import numpy as np
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Format
+from dsel.data.formats.source import Format
 
 def open_text(path, options):
     with path.open(encoding="utf-8") as file:
@@ -99,7 +99,7 @@ def test_an_unknown_suffix_lists_the_installed_formats(install: Install, tmp_pat
     ("code", "name", "value", "error", "message"),
     [
         ("import no_such_module", "text", "FORMAT", MissingExtraError, "plug_bad.*cannot be imported: ModuleNotFound"),
-        ("FORMAT = 3", "text", "FORMAT", OptionError, r"is not a dsel\.data\.formats\.base\.Format"),
+        ("FORMAT = 3", "text", "FORMAT", OptionError, r"is not a dsel\.data\.formats\.source\.Format"),
         (TEXT_FORMAT, "texts", "FORMAT", OptionError, "calls itself 'text'"),
         (TEXT_FORMAT, "csv", "FORMAT", OptionError, "dsel and plug_bad have a format of the same name, 'csv'"),
     ],

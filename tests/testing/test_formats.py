@@ -13,9 +13,9 @@ import pytest
 import xarray as xr
 
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Format, Reader, Rows
 from dsel.data.formats.npy import FORMAT as NPY
 from dsel.data.formats.registry import FORMATS
+from dsel.data.formats.source import Format, Reader, Rows
 from dsel.testing import check_format
 
 X = np.random.default_rng(0).normal(size=(7, 3)).round(3)

@@ -36,8 +36,8 @@ from dsel._lib.types import Ints
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
 from dsel.data.append.matching import StoreColumns, match_source, match_sparse
-from dsel.data.formats.base import Source, SparseBlock, SparseSource
 from dsel.data.formats.missing import without_missing_values
+from dsel.data.formats.source import Source, SparseBlock, SparseSource
 from dsel.data.ingest import open_any
 from dsel.data.ingest_report import ColumnProfile, as_json, profile_of
 from dsel.data.labels import default_labels

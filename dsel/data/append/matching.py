@@ -12,7 +12,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
-from dsel.data.formats.base import Array, DerivedSource, Reader, Rows, Source, SparseSource
+from dsel.data.formats.source import Array, DerivedSource, Reader, Rows, Source, SparseSource
 from dsel.data.labels import default_labels
 from dsel.errors import DataError
 

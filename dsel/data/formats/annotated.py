@@ -15,7 +15,16 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.text import suggest
-from dsel.data.formats.base import (
+from dsel.data.formats.lazy_arrays import (
+    LazyArray,
+    LazySource,
+    Parts,
+    Targets,
+    hdf5_file,
+    target_columns,
+    tree_identity,
+)
+from dsel.data.formats.source import (
     BLOCK_VALUES,
     Array,
     Format,
@@ -25,15 +34,6 @@ from dsel.data.formats.base import (
     SparseSource,
     import_extra,
     wanted_dtype,
-)
-from dsel.data.formats.lazy_arrays import (
-    LazyArray,
-    LazySource,
-    Parts,
-    Targets,
-    hdf5_file,
-    target_columns,
-    tree_identity,
 )
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel.data.formats.base import Array, file_identity
 from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts
+from dsel.data.formats.source import Array, file_identity
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath

@@ -18,8 +18,8 @@ import numpy as np
 
 from dsel._lib.text import shorten, suggest
 from dsel.data import schema
-from dsel.data.formats.base import Array, Format, Source, SourceOptions, SparseSource
 from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, Targets, parts_of, target_columns, tree_identity
+from dsel.data.formats.source import Array, Format, Source, SourceOptions, SparseSource
 from dsel.data.store.array import read_attributes
 from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten, suggest
-from dsel.data.formats.base import (
+from dsel.data.formats.source import (
     Array,
     Format,
     Reader,

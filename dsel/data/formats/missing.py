@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, DerivedSource, Missing, PieceReader, Reader, Rows, Source
+from dsel.data.formats.source import Array, DerivedSource, Missing, PieceReader, Reader, Rows, Source
 from dsel.errors import DataError
 
 BUFFER_BYTES: Final = 8_000_000

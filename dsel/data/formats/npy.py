@@ -24,7 +24,7 @@ import numpy as np
 
 from dsel._lib.npz import open_npz, parser_lock
 from dsel._lib.text import shorten
-from dsel.data.formats.base import (
+from dsel.data.formats.source import (
     Array,
     Format,
     Reader,

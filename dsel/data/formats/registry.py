@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dsel._lib.plugins import Registry
 from dsel.data.formats import annotated, labelled, lazy_arrays, npy, svmlight
-from dsel.data.formats.base import OPTIONS, Format, Source, SourceOptions, SparseSource
+from dsel.data.formats.source import OPTIONS, Format, Source, SourceOptions, SparseSource
 from dsel.data.formats.tables import arrow, delimited
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, list_names, walk

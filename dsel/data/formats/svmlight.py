@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.formats.base import (
+from dsel.data.formats.source import (
     Format,
     SourceOptions,
     SparseBlock,

@@ -31,7 +31,7 @@ from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
 from dsel.config.ingest_request import Progress
 from dsel.data import schema
-from dsel.data.formats.base import Array, Rows, Source, SparseBlock, SparseSource
+from dsel.data.formats.source import Array, Rows, Source, SparseBlock, SparseSource
 from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
 from dsel.data.labels import default_labels, require_unique
 from dsel.data.schema import bounds

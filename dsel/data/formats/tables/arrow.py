@@ -22,9 +22,9 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
-from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
+from dsel.data.formats.source import Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.source import TableSource
+from dsel.data.formats.tables.table import Table, from_row, rows_of_batch
 from dsel.data.labels import is_a
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk

@@ -18,9 +18,9 @@ from typing import Any, Final
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Format, SourceOptions, file_identity
-from dsel.data.formats.tables.base import Table, TableColumns, from_row, missing_words
+from dsel.data.formats.source import Format, SourceOptions, file_identity
 from dsel.data.formats.tables.source import TableSource
+from dsel.data.formats.tables.table import Table, TableColumns, from_row, missing_words
 from dsel.data.labels import default_labels, require_unique
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, stat

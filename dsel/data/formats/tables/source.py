@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.base import Array, Missing, Reader, Rows, Source, SourceOptions, lost, put, wanted_dtype
-from dsel.data.formats.tables.base import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
+from dsel.data.formats.source import Array, Missing, Reader, Rows, Source, SourceOptions, lost, put, wanted_dtype
+from dsel.data.formats.tables.table import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
 

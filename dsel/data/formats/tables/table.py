@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import suggest
-from dsel.data.formats.base import SourceOptions
+from dsel.data.formats.source import SourceOptions
 from dsel.errors import DataError, OptionError
 
 #: In place of columns, `categorical` may say that dsel decides.

@@ -10,7 +10,7 @@ a separate package is listed under the entry-point group ``dsel.formats`` of tha
 
     import scipy.io
     from dsel.data.formats.arrays import ArraySource
-    from dsel.data.formats.base import Format
+    from dsel.data.formats.source import Format
 
     def open_matlab(path, options):
         with path.open("rb") as file:
@@ -136,7 +136,7 @@ class Reader(ABC):
         """Fill `rows` with the next ``len(rows)`` rows.
 
         The arrays may be memory maps far larger than memory, so handle a few megabytes at a time. Use
-        `dsel.data.formats.base.put` to convert values, so that a value that does not fit is refused.
+        `dsel.data.formats.source.put` to convert values, so that a value that does not fit is refused.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class AnySource(ABC):
     shape : tuple of int
         The shape of X, (m, n).
     dtype : dtype
-        The dtype in which X is stored (see `dsel.data.formats.base.wanted_dtype`).
+        The dtype in which X is stored (see `dsel.data.formats.source.wanted_dtype`).
     features, targets : sequence of str, optional
         Labels of the columns of X and of Y.
     sources : sequence of str, optional
