@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
-from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.journal import Journal
 from dsel.search.outcome import SearchOutcome
