@@ -13,9 +13,9 @@ from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.config.types import with_present_names
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
-from dsel.engine.base import Engine
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
+from dsel.engine.engine_protocol import Engine
 from dsel.errors import OptionError
 from dsel.jobs.certify import ProofBudget, Sizes, certify_selection
 from dsel.passes.statistics_cache import StatisticsCache

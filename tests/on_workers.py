@@ -12,8 +12,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 
 #: How the keys of searches' tasks begin, unlike those of passes.
 _SEARCH = "dsel-"

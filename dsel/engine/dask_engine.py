@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.parcel import is_unreadable, require_code, send_in_pieces
 from dsel.engine.scheduler_watch import (
     NO_WORKER_LIMIT,

@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
-from dsel.engine.base import Engine
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import ClusterError
 from dsel.search.ask_tell import Executor, ExecutorOptions, Work

@@ -19,12 +19,12 @@ from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.checkpoint import ProofStore
 from dsel.jobs.run_folder import proof_log_name
-from dsel.objective.base import ItemObjective, Objective
-from dsel.passes.base import log_passes
+from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.passes.data_pass import log_passes
 from dsel.planning.plan import available_resources
-from dsel.planning.representations.base import Prepared, ProblemShape
 from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix
+from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose

@@ -17,7 +17,7 @@ from dsel.errors import DselError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
-from dsel.objective.base import ItemObjective
+from dsel.objective.objective_interface import ItemObjective
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints
 from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.exact_search import CommonSetup

@@ -16,7 +16,7 @@ from dsel.engine.dask_engine import engine_for
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.jobs.locations import job_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside
 from dsel.verification.check import TOLERANCE, Progress, check_log

@@ -21,11 +21,11 @@ from dsel.config.cluster import ClusterSection
 from dsel.config.request import Missing, Preprocess, SelectionRequest, SketchRule
 from dsel.data.dataset import as_dataset
 from dsel.data.divide_rows import select_rows
-from dsel.engine.base import Engine
-from dsel.engine.clusters.base import Cluster
+from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.engine.workers_on_demand import WorkersOnDemand
 from dsel.errors import OutputError

@@ -16,10 +16,10 @@ from dsel._lib.positive_definite import solve
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.base import FEW_TARGETS
 from dsel.objective.centering import NONE, CenteringError
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
+from dsel.objective.objective_interface import FEW_TARGETS
 from dsel.objective.shared import SharedMethods
 
 

@@ -9,7 +9,7 @@ import scipy.linalg
 
 from dsel._lib.low_rank import eigenvectors_of
 from dsel._lib.types import Floats
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 
 #: Eigenvalues of K or M of at most this share of the largest are rounding.
 _ROUNDING = 1e-14

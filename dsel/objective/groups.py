@@ -14,8 +14,8 @@ import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.few_targets import few_targets
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.objective.shared import independent_columns
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel._lib.npz import pack_npz, read_npz
 from dsel.errors import ClusterError, OutputError
-from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_interface import Objective
 from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
 #: Objectives read in this process, by digest. They are large: only the last one is kept, no longer than its search.

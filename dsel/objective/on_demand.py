@@ -28,10 +28,10 @@ from dsel._lib.positive_definite import solve
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.objective.centering import NONE, CenteringError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables
+from dsel.objective.objective_interface import FEW_TARGETS, Objective
 from dsel.objective.shared import SharedMethods
 
 #: The file grows by about this many bytes at a time.

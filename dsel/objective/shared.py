@@ -14,9 +14,9 @@ import numpy as np
 from dsel._lib.positive_definite import inverse, solve
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
 from dsel.objective.centering import CenteringError
 from dsel.objective.kernels.elimination import evaluate
+from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import SubsetState
 
 

@@ -10,10 +10,10 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Bools, Floats
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
 from dsel.objective.kernels.elimination import RARE, evaluate
+from dsel.objective.objective_interface import Objective
 
 
 class SubsetState:

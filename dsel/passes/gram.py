@@ -18,7 +18,7 @@ from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import Part, RowPartition
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.moments import (

@@ -24,9 +24,9 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Ints
 from dsel.data.blocks import Block, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
-from dsel.passes.base import Pass, PassCost, PassRecord, merge_tasks, record_pass
+from dsel.passes.data_pass import Pass, PassCost, PassRecord, merge_tasks, record_pass
 from dsel.passes.execution.merge_tree import MergeTree
 from dsel.passes.execution.pass_checkpoints import identity_of_pass, storable
 from dsel.passes.execution.waves import Executed, Reduction, run_reductions

@@ -25,7 +25,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.store.reader import Store
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.reduce_blocks import RowPass

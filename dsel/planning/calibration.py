@@ -18,8 +18,8 @@ from scipy.linalg.blas import dsyrk
 from dsel._lib.blas import one_blas_thread
 from dsel.data.blocks import part_bytes
 from dsel.data.dataset import Dataset
-from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import load_cell
+from dsel.passes.data_pass import PassCost
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from dsel._lib.types import Floats
 from dsel.config.request import Missing, Preprocess, SketchRule
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, OptionError
-from dsel.passes.base import log_passes
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
@@ -28,10 +27,11 @@ from dsel.passes.columns.eigendecomposition import (
     sketch_passes,
     sketched_eigendecomposition,
 )
+from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.reduced import RowGram, Sketch, usable_squares
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.search.method import Requirements
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dask.utils import format_bytes
 
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
-from dsel.passes.base import PassCost, PassLog
+from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.planned_rounds import (
@@ -24,10 +24,10 @@ from dsel.planning.planned_rounds import (
     round_worker_bytes,
     rounds_are_known,
 )
-from dsel.planning.representations.base import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.column_blocks import GRAM_ROWS
 from dsel.planning.representations.gram import GramMatrix
+from dsel.planning.representations.representation import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 

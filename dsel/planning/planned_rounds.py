@@ -11,15 +11,15 @@ from typing import Any
 from dsel.data.dataset import Dataset
 from dsel.errors import OptionError
 from dsel.objective.on_demand import FEW_COLUMNS
-from dsel.passes.base import PassCost
 from dsel.passes.columns.column_factor import product_pass
 from dsel.passes.cross_validation.column_rows import penalty_cost
 from dsel.passes.cross_validation.column_rows import round_costs as column_round_costs
 from dsel.passes.cross_validation.disk_cache import bytes_on_disk, rounds_between_rewrites
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
-from dsel.planning.representations.base import COMPILED, INTERPRETER, TASK_SHARE, Representation
+from dsel.passes.data_pass import PassCost
 from dsel.planning.representations.column_blocks import InColumnBlocks
+from dsel.planning.representations.representation import COMPILED, INTERPRETER, TASK_SHARE, Representation
 from dsel.planning.validation import ValidatedRequest
 
 

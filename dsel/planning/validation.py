@@ -22,8 +22,8 @@ from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels
 from dsel.data.row_partition import RowPartition
 from dsel.errors import OptionError
-from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.groups import items_of
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements

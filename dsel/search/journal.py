@@ -22,7 +22,7 @@ import numpy as np
 
 from dsel._lib.damage import warn_of_damage
 from dsel.errors import OutputError
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.storage.json_files import checked_json, parse_checked_json
 from dsel.storage.leftovers import remove_leftovers, temporary_tag
 from dsel.storage.paths import AnyPath, ObjectPath

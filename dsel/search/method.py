@@ -16,10 +16,10 @@ from typing import Any
 from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.config.types import Section
-from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.ask_tell import ExecutorFactory, SerialExecutor
 from dsel.search.journal import Journal

@@ -26,8 +26,8 @@ from pydantic import Field
 from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.errors import MissingExtraError
-from dsel.objective.base import Objective
 from dsel.objective.few_targets import few_targets
+from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask, whole_gram

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dsel.data.column_groups import Items
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.assembly import answer_fields, explained_share

@@ -16,7 +16,7 @@ from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.search.cross_validation.rounds import subset_fit

@@ -14,8 +14,8 @@ from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.labels import format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
-from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.groups import GroupedObjective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.objective.shared import independent_columns
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
-from dsel.objective.base import ItemObjective, Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.planning.representations.base import Prepared
+from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.journal import Journal
 from dsel.search.method import OnSlice

@@ -15,11 +15,11 @@ from dsel._lib.versions import now, provenance
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
-from dsel.planning.representations.base import Resources
+from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble

@@ -16,7 +16,7 @@ import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
-from dsel.objective.base import ItemObjective, Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.column_rows import ColumnRows
 from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
 from dsel.passes.cross_validation.held_out import held_out_moments

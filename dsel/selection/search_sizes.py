@@ -27,8 +27,8 @@ from scipy.special import gammaln
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
 from dsel.errors import DataError, OptionError
-from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
+from dsel.objective.objective_interface import Objective
 from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import SubsetErrors

@@ -23,7 +23,7 @@ import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 
 #: The eigenvalues of C take O(n^3) operations: about a second for this many columns.
 MOST_EIGENVALUES = 2000

@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
 from dsel.objective.groups import GroupedObjective
+from dsel.objective.objective_interface import Objective
 
 
 def require(condition: object, message: str) -> None:

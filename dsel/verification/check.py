@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dsel.data.column_groups import Items
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure, checker_of, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult

@@ -18,7 +18,7 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.reduce_blocks import RowPass
 

@@ -21,9 +21,9 @@ from dsel._lib.types import Floats
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
-from dsel.engine.base import Engine
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.objective.cross_validation.losses import block_errors
 from dsel.passes.cross_validation.rows import DatasetRows

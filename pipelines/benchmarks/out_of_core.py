@@ -28,8 +28,8 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import PIECE_BYTES
 from dsel.passes.reduce_blocks import RowPass
-from dsel.planning.representations.base import ProblemShape, Resources
 from dsel.planning.representations.choice import choose
+from dsel.planning.representations.representation import ProblemShape, Resources
 from pipelines.table import json_line, text_table
 
 RANK, WORKERS = 50, 2

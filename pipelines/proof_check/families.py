@@ -12,8 +12,8 @@ from numpy.random import Generator
 
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_interface import Objective
 
 Make = Callable[[Generator, int, int], Floats]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dsel.engine.dask_engine import DaskEngine
-from dsel.objective.base import Objective
 from dsel.objective.groups import GroupedObjective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS

@@ -23,8 +23,8 @@ from dsel.data.store.reader import open_store
 from dsel.errors import OptionError
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning import plan as planning
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.storage.paths import as_path, zarr_store

@@ -17,7 +17,7 @@ from dsel.data.dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.store import sparse as sparse_store
 from dsel.errors import DataError, OptionError
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics
 
 

@@ -18,9 +18,9 @@ from distributed import Client, futures_of, wait
 
 from dsel.data.dataset import as_dataset
 from dsel.engine import parcel as large_values
-from dsel.engine.base import Engine
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.dask_futures import DaskExecutor
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS, ThreadEngine
 from dsel.engine.workers_on_demand import SMALL_BYTES, SMALL_FLOPS, WorkersOnDemand
 from dsel.passes.columns import column_blocks

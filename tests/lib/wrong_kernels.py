@@ -8,9 +8,9 @@ import numpy as np
 
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import KernelArrays, int_vector, row, vector
-from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels import layout
+from dsel.objective.objective_interface import FEW_TARGETS
 from dsel.search.exact.branch_and_bound import layout as bb_layout
 
 

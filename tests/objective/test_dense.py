@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_interface import FEW_TARGETS
 from dsel.objective.subset_state import SubsetState
 from tests.oracles.literal_poss import Criterion, least_squares
 

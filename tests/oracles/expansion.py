@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 
 
 def expand(objective: Objective, S: Sequence[int]) -> tuple[Floats, Floats]:

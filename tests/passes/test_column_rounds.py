@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
-from dsel.engine.base import Engine
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.planning.plan import Plan, Resources
 from dsel.planning.validation import validate

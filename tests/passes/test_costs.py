@@ -12,10 +12,10 @@ import pytest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_partition import RowPartition
 from dsel.engine.thread_engine import ThreadEngine
-from dsel.passes.base import Pass, PassCost, log_passes
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor, leading_rows_pass, product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import column_means_pass, column_moments_pass, column_statistics
+from dsel.passes.data_pass import Pass, PassCost, log_passes
 from dsel.passes.gram import fold_pass, gram_pass, means_pass, tile_passes
 from dsel.passes.moments import plan_tiles
 from dsel.passes.reduce_blocks import RowPass

@@ -11,7 +11,6 @@ import pytest
 import scipy.linalg
 
 from dsel.data.dataset import as_dataset
-from dsel.passes.base import log_passes
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
@@ -21,6 +20,7 @@ from dsel.passes.columns.eigendecomposition import (
     normals,
     randomized_eigendecomposition,
 )
+from dsel.passes.data_pass import log_passes
 from dsel.passes.statistics_cache import StatisticsCache
 from tests.stores import make_store
 

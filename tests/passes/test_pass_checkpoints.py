@@ -18,10 +18,10 @@ import dsel.passes.reduce_blocks as reduce_blocks
 from dsel.data.dataset import as_dataset
 from dsel.engine.thread_engine import THREADS, ThreadEngine
 from dsel.errors import OutputError
-from dsel.passes.base import FAN_IN
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import product_pass, right_product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import column_moments_pass
+from dsel.passes.data_pass import FAN_IN
 from dsel.passes.execution.merge_tree import MergeTree, complete_subtrees
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
 from dsel.passes.gram import gram_pass

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsel.passes.base import FAN_IN, merge_tasks
+from dsel.passes.data_pass import FAN_IN, merge_tasks
 from dsel.passes.execution.merge_tree import MergeTree
 from dsel.passes.reduce_blocks import PartialResult, merge_partials, merge_stream
 

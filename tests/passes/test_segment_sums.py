@@ -19,7 +19,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.store.segments import compact
 from dsel.engine.thread_engine import ThreadEngine
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import cached_fold_statistics, gram_statistics
 from dsel.passes.moments import plan_tiles
 from dsel.passes.statistics import Statistics

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import block_moments, merge
 from dsel.passes.statistics import PREPROCESS, Statistics, duplicates

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import CapacityError
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import NARROWEST, plan_tiles
 from tests.stores import count_reads, reads_so_far, regression

@@ -22,10 +22,10 @@ from dsel.data.ingest import ingest_arrays
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
-from dsel.passes.base import FAN_IN
+from dsel.passes.data_pass import FAN_IN
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.plan import Plan, make_plan
-from dsel.planning.representations.base import INTERPRETER, TASK_SHARE, Resources
+from dsel.planning.representations.representation import INTERPRETER, TASK_SHARE, Resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

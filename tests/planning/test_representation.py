@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dsel.errors import CapacityError
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates, choose, methods_without_gram
 from dsel.planning.representations.column_blocks import InColumnBlocks
 from dsel.planning.representations.reduced import EigenReduced
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 
 GIB = 1 << 30
 

@@ -14,8 +14,8 @@ import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.planning.validation import validate
 from dsel.search.registry import METHODS
 from tests.stores import make_store

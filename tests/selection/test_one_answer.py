@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import dsel
 import dsel.planning.plan as planning
 from dsel.data.ingest import ingest_arrays
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 
 #: Values that each of these types holds exactly.
 DTYPES = ("float64", "float32", "float16", "int8", "int64", "uint8")

@@ -15,7 +15,7 @@ import zarr
 import dsel
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OutputError
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.selection.results import predict_store as module
 from dsel.selection.results.predict_store import predict_store
 from tests.stores import count_reads, make_store, reads_so_far, regression

@@ -21,8 +21,8 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CapacityError, DataError
 from dsel.planning.calibration import measure
 from dsel.planning.plan import make_plan
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

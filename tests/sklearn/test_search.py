@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dsel
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.statistics_cache import MemoryStatisticsCache
 from dsel.sklearn import ForwardSelector, SubsetSelector, clear_cache
 from dsel.sklearn.inputs import data_digest

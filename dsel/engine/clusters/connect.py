@@ -15,14 +15,14 @@ from dsel.config.cluster import (
     SchedulerFileSection,
     SlurmSection,
 )  # fmt: skip
-from dsel.engine.base import Engine
-from dsel.engine.clusters.base import Cluster
+from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.external import AddressCluster, SchedulerFileCluster
 from dsel.engine.clusters.gateway import GatewayCluster
 from dsel.engine.clusters.kubernetes import KubernetesCluster
 from dsel.engine.clusters.local import LocalWorkers
 from dsel.engine.clusters.slurm import SlurmCluster
 from dsel.engine.dask_engine import Progress, engine_for
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.scheduler_watch import cluster_errors
 from dsel.errors import OptionError
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dsel.config.cluster import AddressSection, SchedulerFileSection
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster, SiteSectionType, check_same_software, wait_for_workers
+from dsel.engine.clusters.cluster import RemoteCluster, SiteSectionType, check_same_software, wait_for_workers
 from dsel.engine.clusters.tls import site_security
 from dsel.engine.scheduler_watch import watched, workers_of
 from dsel.errors import ClusterError

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsel.config.cluster import GatewaySection
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster, check_same_software, import_extra, wait_for_workers
+from dsel.engine.clusters.cluster import RemoteCluster, check_same_software, import_extra, wait_for_workers
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError
 

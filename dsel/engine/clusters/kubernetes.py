@@ -13,7 +13,7 @@ from dask.utils import parse_bytes
 from dsel.config.cluster import KubernetesSection
 from dsel.config.types import parse_duration
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster, check_same_software, import_extra, wait_for_workers
+from dsel.engine.clusters.cluster import RemoteCluster, check_same_software, import_extra, wait_for_workers
 from dsel.engine.clusters.tls import site_security
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError, OptionError

@@ -19,7 +19,7 @@ from dask.utils import format_bytes, parse_bytes
 from dsel._lib.disk import has_room, is_disk_full
 from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import Cluster, close
+from dsel.engine.clusters.cluster import Cluster, close
 from dsel.engine.clusters.tls import SecurityOption, run_security
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import CapacityError, ClusterError, DselError, OptionError

@@ -16,7 +16,7 @@ from typing import Any
 
 from dsel.config.cluster import SlurmSection
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster, close, import_extra, wait_for_workers
+from dsel.engine.clusters.cluster import RemoteCluster, close, import_extra, wait_for_workers
 from dsel.engine.clusters.tls import shared_security
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError

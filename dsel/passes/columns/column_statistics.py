@@ -14,7 +14,7 @@ from dsel._lib.types import Floats
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.execution.pass_checkpoints import storable

@@ -24,7 +24,6 @@ from dsel.errors import DataError
 from dsel.objective.cross_validation.kfold import FoldBlock, error_of_subset, errors_of_changes, fold_blocks
 from dsel.objective.cross_validation.leave_one_out import GramRows, LooRound, n_errors
 from dsel.objective.cross_validation.losses import THRESHOLD, add_errors, removal_errors, residuals, subset_errors
-from dsel.passes.base import PassCost, PassRecord, record_pass
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.columns.column_factor import (
     ColumnFactor,
@@ -37,6 +36,7 @@ from dsel.passes.columns.column_factor import (
 )
 from dsel.passes.cross_validation.disk_cache import Target
 from dsel.passes.cross_validation.rows import DatasetRows
+from dsel.passes.data_pass import PassCost, PassRecord, record_pass
 
 
 class FetchedGram:

@@ -13,7 +13,7 @@ from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.losses import THRESHOLD, RowTransform, rows_of

@@ -22,7 +22,7 @@ from dsel.config.request import Preprocess
 from dsel.data.blocks import Block, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors

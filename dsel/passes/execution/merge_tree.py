@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dsel.passes.base import FAN_IN
+from dsel.passes.data_pass import FAN_IN
 
 Combine = Callable[[list[Any]], Any]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from dsel.engine.base import Engine
-from dsel.passes.base import FAN_IN, merge_tasks
+from dsel.engine.engine_protocol import Engine
+from dsel.passes.data_pass import FAN_IN, merge_tasks
 from dsel.passes.execution.merge_tree import Combine, MergeTree, complete_subtrees
 from dsel.passes.execution.pass_checkpoints import CURRENT, PassCheckpoints, SavedTree
 

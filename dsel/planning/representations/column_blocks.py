@@ -17,9 +17,8 @@ import numpy as np
 
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_blocks import MOST_TASKS, ColumnBlocks, stored_cells
 from dsel.passes.columns.column_factor import (
     ColumnFactor,
@@ -36,9 +35,10 @@ from dsel.passes.columns.column_statistics import (
     column_statistics,
     target_gram,
 )
+from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.refit import Fit
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
-from dsel.planning.representations.base import (
+from dsel.planning.representations.representation import (
     COMPILED,
     HEADER_BYTES,
     INTERPRETER,

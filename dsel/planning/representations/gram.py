@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError
-from dsel.objective.base import Objective
-from dsel.passes.base import FAN_IN, PassCost
+from dsel.objective.objective_interface import Objective
 from dsel.passes.columns.column_statistics import target_gram
+from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.gram import (
     cached_fold_statistics,
     fold_pass,
@@ -32,7 +32,7 @@ from dsel.passes.gram import (
 )
 from dsel.passes.moments import Tiling, plan_tiles
 from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
-from dsel.planning.representations.base import (
+from dsel.planning.representations.representation import (
     HEADER_BYTES,
     INTERPRETER,
     TASK_SHARE,

@@ -25,11 +25,10 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
-from dsel.objective.base import Objective
+from dsel.engine.engine_protocol import Engine
 from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor, product_pass, right_product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import ColumnStatistics, target_blocks, target_gram
@@ -41,8 +40,10 @@ from dsel.passes.columns.eigendecomposition import (
     sketch_passes,
     sketched_eigendecomposition,
 )
+from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
-from dsel.planning.representations.base import (
+from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
+from dsel.planning.representations.representation import (
     HEADER_BYTES,
     LEADING_ROWS,
     SMALL_ARRAYS,
@@ -52,7 +53,6 @@ from dsel.planning.representations.base import (
     gib,
     worker_limit,
 )
-from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
 from dsel.planning.validation import ValidatedRequest
 
 

@@ -17,10 +17,10 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Int, Ints
 from dsel.config.types import Int as WholeNumber
 from dsel.errors import CapacityError
-from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import clear, copy, insert
+from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask

@@ -29,8 +29,8 @@ from dsel._lib.rng import permutation, uniforms, weighted_sample
 from dsel._lib.types import Floats, Ints
 from dsel.config.types import Int
 from dsel.errors import OptionError
-from dsel.objective.base import ItemObjective, Objective
 from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.greedy.path import Path, ascending, cheapest, forward, grow, path_method, rebuilt
 from dsel.search.method import Options, whole_gram
 from dsel.search.outcome import SearchOutcome, check_size

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from dsel._lib.low_rank import ScaledMatrix, pivoted_cholesky
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, ridge
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms, dense_seconds, few_targets
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO, eliminated
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dsel._lib.text import shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 
 #: What a certificate proves, see `Certificate.status`.
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]

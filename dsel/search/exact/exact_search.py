@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from dsel.errors import OptionError
-from dsel.objective.base import ItemObjective, Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import CONTRADICTION, Certificate

@@ -31,9 +31,9 @@ from scipy.linalg.lapack import dtrtri
 from dsel._lib.low_rank import MANY, PivotedFactor, ScaledMatrix, pivoted_cholesky
 from dsel._lib.tolerances import MARGIN, REAL, perturbation, ridge
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.base import Objective
 from dsel.objective.centering import CenteringError
 from dsel.objective.few_targets import few_targets
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import factored, penalized, require_time
 

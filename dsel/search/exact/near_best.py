@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 
 #: Values of f that differ by this share of ||Y||^2 are equal, where they are compared with the limit of near-best ones.
 EQUAL = 1e-12

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
-from dsel.objective.base import ItemObjective
+from dsel.objective.objective_interface import ItemObjective
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree

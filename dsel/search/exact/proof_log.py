@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OutputError
-from dsel.objective.base import ItemObjective
+from dsel.objective.objective_interface import ItemObjective
 from dsel.search.exact.branch_and_bound.log_records import END, PRUNED
 from dsel.storage.json_files import write_json
 from dsel.storage.paths import AnyPath, make_folder, write_bytes

@@ -13,7 +13,7 @@ import numpy as np
 
 from dsel._lib.tolerances import MARGIN, ridge
 from dsel._lib.types import Floats
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.certificate import consistent_bound

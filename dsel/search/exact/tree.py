@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, consistent_bound

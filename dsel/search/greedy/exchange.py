@@ -20,7 +20,7 @@ from pydantic import Field
 from dsel._lib.rng import permutation
 from dsel.config.types import Int
 from dsel.errors import OptionError
-from dsel.objective.base import ItemObjective, ItemState
+from dsel.objective.objective_interface import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, forward, largest, path_method, rebuilt

@@ -22,7 +22,7 @@ from pydantic import Field
 from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.errors import OptionError
-from dsel.objective.base import ItemObjective, ItemState
+from dsel.objective.objective_interface import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.method import Method, Options, SearchTask, few_columns, whole_gram
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size, improving

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dsel.config.import_path import load_function
 from dsel.config.types import Float, Int
-from dsel.objective.base import FEW_TARGETS, Objective
+from dsel.objective.objective_interface import FEW_TARGETS, Objective
 from dsel.search.anytime import Stop
 from dsel.search.method import Options, ProblemSummary, Requirements
 from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, size_limit, table_bytes

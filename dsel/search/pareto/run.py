@@ -8,9 +8,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from dsel.objective.base import Objective
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
 from dsel.objective.subset_state import load_subset_kernels

@@ -6,8 +6,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from uuid import uuid4
 
-from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile
+from dsel.objective.objective_interface import Objective
 from dsel.objective.shared_rows import MissingInputs, NeededInputs, PublishedInputs, RowsOnWorker, SharedRows
 from dsel.search.anytime import Stop, drive
 from dsel.search.ask_tell import Cleanup, Task, TaskResult, call_all

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import Task, TaskResult

@@ -7,7 +7,7 @@ from math import comb
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
-from dsel.objective.base import ItemObjective, Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum, splicing

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel.config.types import Bool, Float, Int
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, OutOfTime, Stop
 from dsel.search.ask_tell import ExecutorOptions, SerialExecutor

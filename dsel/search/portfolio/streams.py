@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset

@@ -12,8 +12,8 @@ import numpy as np
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.rng import uniforms
-from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
+from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import DELETION_KERNELS, SubsetState
 from dsel.search.greedy.path import NO_GAIN, largest
 from dsel.search.tabu import kernel

@@ -25,7 +25,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.labels import Labels
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 from dsel.errors import DataError, DselError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit

@@ -22,10 +22,10 @@ from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
-from dsel.passes.base import log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import Statistics, combined
-from dsel.planning.representations.base import Prepared
+from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun

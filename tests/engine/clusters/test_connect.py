@@ -24,9 +24,9 @@ from dask.delayed import delayed
 from distributed import Client, LocalCluster
 
 from dsel.config.cluster import ClusterSection
-from dsel.engine.clusters import base as waiting
+from dsel.engine.clusters import cluster as waiting
 from dsel.engine.clusters import external
-from dsel.engine.clusters.base import check_same_software, import_extra, wait_for_workers
+from dsel.engine.clusters.cluster import check_same_software, import_extra, wait_for_workers
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.clusters.slurm import job_options

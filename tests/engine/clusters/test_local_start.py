@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import distributed
 import pytest
 
-from dsel.engine.clusters.base import close
+from dsel.engine.clusters.cluster import close
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import CapacityError, ClusterError, DselError
 

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import dsel
-from dsel.planning.representations.base import ProblemShape
+from dsel.planning.representations.representation import ProblemShape
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import dsel
 import dsel.planning.plan as planning
 from dsel.errors import OptionError
 from dsel.objective.dense import DenseObjective
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval

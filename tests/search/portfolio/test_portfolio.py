@@ -14,8 +14,8 @@ import pytest
 import dsel
 import dsel.planning.plan as planning
 from dsel.objective.dense import DenseObjective
-from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.search.method import SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.portfolio import method as portfolio

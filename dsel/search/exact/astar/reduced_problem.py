@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms, few_targets
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.secular_equation import downdated

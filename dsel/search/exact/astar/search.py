@@ -32,7 +32,7 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.reduced_problem import Children, Node, ReducedProblem, tree_children

@@ -23,7 +23,7 @@ import numpy as np
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
 from dsel.errors import OptionError
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import ExploredSubtrees, Explorer, Subproblem

@@ -21,7 +21,7 @@ import numpy as np
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search import anytime
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.guarantee import Guarantee

@@ -8,8 +8,8 @@ import numpy as np
 
 from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import OnDemandObjective
 
 #: The largest number of bytes of columns in memory, and of columns.

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.perspective.coordinate_descent import largest, level, weights
 from dsel.search.exact.perspective.relaxation import Mask, Problem, relax

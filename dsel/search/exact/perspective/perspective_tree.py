@@ -25,8 +25,8 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best

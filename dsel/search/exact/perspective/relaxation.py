@@ -31,8 +31,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import Objective
 from dsel.objective.few_targets import column_norms, few_targets
+from dsel.objective.objective_interface import Objective
 from dsel.search.exact.bounds import penalized
 from dsel.search.exact.perspective.coordinate_descent import (
     combination,

@@ -17,10 +17,10 @@ from dask.utils import format_bytes
 from dsel._lib.types import Ints
 from dsel.config.request import SelectionRequest, SketchRule
 from dsel.data.dataset import Dataset
-from dsel.engine.base import Engine
-from dsel.objective.base import FEW_TARGETS, Objective
-from dsel.passes.base import PassCost
+from dsel.engine.engine_protocol import Engine
+from dsel.objective.objective_interface import FEW_TARGETS, Objective
 from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.data_pass import PassCost
 from dsel.passes.gram import FoldStatistics
 from dsel.passes.refit import Fit, check_pass, grows, likely_check_pass, refit, refit_pass
 from dsel.passes.statistics import ColumnScales

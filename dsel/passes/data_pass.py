@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from dsel.engine.base import Engine
+from dsel.engine.engine_protocol import Engine
 
 #: Partial results merged by one task.
 FAN_IN = 4
