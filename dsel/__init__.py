@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import certify, eigh, plan, select, stability
+    from dsel.api import alternatives, certify, eigh, plan, select, stability
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
     from dsel.data.append.append import append
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from dsel.jobs.certify import submodularity_ratio
     from dsel.jobs.verify import verify
     from dsel.planning.eigh import Eigendecomposition
+    from dsel.selection.alternatives import Alternatives
     from dsel.selection.result import Selection, open_selection, report
     from dsel.selection.stability.result import Stability
 
 __all__ = [
+    "Alternatives",
     "CrossValidated",
     "Eigendecomposition",
     "Selection",
     "SizeRule",
     "Stability",
+    "alternatives",
     "append",
     "certify",
     "eigh",
@@ -39,11 +42,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Alternatives": "dsel.selection.alternatives",
     "CrossValidated": "dsel.criteria",
     "Eigendecomposition": "dsel.planning.eigh",
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
+    "alternatives": "dsel.api",
     "append": "dsel.data.append.append",
     "certify": "dsel.api",
     "eigh": "dsel.api",

@@ -1,4 +1,4 @@
-"""`dsel.select`, `dsel.certify`, `dsel.plan`, `dsel.stability` and `dsel.eigh`."""
+"""`dsel.select`, `dsel.certify`, `dsel.alternatives`, `dsel.plan`, `dsel.stability` and `dsel.eigh`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from dsel.config.job import CertifySection
+from dsel.config.job import LISTED, WITHIN, CertifySection
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.config.types import with_present_names
@@ -17,13 +17,14 @@ from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import OptionError
-from dsel.jobs.certify import ProofBudget, Sizes, certify_selection
+from dsel.jobs.certify import ProofBudget, Sizes, certify_selection, list_rule
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.placement import Site
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.progress_line import showing_progress
@@ -268,15 +269,89 @@ def certify(
     >>> certify(select(X, y, k=2), X, y).certificate[0]["proven"]
     True
     """
-    if not isinstance(selection, Selection):
-        raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
     budget = ProofBudget(seconds, nodes, sizes, coefficient_limit=coefficient_limit)
-    # How the columns were searched does not matter, and recorded options may conflict with each other.
-    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
-    request = selection.request.model_copy(update=asked)
-    dataset = _dataset(X, Y, request)
+    dataset, request = _data_of(selection, X, Y, sample_weight)
     with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
         return certify_selection(dataset, request, selection, budget, context)
+
+
+def alternatives(
+    selection: Selection,
+    X: Any,
+    Y: Any = None,
+    *,
+    within: float = WITHIN,
+    nbest: int | None = None,
+    limit: int = LISTED,
+    seconds: float | None = 60.0,
+    sizes: Sizes = "chosen",
+    sample_weight: Any = None,
+    progress: bool | None = None,
+) -> Alternatives:
+    """List all subsets that are nearly as good as the best one, with a verdict and a price for each column.
+
+    A subset of k columns is near-best if it explains at least (1 - within) of what the best one of its size explains. A
+    column is *necessary* if every near-best subset has it, *useless* if none has, and *replaceable* if some have it and
+    some do not. It is *undecided* if the time did not suffice.
+
+    Parameters
+    ----------
+    selection : Selection
+        What `select` returned. Its request says how to read the data.
+    X, Y : array-like, store or dataset
+        The data of the selection.
+    within : float
+        How much less than the best subset a near-best one may explain, as a share of it.
+    nbest : int, optional
+        List this many best subsets instead, whatever they explain. The verdicts are then about these.
+    limit : int
+        List at most this many near-best subsets, the best ones. The verdicts count all of them.
+    seconds : float, optional
+        Wall time of the proofs; None for no limit.
+    sizes : {"chosen", "all"}
+        For the chosen size only, or for every size up to k; see `Alternatives.by_size`.
+    sample_weight : (m,) array or str, optional
+        The weights of the selection.
+    progress : bool, optional
+        Show a line that says what runs; None for in notebooks and terminals only.
+
+    Returns
+    -------
+    Alternatives
+        The subsets, whether the list is complete, and the verdict and the price of each column.
+        `selection.with_alternatives` keeps them in the selection, for its report and its file.
+
+    Raises
+    ------
+    OptionError
+        An argument is wrong, or the selection is one of groups or minimizes a custom criterion.
+    DataError
+        The data are not those of the selection.
+    CapacityError
+        The Gram matrix does not fit in memory.
+
+    Notes
+    -----
+    It takes one pass. The tree of the proof looks for all subsets that are good enough, in place of better ones than
+    the best. So "necessary" and "useless" are proofs, and two subsets show that a column is replaceable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(50, 20))
+    >>> y = X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2
+    >>> found = alternatives(select(X, y, k=2), X, y)
+    >>> found.complete, found.verdicts["x7"]
+    (True, 'necessary')
+    """
+    rule = list_rule(within, nbest, limit)
+    dataset, request = _data_of(selection, X, Y, sample_weight)
+    budget = ProofBudget(seconds, sizes=sizes, near_best=rule)
+    with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
+        found = certify_selection(dataset, request, selection, budget, context).alternatives
+    if found is None:
+        raise OptionError("There is no subset to list: the selection is empty.", "Select for k of at least 1.")
+    return found
 
 
 def stability(
@@ -498,6 +573,16 @@ def _request(**arguments: Any) -> SelectionRequest:
     fields = (set(SelectionRequest.model_fields) | {"sketch"}) - {"options"}
     options = {name: value for name, value in arguments.items() if name not in fields}
     return SelectionRequest.of(options=options, **{name: arguments[name] for name in fields & set(arguments)})
+
+
+def _data_of(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> tuple[Dataset, SelectionRequest]:
+    """Return the data of a selection, and its request."""
+    if not isinstance(selection, Selection):
+        raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
+    # How the columns were searched does not matter, and recorded options may conflict with each other.
+    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    request = selection.request.model_copy(update=asked)
+    return _dataset(X, Y, request), request
 
 
 def _dataset(X: Any, Y: Any, request: SelectionRequest) -> Dataset:

@@ -181,6 +181,42 @@ def certify(
     print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
 
 
+@app.command(epilog=examples("dsel alternatives result", "dsel alternatives result --within 2% --time 10m"))
+def alternatives(
+    folder: Folder,
+    within: Annotated[
+        str, typer.Option(help="How much less than the best subset a near-best one may explain: 1% or 0.01.")
+    ] = "1%",
+    nbest: Annotated[
+        int | None, typer.Option(min=1, help="List this many best subsets instead, whatever they explain.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many near-best subsets.")] = 1000,
+    time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
+    all_sizes: Annotated[
+        bool, typer.Option("--all-sizes", help="For every size up to k, not only the chosen size.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
+    trust: Trust = False,
+    log_format: Log = "text",
+    json: Json = False,
+) -> None:
+    """List all subsets that are nearly as good as the best one, with a verdict for each column.
+
+    Repeat the command to continue the proof. The result keeps the list.
+    """
+    from dsel.config.types import parse_duration, parse_share
+    from dsel.jobs.certify import ProofBudget, Sizes, list_rule
+    from dsel.jobs.runner import certify_run
+    from dsel.selection.render import render_alternatives
+
+    sizes: Sizes = "all" if all_sizes else "chosen"
+    rule = list_rule(parse_share(within), nbest, limit)
+    budget = ProofBudget(parse_duration(time), sizes=sizes, near_best=rule)
+    selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format), trust=trust)
+    values = None if selection.alternatives is None else selection.alternatives.as_dict()
+    print_answer(json, values, lambda: render_alternatives(selection, terminal_width()).rstrip("\n"))
+
+
 @app.command(epilog=examples("dsel status result", "dsel status s3://bucket/result --json"))
 def status(folder: Folder, json: Json = False) -> None:
     """Print whether a job runs, on which host, how far it is, and what it said last."""

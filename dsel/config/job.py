@@ -20,13 +20,15 @@ from pydantic import (
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import SizeRule
-from dsel.config.types import Bool, Duration, Float, Int, Section, first_error, parse_duration
+from dsel.config.types import Bool, Duration, Float, Int, Section, Share, first_error, parse_duration
 from dsel.config.yaml_files import read_yaml, refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
 #: A limit for coefficients is at most this many times those of the selection.
 MOST_COEFFICIENTS = 1e9
+#: How much less than the best subset a near-best one may explain, and how many are listed, by default and at most.
+WITHIN, LISTED, MOST_LISTED = 0.01, 1000, 1_000_000
 
 
 def _place(value: Any) -> AnyPath:
@@ -65,6 +67,35 @@ class CertifySection(Section):
     sizes: Literal["chosen", "all"] = "chosen"
     log: Bool = False
     coefficient_limit: Float | None = Field(None, ge=1, le=MOST_COEFFICIENTS)
+
+    @property
+    def seconds(self) -> float:
+        """The time in seconds."""
+        return parse_duration(self.time)
+
+
+class AlternativesSection(Section):
+    """A list of all near-best subsets, with a verdict and a price for each column, after the search.
+
+    Parameters
+    ----------
+    within : float or str
+        How much less than the best subset a near-best one may explain: 0.01 or 1%.
+    nbest : int, optional
+        List this many best subsets instead, whatever they explain.
+    limit : int
+        List at most this many near-best subsets. The verdicts count all of them.
+    time : str or float
+        How long to search: seconds, or text such as 90s, 10m or 2h.
+    sizes : {"chosen", "all"}
+        For the size that was chosen, or for all sizes up to k.
+    """
+
+    within: Share = Field(WITHIN, ge=0, lt=1)
+    nbest: Int | None = Field(None, ge=1, le=MOST_LISTED)
+    limit: Int = Field(LISTED, ge=1, le=MOST_LISTED)
+    time: Duration = "1m"
+    sizes: Literal["chosen", "all"] = "chosen"
 
     @property
     def seconds(self) -> float:
@@ -130,6 +161,8 @@ class JobFile(SelectionRequest):
         Evaluations that an interrupted search loses at most.
     certify : CertifySection, optional
         A proof after the search.
+    alternatives : AlternativesSection, optional
+        All near-best subsets, with a verdict for each column.
     """
 
     renamed: ClassVar[dict[str, str]] = {**SelectionRequest.renamed, "artefacts": "statistics_folder"}
@@ -141,6 +174,7 @@ class JobFile(SelectionRequest):
     checkpoint_seconds: Float = Field(30.0, gt=0)
     checkpoint_evaluations: Int | None = Field(None, ge=1)
     certify: CertifySection | None = None
+    alternatives: AlternativesSection | None = None
 
     @field_validator("sample_weight")
     @classmethod
@@ -166,10 +200,16 @@ class JobFile(SelectionRequest):
         return criterion
 
     @model_validator(mode="after")
-    def _no_certificate_for_a_criterion(self) -> JobFile:
-        if self.certify is not None and self.criterion is not None:
+    def _proofs_need_the_quadratic_objective(self) -> JobFile:
+        for name in ("certify", "alternatives"):
+            if getattr(self, name) is not None and self.criterion is not None:
+                raise OptionError(
+                    f"{name}: there is no proof for a custom criterion.", f"Leave {name} or criterion out."
+                )
+        if self.alternatives is not None and self.groups is not None:
             raise OptionError(
-                "certify: there is no certificate for a custom criterion.", "Leave certify or criterion out."
+                "alternatives: near-best subsets are listed of single columns, not of groups.",
+                "Leave alternatives or groups out.",
             )
         return self
 
@@ -191,7 +231,7 @@ class JobFile(SelectionRequest):
 
 
 #: Fields that version 0.1 did not have.
-_LATER_FIELDS = ("certify", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "reduce")
+_LATER_FIELDS = ("certify", "alternatives", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "reduce")
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."
 

@@ -91,6 +91,26 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|min|s|m|h|d)")
 
 
+def parse_share(text: str | float) -> float:
+    """Return the share in 1%, or in a plain number such as 0.01.
+
+    Raises
+    ------
+    OptionError
+        The text is not a number.
+
+    Examples
+    --------
+    >>> parse_share("1%")
+    0.01
+    """
+    words = str(text).strip()
+    try:
+        return float(words.removesuffix("%")) / 100.0 if words.endswith("%") else float(words)
+    except ValueError:
+        raise OptionError(f"{text!r} is not a share.", "Write it as 1% or 0.01.") from None
+
+
 def parse_duration(text: str | float) -> float:
     """Return the seconds in 90s, 10m, 2h, 1h30m, 1.5h, or in a plain number of seconds.
 
@@ -141,6 +161,15 @@ def _no_nan(value: float) -> float:
     return value
 
 
+def _share(value: Any) -> Any:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            return parse_share(value)
+        except OptionError as error:
+            raise ValueError(str(error)) from error
+    return _number(value)
+
+
 def _duration(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("it must be a duration, such as 90s, 10m or 2h")
@@ -155,6 +184,8 @@ def _duration(value: Any) -> Any:
 Int = Annotated[int, BeforeValidator(_whole)]
 Float = Annotated[float, BeforeValidator(_number), AfterValidator(_no_nan)]
 Bool = Annotated[bool, Field(strict=True)]
+#: 1%, or 0.01.
+Share = Annotated[float, BeforeValidator(_share), AfterValidator(_no_nan)]
 #: 90s, 10m, 1h30m, or a number of seconds.
 Duration = Annotated[str | float, BeforeValidator(_duration)]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from dsel.config.job import MOST_COEFFICIENTS
+from dsel.config.job import LISTED, MOST_COEFFICIENTS, MOST_LISTED, WITHIN
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
@@ -28,12 +28,19 @@ from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.choose_tree import ProofProblem
+from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
+from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Runner
 from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended
-from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
+from dsel.selection.add_certificates import (
+    alternatives_in_data,
+    with_better_subset,
+    with_certificates,
+    with_submodularity,
+)
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.result import Selection
@@ -72,6 +79,8 @@ class ProofBudget:
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
+    near_best : ListRule, optional
+        List all near-best subsets, not only the best one.
     """
 
     seconds: float | None = None
@@ -81,6 +90,7 @@ class ProofBudget:
     keep_partial: bool = False
     log: bool = False
     coefficient_limit: float | None = None
+    near_best: ListRule | None = None
 
     def __post_init__(self) -> None:
         """Raise OptionError for limits that make no sense."""
@@ -107,6 +117,18 @@ class ProofBudget:
             if seconds is not None:
                 seconds = max(seconds - (time.monotonic() - start), 0.001) / (len(sizes) - place)
             yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
+
+
+def list_rule(within: float = WITHIN, nbest: int | None = None, limit: int = LISTED) -> ListRule:
+    """Return which near-best subsets are listed. Errors: OptionError for values that make no sense."""
+    if not 0.0 <= within < 1.0:
+        raise OptionError(
+            f"within is {within}.", "It is a share of what the best subset explains: 0.01 for one percent."
+        )
+    for name, value in (("nbest", nbest), ("limit", limit)):
+        if value is not None and not 1 <= value <= MOST_LISTED:
+            raise OptionError(f"{name} is {value}.", f"It is a number of subsets from 1 to {MOST_LISTED}.")
+    return ListRule(within, limit) if nbest is None else ListRule(None, nbest)
 
 
 def certify_selection(
@@ -154,6 +176,11 @@ def certify_selection(
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     require_one_target(dataset, request, budget.coefficient_limit)
+    if budget.near_best is not None and (request.groups is not None or budget.coefficient_limit is not None):
+        raise OptionError(
+            "Near-best subsets are listed of single columns, without a limit for coefficients.",
+            "Select without groups, and leave coefficient_limit out.",
+        )
     context = context or RunContext()
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
@@ -165,13 +192,16 @@ def certify_selection(
         objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
         _require_gram(objective, validated, budget)
         require_same_data(objective, selection)
-        found, notes = _prove(objective, validated, selection, budget, context, folder, runner)
+        run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        found, alternatives, notes = _prove(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
     selection = with_certificates(selection, found, dataset.features.tolist())
+    if alternatives:
+        *smaller, last = (alternatives[size] for size in sorted(alternatives))
+        selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    run = SelectionRun(dataset, validated, context, prepared, whole, objective)
     selection = with_better_subset(run, selection)
     if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
         return selection
@@ -189,7 +219,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
         shape, resources, saved=saved, quick_passes=limited and dataset.in_memory,
-        in_passes=relaxable or gram_proves_nothing(shape, request.lam, to_choose),
+        in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
         return chosen.prepare_whole(dataset, request, engine, cache)
@@ -208,6 +238,11 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
             "Certify without a log. The certificate is the same.",
+        )
+    if budget.near_best is not None and wide:
+        raise CapacityError(
+            f"Near-best subsets of {objective.n} columns are not listed: the proof would make passes over the data.",
+            f"Exclude columns until there are at most {MOST_DENSE}, or use a machine with more memory.",
         )
 
 
@@ -259,25 +294,28 @@ def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
 
 
 def _prove(
-    objective: Objective, validated: ValidatedRequest, selection: Selection, budget: ProofBudget,
-    context: RunContext, folder: AnyPath | None, runner: Runner | None,
-) -> tuple[dict[int, Certificate], tuple[str, ...]]:  # fmt: skip
-    """Return a certificate for each size, smallest first, until the proof is interrupted, and notes on failures."""
+    run: SelectionRun, selection: Selection, budget: ProofBudget, folder: AnyPath | None, runner: Runner | None
+) -> tuple[dict[int, Certificate], dict[int, Alternatives], tuple[str, ...]]:  # fmt: skip
+    """Return certificates and near-best subsets by size, until the proof is interrupted, and notes on failures."""
+    objective, validated, context = run.objective, run.validated, run.context
     base, subject, what = validated.included, validated.subject(objective), validated.items.noun
     k = min(selection.k - base, subject.n)
     if k == 0:
-        return {base: replace(nothing_to_choose(objective), size=base)}, ()
+        return {base: replace(nothing_to_choose(objective), size=base)}, {}, ()
     incumbents = _incumbents(subject, selection, k, budget.sizes)
     found: dict[int, Certificate] = {}
+    alternatives: dict[int, Alternatives] = {}
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
     setup = CommonSetup(subject, guided=len(incumbents) > 1)
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
-        path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
+        name = "proof" if budget.near_best is None else "proof-near-best"
+        path = None if folder is None else folder / (f"{name}.json" if size == k else f"{name}-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
-            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit, setup
+            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit, setup,
+            budget.near_best,
         )  # fmt: skip
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
@@ -305,13 +343,18 @@ def _prove(
             failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
             continue
         found[base + size] = proof.certificate()
+        if budget.near_best is not None:
+            answer, certificate = proof.near_best(deadline), found[base + size]
+            alternatives[base + size] = alternatives_in_data(
+                answer, objective, run.whole, run.dataset.features.tolist(), certificate
+            )  # fmt: skip
         if objective.has_gram:
             smaller = proof.search.best
         if note := proof.search.limit_note():
             failed.append(f"{_FAILED} {base + size} columns {note}")
         if interrupted:
             break
-    return found, tuple(failed)
+    return found, alternatives, tuple(failed)
 
 
 def _identified(selection: Selection) -> dict[str, Any]:

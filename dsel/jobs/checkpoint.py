@@ -21,6 +21,7 @@ from dsel.objective.objective_interface import ItemObjective
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints
 from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.journal import Journal
@@ -132,7 +133,8 @@ class ProofStore:
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
     proof keeps none. coefficient_limit: as in
-    `dsel.search.exact.out_of_core.out_of_core_tree.OutOfCoreTree`. setup: what the proofs for other sizes share.
+    `dsel.search.exact.out_of_core.out_of_core_tree.OutOfCoreTree`. setup: what the proofs for other sizes share. near_best: which
+    subsets are listed, if not only the best one is looked for.
     """
 
     objective: ItemObjective
@@ -143,13 +145,15 @@ class ProofStore:
     log: AnyPath | None = None
     coefficient_limit: float | None = None
     setup: CommonSetup | None = None
+    near_best: ListRule | None = None
 
     def _identity(self) -> dict[str, Any]:
         objective, groups = self.objective.columns_of, self.objective.groups
         grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
         limit = {} if self.coefficient_limit is None else {"coefficients": self.coefficient_limit}
+        listed = {} if self.near_best is None else {"near_best": [self.near_best.within, self.near_best.limit]}
         return {
-            **grouped, **limit,
+            **grouped, **limit, **listed,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
@@ -172,6 +176,7 @@ class ProofStore:
         return Proof.begin(
             self.objective, self.size, incumbent, seed=seed, deadline=deadline or Deadline(None),
             log=self._continued_log({}), coefficient_limit=self.coefficient_limit, setup=self.setup,
+            near_best=self.near_best,
         )  # fmt: skip
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:

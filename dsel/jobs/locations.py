@@ -201,7 +201,9 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
 
 
 def is_complete(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
-    """Return whether the selection has the certificate, and the proof log, that the job asks for."""
+    """Return whether the selection has the certificate, the proof log and the alternatives that the job asks for."""
+    if job.alternatives is not None and selection.alternatives is None:
+        return False
     if job.certify is None:
         return True
     logged = not job.certify.log or bool(proof_logs(folder.path))

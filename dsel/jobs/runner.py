@@ -19,7 +19,7 @@ from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import engine_for
 from dsel.errors import ClusterError, CriterionError, DataError, DselError, OutputError
-from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
+from dsel.jobs.certify import ProofBudget, certify_selection, list_rule, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -245,9 +245,7 @@ def _run(
                 raise
             selection = saved(selection)
             checkpoints.passes.clear()
-        if (certify := job.certify) is not None:
-            budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log,
-                                 coefficient_limit=certify.coefficient_limit)  # fmt: skip
+        for budget in _budgets(job):
             with engine.errors(interrupts.fail):
                 runner = on_workers(engine.executor)
                 selection = _certified(
@@ -258,6 +256,19 @@ def _run(
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return selection
+
+
+def _budgets(job: JobFile) -> Iterator[ProofBudget]:
+    """Yield the limits of the proofs that a job asks for."""
+    every = job.checkpoint_seconds
+    if (certify := job.certify) is not None:
+        yield ProofBudget(
+            certify.seconds, certify.nodes, certify.sizes, every, log=certify.log,
+            coefficient_limit=certify.coefficient_limit,
+        )  # fmt: skip
+    if (asked := job.alternatives) is not None:
+        rule = list_rule(asked.within, asked.nbest, asked.limit)
+        yield ProofBudget(asked.seconds, None, asked.sizes, every, near_best=rule)
 
 
 def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selection:
@@ -328,7 +339,7 @@ def _certified(
         reporter.search(search)
         interrupts.raise_received()
 
-    reporter.stage("certificate")
+    reporter.stage("certificate" if budget.near_best is None else "alternatives")
     interrupts.deferred = True
     context = replace(context, on_slice=on_slice)
     return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner, validated)

@@ -1,14 +1,18 @@
-"""Put certificates into a selection, and a better subset that a proof found."""
+"""Put what proofs found into a selection: certificates, near-best subsets, and a better subset."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import Objective
+from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
+from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.assembly import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
@@ -16,6 +20,8 @@ from dsel.selection.record import FrontRow
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
 
+#: At most this many listed subsets are looked at for the reliance on each column.
+_MOST_RELIANCE = 1000
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
 _BETTER = 1e-9
 
@@ -96,3 +102,56 @@ def with_submodularity(selection: Selection, objective: Objective) -> Selection:
     chains = [[local[j] for j in chain if j in local] for chain in (selection.indices, path)]
     k = selection.k - len(objective.included)
     return replace(selection, submodularity=submodularity(objective, k, chains))
+
+
+def alternatives_in_data(
+    answer: NearBestAnswer, objective: Objective, whole: Objective, features: Sequence[str], certificate: Certificate
+) -> Alternatives:  # fmt: skip
+    """Return near-best subsets in terms of the data.
+
+    answer: over the candidates of `objective`. whole: the objective over all columns of the data. features: their
+    labels. certificate: of the best subset.
+    """
+    c, best = objective.c, answer.subsets[0][1] if answer.subsets else objective.c
+
+    def row(S: Sequence[int], f: float) -> FrontRow:
+        members = tuple(objective.in_data(S))
+        return FrontRow(len(members), float(f), explained_share(whole, members, f), members)
+
+    def known(value: float) -> float | None:
+        return float(value) if value < np.inf else None
+
+    reliance = _reliance(answer, objective)
+    columns = tuple(
+        Price(
+            index=int(j), label=str(features[j]), verdict=answer.verdicts[i], error_with=known(answer.value_with[i]),
+            error_without=known(answer.value_without[i]), bound_with=float(min(answer.bound_with[i], c)),
+            bound_without=float(min(answer.bound_without[i], c)),
+            with_column=tuple(objective.in_data(answer.example_with.get(i, ()))),
+            without_column=tuple(objective.in_data(answer.example_without.get(i, ()))), reliance=reliance.get(i),
+        )
+        for i, j in enumerate(objective.columns.tolist())
+    )  # fmt: skip
+    complete_within = (answer.complete_below - best) / (c - best) if c > best else 0.0
+    return Alternatives(
+        size=len(objective.included) + answer.k, within=answer.within, best_error=float(best),
+        limit_error=float(answer.threshold), total=objective.total,
+        subsets=tuple(row(S, f) for S, f in answer.subsets), complete=answer.complete,
+        complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
+        proven=certificate.status.startswith("optimal"),
+        columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
+    )  # fmt: skip
+
+
+def _reliance(answer: NearBestAnswer, objective: Objective) -> dict[int, tuple[float, float]]:
+    """Return, for each column of a listed subset, the least and the largest loss as a share of ||Y||^2 without it."""
+    ranges: dict[int, tuple[float, float]] = {}
+    for S, _ in answer.subsets[:_MOST_RELIANCE]:
+        state = objective.subset(len(S))
+        for j in S:
+            state.insert(j)
+        for j, loss in zip(state.members, state.losses(), strict=True):
+            share = max(float(loss) / objective.total, 0.0)
+            low, high = ranges.get(j, (share, share))
+            ranges[j] = min(low, share), max(high, share)
+    return ranges

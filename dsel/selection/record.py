@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from dsel.selection.alternatives import Alternatives
+
 FORMAT = 3
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
@@ -272,6 +274,7 @@ class SelectionRecord:
     changes: dict[str, Any] | None = None
     submodularity: Submodularity | None = None
     rank_error: float | None = None
+    alternatives: Alternatives | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -426,7 +429,7 @@ class SelectionRecord:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
-        for name in ("changes", "submodularity", "rank_error"):
+        for name in ("changes", "submodularity", "rank_error", "alternatives"):
             if values[name] is None:
                 del values[name]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
+from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 _FULL = 100
 #: A smaller guarantee would be printed as 0.00%.
 _LEAST_GUARANTEE = 5e-5
+#: Near-best subsets that are printed, and columns that a line names.
+_LISTED, _FEW = 20, 20
 #: Stands after the subset that is the answer.
 _MARK = " <-"
 
@@ -61,11 +64,62 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         if sentence := caveat(certificate, selection.label):
             yield f"  {printable(sentence)}"
     yield from describe_guarantees(selection)
+    if selection.alternatives is not None:
+        yield from (f"Alternatives: {line}" for line in selection.alternatives.lines())
     if selection.changes:
         yield from map(printable, describe_changes(selection.changes))
     if details:
         yield from describe_cost(selection)
     yield from (f"note: {printable(note)}" for note in selection.notes)
+
+
+def render_alternatives(selection: SelectionRecord, width: int | None = None) -> str:
+    """Return the near-best subsets of a selection as text: the subsets, and the verdict and price of each column.
+
+    Parameters
+    ----------
+    selection : Selection
+        A selection with `alternatives`.
+    width : int, optional
+        Columns of the terminal; longer lines are broken. By default no line is broken.
+
+    Returns
+    -------
+    str
+        Lines that end with a line break. Control characters in labels are escaped.
+    """
+    if selection.alternatives is None:
+        return "There are no alternatives: no column is chosen, or the time did not suffice.\n"
+    parts = [part for found in selection.alternatives.by_size.values() for part in _alternatives(selection, found)]
+    return console_text(parts, width)
+
+
+def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
+    near, verdicts = found.lines()
+    yield f"{near} ({found.nodes:,} nodes, {found.seconds:.1f} s)"
+    labels = {price.index: price.label for price in found.columns}
+    table = text_table("error", "R2", "columns", left=("columns",), fold=("columns",))
+    for row in found.subsets[:_LISTED]:
+        subset = [labels.get(j) or selection.label(j) for j in row.indices]
+        table.add_row(f"{row.error:.6g}", f"{row.r2:.6f}", _join(subset))
+    yield table
+    if len(found.subsets) > _LISTED:
+        yield f"and {len(found.subsets) - _LISTED:,} more, which the result holds"
+    yield f"Columns: {verdicts}"
+    table = text_table(
+        "column", "verdict", "best R2 with it", "without it", left=("column", "verdict"), fold=("column",)
+    )
+    for price in sorted(found.columns, key=lambda price: VERDICTS.index(price.verdict)):
+        if price.verdict != "useless":
+            both = [_r2_of(found, error) for error in (price.error_with, price.error_without)]
+            table.add_row(printable(price.label), price.verdict, *both)
+    yield table
+    if useless := found.labels("useless"):
+        yield f"In no near-best subset: {shorten(useless, _FEW)}"
+
+
+def _r2_of(found: Alternatives, error: float | None) -> str:
+    return "" if error is None else f"{found.r2(error):.6f}"
 
 
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.changes.runs import SUMMARY, read_history
 from dsel.selection.plots.accessor import SelectionPlots
 from dsel.selection.record import SelectionRecord
@@ -104,12 +106,29 @@ class Selection(SelectionRecord):
     rank_error : float, optional
         Share of ||X||^2 that the best approximation of X of this rank leaves, where Y = X. None without the whole Gram
         matrix, and for more than 2000 columns. `error_ratio` compares it with the selection.
+    alternatives : Alternatives, optional
+        All near-best subsets, with a verdict for each column, from `dsel.alternatives`.
     """
 
     @property
     def plot(self) -> SelectionPlots:
         """Pictures of the selection: `plot.front()`, `plot.path()`, `plot.trace()` and others."""
         return SelectionPlots(self)
+
+    def with_alternatives(self, alternatives: Alternatives) -> Selection:
+        """Return the selection with its near-best subsets, which its pictures, report and file then have.
+
+        Parameters
+        ----------
+        alternatives : Alternatives
+            What `dsel.alternatives` returned.
+
+        Returns
+        -------
+        Selection
+            A copy.
+        """
+        return replace(self, alternatives=alternatives)
 
     def report(self, out: str | AnyPath | None = None) -> AnyPath:
         """Write the selection as one HTML page with pictures, and return its path.

@@ -18,6 +18,7 @@ from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.record import Arrays, SelectionRecord
 from dsel.selection.submodularity import Submodularity
 from dsel.storage import paths
@@ -113,6 +114,8 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
             values["size_curve"] = record.SizeCurve.from_dict(values["size_curve"])
         if values.get("submodularity") is not None:
             values["submodularity"] = Submodularity(**values["submodularity"])
+        if values.get("alternatives") is not None:
+            values["alternatives"] = Alternatives.from_dict(values["alternatives"])
         # Older versions named the fields differently, and judged gaps by other rules.
         values["certificate"] = tuple(Certificate.from_dict(row).as_dict() for row in values.get("certificate", ()))
         for name in ("indices", "shape", "targets", "constant", "notes"):

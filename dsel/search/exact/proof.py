@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
+from dsel.errors import CapacityError
 from dsel.objective.objective_interface import ItemObjective
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
+from dsel.search.exact.alternatives import NearBestAnswer, search_prices, summarize, take_swaps
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.exact_search import CommonSetup
@@ -22,6 +24,9 @@ logger = logging.getLogger("dsel")
 _NO_LIMIT = 2**62
 #: The share of the time that is kept for the relaxation.
 _RELAXATION = 0.1
+
+#: The share of the time that swaps of near-best subsets may take before the tree begins.
+_SWAPS = 0.1
 
 #: Runs a search until its stop: `drive` in this process, `dsel.search.exact.trees_on_workers.on_workers` on a cluster.
 Runner = Callable[[Tree, Stop, Callable[[AnytimeSearch], None] | None], str]
@@ -54,6 +59,8 @@ class Proof:
         problem = ProofProblem(objective, k, known, **options)
         value = objective.value(known) if known else float("inf")
         search = choose_tree(problem)
+        if search.near_best is not None:
+            take_swaps(search.near_best, objective.columns_of, problem.deadline.share(_SWAPS), [search.best])
         return cls(search, value, log=problem.log if search.can_log else None)
 
     @classmethod
@@ -148,6 +155,20 @@ class Proof:
             method="perspective relaxation" if relaxed else certificate.method,
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
         )
+
+    def near_best(self, deadline: Deadline | None = None) -> NearBestAnswer:
+        """Return the near-best subsets so far, and what is known about each column.
+
+        deadline: of a search for the prices of columns. Raises CapacityError if the tree cannot list subsets.
+        """
+        search = self.search
+        if search.near_best is None:
+            raise CapacityError(
+                f"Near-best subsets cannot be listed by {search.method}.", "Allow more memory, or exclude columns."
+            )
+        search_prices(search.near_best, search.objective, deadline or Deadline(None))
+        opened = None if search.done else search.open_bounds()
+        return summarize(search.near_best, opened, search.proved, search.proven)
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:
         """Complete the log with the nodes that are open, and with what it proves.

@@ -1,0 +1,172 @@
+"""What the near-best subsets say about each column: verdicts, and what it costs to have it or to do without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dsel._lib.types import Floats
+from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.search.anytime import Deadline
+from dsel.search.exact.near_best import EQUAL, Members, NearBest, OpenBounds
+
+#: Swaps of the members of at most this many subsets are tried before the tree begins, and for prices after it.
+_SWAPPED = 10
+#: Near-best subsets that are taken from the swaps of one subset, at most.
+_MOST_SWAPS = 1000
+#: Searches for the prices of single columns take at most this many elementary steps, about.
+_MOST_STEPS = 3e8
+
+Verdict = Literal["necessary", "useless", "replaceable", "undecided"]
+
+
+@dataclass(frozen=True, eq=False)
+class NearBestAnswer:
+    """What is known about the near-best subsets of k of n columns.
+
+    within, threshold: a subset is near-best if its f is at most the threshold, see `ListRule`. subsets: the listed ones
+    with their f, best first. more: whether there are near-best subsets beyond the list. complete_below: no other subset
+    has a smaller f, which is proved. verdicts: of each column. value_with, value_without (n,): the least f of a known
+    subset of k columns that has the column, and that lacks it. bound_with, bound_without (n,): no such subset has a
+    smaller f, which is proved. example_with, example_without: the subsets of these values.
+    """
+
+    k: int
+    within: float
+    threshold: float
+    subsets: list[tuple[Members, float]]
+    more: bool
+    complete_below: float
+    verdicts: list[Verdict]
+    value_with: Floats
+    value_without: Floats
+    bound_with: Floats
+    bound_without: Floats
+    example_with: dict[int, Members]
+    example_without: dict[int, Members]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all near-best subsets are listed."""
+        return not self.more and self.complete_below >= self.threshold
+
+
+def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: bool) -> NearBestAnswer:
+    """Return what is known about near-best subsets after a tree.
+
+    opened: bounds of its open nodes, None if there are none. lower: a bound on f of all subsets. proven: whether the
+    best subset is known.
+    """
+    rule, c, slack = near.rule, near.c, EQUAL * near.total
+    subsets, opened = near.subsets, opened or OpenBounds.none(near.n)
+    best = min(near.best, c)
+    open_least = max(float(min(opened.having.min(), opened.lacking.min())) - near.error * near.total, 0.0)
+    threshold = near.threshold
+    if rule.within is None:
+        threshold = subsets[-1][1] if subsets else best
+    sure = threshold if proven or rule.within is None else rule.threshold(max(lower, 0.0), c)
+    has, lacks = near.witness_with <= sure + slack, near.witness_without <= sure + slack
+    beyond = near.listed_below
+
+    def bound(witness: Floats, left: Floats) -> Floats:
+        known = np.where(witness <= near.threshold + slack, np.minimum(witness, beyond), near.threshold)
+        return np.asarray(np.maximum(np.minimum(known, left - near.error * near.total), max(lower, 0.0)))
+
+    none_with = ~(near.witness_with <= threshold + slack) & (opened.having > threshold + near.error * near.total)
+    none_without = ~(near.witness_without <= threshold + slack) & (opened.lacking > threshold + near.error * near.total)
+    verdicts: list[Verdict] = []
+    for j in range(near.n):
+        if not subsets:
+            verdicts.append("undecided")
+        elif none_with[j]:
+            verdicts.append("useless")
+        elif none_without[j]:
+            verdicts.append("necessary")
+        else:
+            verdicts.append("replaceable" if has[j] and lacks[j] else "undecided")
+    within = rule.within
+    if within is None:
+        within = (threshold - best) / (c - best) if c > best else 0.0
+    return NearBestAnswer(
+        near.k, within, threshold, subsets, near.more and rule.within is not None, min(beyond, open_least), verdicts,
+        near.witness_with, near.witness_without, bound(near.witness_with, opened.having),
+        bound(near.witness_without, opened.lacking), near.with_subset, near.without_subset,
+    )  # fmt: skip
+
+
+def swap_values(objective: ItemObjective, S: Sequence[int]) -> Floats:
+    """Return f (s, n) of the subsets in which another item takes the place of a member; infinity where there is none.
+
+    It costs what s times the gains of a subset cost.
+    """
+    state = objective.subset(len(S))
+    for j in S:
+        state.insert(j)
+    values = np.full((len(S), objective.n), np.inf)
+    for place, i in enumerate(S):
+        state.delete(i)
+        values[place] = np.where(state.residual_norms() > 0.0, state.value - state.gains(), np.inf)
+        values[place, i] = np.inf
+        state.insert(i)
+    values[:, list(S)] = np.inf
+    return values
+
+
+def _take(near: NearBest, objective: Objective, S: Iterable[int]) -> None:
+    members = tuple(sorted(S))
+    if objective.rank(members) == len(members):
+        near.take(members, objective.value(members))
+
+
+def take_swaps(near: NearBest, objective: Objective, deadline: Deadline, known: Iterable[Sequence[int]] = ()) -> None:
+    """Take what swaps of the best subsets reach: near-best subsets, and the best ones with and without each column.
+
+    known: more subsets to swap in.
+    """
+    done: set[Members] = set()
+    for S in known:
+        _take(near, objective, S)
+    for _ in range(_SWAPPED):
+        best = next((S for S, _ in near.subsets if S not in done), None)
+        if best is None or deadline.passed:
+            return
+        done.add(best)
+        S = list(best)
+        values = swap_values(objective, S)
+        good = np.argwhere(values <= near.threshold) if near.rule.within is not None else np.empty((0, 2), np.int64)
+        best_with = [(int(values[:, j].argmin()), j) for j in np.flatnonzero(values.min(axis=0) < near.witness_with)]
+        best_without = [
+            (i, int(values[i].argmin())) for i, j in enumerate(S) if values[i].min() < near.witness_without[j]
+        ]
+        for i, j in {*map(tuple, good.tolist()), *best_with, *best_without}:
+            _take(near, objective, (*S[:i], *S[i + 1 :], int(j)))
+
+
+def search_prices(near: NearBest, objective: Objective, deadline: Deadline) -> None:
+    """Search for better subsets with each column that no near-best subset has, and without each one that all have."""
+    take_swaps(near, objective, deadline)
+    steps = 0.0
+    for j in range(near.n):
+        for inside in (True, False):
+            known = (near.with_subset if inside else near.without_subset).get(j)
+            if known is None or not (near.wanted if inside else near.lacked)[j]:
+                continue
+            while steps < _MOST_STEPS and not deadline.passed:
+                steps += near.n * near.k**2
+                values = swap_values(objective, known)
+                if inside:
+                    values[known.index(j)] = np.inf
+                else:
+                    values[:, j] = np.inf
+                if not values.min() < np.inf:
+                    break
+                i, l = np.unravel_index(int(values.argmin()), values.shape)
+                trial = tuple(sorted((*known[:i], *known[i + 1 :], int(l))))
+                value = objective.value(trial)
+                if not value < objective.value(known) - EQUAL * near.total or objective.rank(trial) < near.k:
+                    break
+                near.take(trial, value)
+                known = trial

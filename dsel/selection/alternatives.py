@@ -1,0 +1,155 @@
+"""All near-best subsets of a selection, with a verdict and a price for each column, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dsel.search.exact.alternatives import Verdict
+from dsel.selection.record import FrontRow
+
+
+@dataclass(frozen=True)
+class Price:
+    """What it costs to have a column, or to do without it.
+
+    Parameters
+    ----------
+    index : int
+        The column, 0-based.
+    label : str
+        Its label.
+    verdict : {"necessary", "useless", "replaceable", "undecided"}
+        Whether all near-best subsets have the column, none has it, or some do and some do not.
+    error_with, error_without : float or None
+        f of the best known subset that has the column, and of the best one that lacks it. None if there is none.
+    bound_with, bound_without : float
+        Proved: no such subset has a smaller f.
+    with_column, without_column : tuple of int
+        The subsets of `error_with` and `error_without`.
+    reliance : tuple of float, optional
+        The smallest and the largest increase of f, as a share of ||Y||^2, when the column is left out of a listed
+        near-best subset that has it. None if none has it.
+    """
+
+    index: int
+    label: str
+    verdict: Verdict
+    error_with: float | None
+    error_without: float | None
+    bound_with: float
+    bound_without: float
+    with_column: tuple[int, ...] = ()
+    without_column: tuple[int, ...] = ()
+    reliance: tuple[float, float] | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Price:
+        """Return the price that was saved as JSON."""
+        reliance = values.get("reliance")
+        lists = {name: tuple(values[name]) for name in ("with_column", "without_column")}
+        return cls(**{**values, **lists, "reliance": None if reliance is None else tuple(reliance)})
+
+
+@dataclass(frozen=True, repr=False)
+class Alternatives:
+    """The near-best subsets of one size, and what they say about each column.
+
+    A subset is near-best if it explains at least (1 - `within`) of what the best subset of its size explains.
+
+    Parameters
+    ----------
+    size : int
+        The number of columns, always included ones counted.
+    within : float
+        How much less than the best a near-best subset may explain, as a share.
+    best_error, limit_error, total : float
+        f of the best known subset, the largest f of a near-best one, and ||Y||^2.
+    subsets : tuple of FrontRow
+        The listed near-best subsets, best first.
+    complete : bool
+        Whether these are all near-best subsets, which is proved.
+    complete_within : float
+        The list is complete for this share, which is proved; 0 if it may lack any.
+    more : bool
+        Whether there are more near-best subsets than were asked for. The verdicts count them, too.
+    proven : bool
+        Whether the first subset is proved to be the best one.
+    columns : tuple of Price
+        The verdict and the price of each candidate column.
+    nodes, seconds : int, float
+        Nodes of the tree, and the time that it took.
+    smaller : tuple of Alternatives
+        Those of the smaller sizes, if all sizes were asked for.
+    """
+
+    size: int
+    within: float
+    best_error: float
+    limit_error: float
+    total: float
+    subsets: tuple[FrontRow, ...]
+    complete: bool
+    complete_within: float
+    more: bool
+    proven: bool
+    columns: tuple[Price, ...]
+    nodes: int = 0
+    seconds: float = 0.0
+    smaller: tuple[Alternatives, ...] = ()
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict of each candidate column, by its label."""
+        return {price.label: price.verdict for price in self.columns}
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        """What it costs to have each candidate column, or to do without it, by its label."""
+        return {price.label: price for price in self.columns}
+
+    @property
+    def by_size(self) -> dict[int, Alternatives]:
+        """The alternatives of each size that was asked for, ascending."""
+        return {found.size: found for found in (*self.smaller, self)}
+
+    def labels(self, verdict: Verdict) -> list[str]:
+        """Return the labels of the columns with this verdict."""
+        return [price.label for price in self.columns if price.verdict == verdict]
+
+    def r2(self, error: float) -> float:
+        """Return 1 - f / ||Y||^2. With a ridge penalty, its part of f counts as not explained."""
+        return 1.0 - error / self.total if self.total > 0.0 else 0.0
+
+    def __repr__(self) -> str:
+        return f"Alternatives({'; '.join(self.lines())})"
+
+    def lines(self) -> list[str]:
+        """Return what was found in short sentences, as text."""
+        counts = {name: len(self.labels(name)) for name in VERDICTS}
+        listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {self.size} columns"
+        near = f"{listed} within {self.within:.2%} of the best"
+        if self.complete:
+            near += ", no others (proved)"
+        elif self.more:
+            near += f", and more; the list is complete within {self.complete_within:.2%}"
+        else:
+            near += f"; proved complete within {self.complete_within:.2%} only"
+        return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Alternatives:
+        """Return the alternatives that were saved as JSON."""
+        subsets = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["subsets"])
+        columns = tuple(Price.from_dict(price) for price in values["columns"])
+        smaller = tuple(cls.from_dict(found) for found in values.get("smaller", ()))
+        return cls(**{**values, "subsets": subsets, "columns": columns, "smaller": smaller})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON types."""
+        return asdict(self)
+
+
+#: The verdicts, the strongest statements first.
+VERDICTS: tuple[Verdict, ...] = ("necessary", "replaceable", "useless", "undecided")
