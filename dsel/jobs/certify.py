@@ -314,8 +314,8 @@ def _prove(
         path = None if folder is None else folder / (f"{name}.json" if size == k else f"{name}-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
-            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit, setup,
-            budget.near_best,
+            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit,
+            setup, budget.near_best,
         )  # fmt: skip
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)

@@ -132,9 +132,8 @@ class ProofStore:
 
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
-    proof keeps none. coefficient_limit: as in
-    `dsel.search.exact.out_of_core.out_of_core_tree.OutOfCoreTree`. setup: what the proofs for other sizes share. near_best: which
-    subsets are listed, if not only the best one is looked for.
+    proof keeps none. coefficient_limit: as in `dsel.search.exact.out_of_core.out_of_core_tree.OutOfCoreTree`. setup:
+    what the proofs for other sizes share. near_best: which subsets are listed, if not only the best one is looked for.
     """
 
     objective: ItemObjective

@@ -128,7 +128,8 @@ class Alternatives:
     def lines(self) -> list[str]:
         """Return what was found in short sentences, as text."""
         counts = {name: len(self.labels(name)) for name in VERDICTS}
-        listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {self.size} columns"
+        columns = f"{self.size} column{'' if self.size == 1 else 's'}"
+        listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
         near = f"{listed} within {self.within:.2%} of the best"
         if self.complete:
             near += ", no others (proved)"
