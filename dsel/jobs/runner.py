@@ -6,6 +6,7 @@ A job with a folder of runs is run once more on data that may have grown.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
