@@ -53,6 +53,8 @@ class LazyArray:
         ``read(start, stop)`` returns these rows, shape (stop - start, columns).
     chunk_rows : int
         Rows of a chunk, which is read as a whole.
+    strip : callable, optional
+        ``strip(start, stop, columns)`` returns a slice of the columns, of an array that is stored by columns.
     """
 
     where: str
@@ -60,6 +62,7 @@ class LazyArray:
     dtype: np.dtype[Any]
     read: Callable[[int, int], Array]
     chunk_rows: int = 1
+    strip: Callable[[int, int, slice], Array] | None = None
 
     @classmethod
     def of(cls, array: Any, where: str) -> LazyArray:
@@ -79,6 +82,19 @@ class LazyArray:
         """Rows that are read at once: a few megabytes, in whole chunks if they are not larger."""
         rows = max(1, PIECE_BYTES // max(1, self.shape[1] * self.dtype.itemsize))
         return rows - rows % self.chunk_rows if rows > self.chunk_rows else rows
+
+    def fill(self, out: Array, first: int) -> None:
+        """Fill `out` with the rows from `first` on, a few megabytes at a time."""
+        last, n = first + len(out), self.shape[1]
+        if self.strip is not None:
+            width = max(1, PIECE_BYTES // (max(1, len(out)) * self.dtype.itemsize))
+            for columns in (slice(j, j + width) for j in range(0, n, width)):
+                names = [str(j) for j in range(n)[columns]]
+                put(out[:, columns], self.strip(first, last, columns), self.where, first, names)
+            return
+        edges = [first, *range(first - first % self.step + self.step, last, self.step), last]
+        for start, stop in pairwise(edges):
+            put(out[start - first : stop - first], _read(self, start, stop), self.where, start)
 
 
 @dataclass(frozen=True)
@@ -116,30 +132,36 @@ class LazySource(Source):
     ) -> None:  # fmt: skip
         self.name, self._open, self._identity = name, open_parts, identity
         with open_parts() as parts:
-            x, y, w = parts.x, parts.y, parts.w
-            self.shape, self.dtype = x.shape, wanted_dtype(dtype, x.dtype, x.where)
-            for part in (y, w):
-                if part is not None and part.shape[0] != x.shape[0]:
-                    raise DataError(
-                        f"{part.where} has {part.shape[0]} rows and {x.where} has {x.shape[0]}.",
-                        "It needs one row for each sample of X.",
-                    )
-            if y is not None:
-                self.n_targets, self.y_dtype = y.shape[1], wanted_dtype(None, y.dtype, y.where)
-            if w is not None:
-                self.w_dtype = wanted_dtype(None, w.dtype, w.where)
-            self.features, self.targets, self.classes = parts.features, parts.targets, parts.classes
-            self.has_samples, self.notes = parts.samples is not None, parts.notes
-            self.types = {str(x.dtype): x.shape[1]}
+            self.describe(parts, dtype)
+            self.types = {str(parts.x.dtype): parts.x.shape[1]}
+
+    def describe(self, parts: Parts, dtype: str | None) -> None:
+        """Set the attributes of a source with these parts."""
+        x, y, w = parts.x, parts.y, parts.w
+        self.shape, self.dtype = x.shape, wanted_dtype(dtype, x.dtype, x.where)
+        for part in (y, w):
+            if part is not None and part.shape[0] != x.shape[0]:
+                raise DataError(
+                    f"{part.where} has {part.shape[0]} rows and {x.where} has {x.shape[0]}.",
+                    "It needs one row for each sample of X.",
+                )
+        if y is not None:
+            self.n_targets, self.y_dtype = y.shape[1], wanted_dtype(None, y.dtype, y.where)
+        if w is not None:
+            self.w_dtype = wanted_dtype(None, w.dtype, w.where)
+        self.features, self.targets, self.classes = parts.features, parts.targets, parts.classes
+        self.has_samples, self.notes = parts.samples is not None, parts.notes
 
     def identity(self) -> dict[str, Any]:
         return self._identity
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _LazyReader(self._open, start)
+        return LazyReader(self._open, start)
 
 
-class _LazyReader(Reader):
+class LazyReader(Reader):
+    """Reads the rows of parts from row `start` on."""
+
     def __init__(self, open_parts: Callable[[], AbstractContextManager[Parts]], start: int) -> None:
         self._stack, self._row = ExitStack(), start
         self._parts = self._stack.enter_context(open_parts())
@@ -150,9 +172,7 @@ class _LazyReader(Reader):
         outs = ((parts.x, rows.x), (parts.y, rows.y), (parts.w, None if rows.w is None else rows.w[:, None]))
         for array, out in outs:
             if array is not None and out is not None:
-                edges = [first, *range(first - first % array.step + array.step, last, array.step), last]
-                for start, stop in pairwise(edges):
-                    put(out[start - first : stop - first], _read(array, start, stop), array.where, start)
+                array.fill(out, first)
         if rows.samples is not None and parts.samples is not None:
             rows.samples[:] = [str(label) for label in parts.samples(first, last)]
         self._row = last

@@ -8,7 +8,7 @@ into columns of X or Y.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.source import Array, Missing, Reader, Rows, Source, SourceOptions, lost, put, wanted_dtype
+from dsel.data.formats.source import (
+    Array,
+    Missing,
+    PieceReader,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    lost,
+    put,
+    wanted_dtype,
+)
 from dsel.data.formats.tables.table import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
@@ -548,54 +559,31 @@ class TableSource(Source):
         }  # fmt: skip
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return TableReader(self, start)
+        return PieceReader(self._pieces(start))
 
-
-class TableReader(Reader):
-    """Reads the rows of a table in order, one record batch after the other."""
-
-    def __init__(self, source: TableSource, start: int) -> None:
-        self._source = source
-        self._row = start
-        roles = source.roles
-        self._columns = roles.used
-        self._at = {column: i for i, column in enumerate(self._columns)}
-        self._batches: Iterator[Any] = source.table.batches(self._columns, start)
-        self._rest: Any = None
-        encoders = source.encoders
-        self._features = _Matrix(encoders.features, [self._at[column] for column in roles.features])
-        self._targets = _Matrix(encoders.targets, [self._at[column] for column in roles.targets])
-
-    def fill(self, rows: Rows) -> None:
-        done, encoders, roles, where = 0, self._source.encoders, self._source.roles, self._source.table.where
-        while done < len(rows):
-            batch = self._next_batch()
-            count = min(batch.num_rows, len(rows) - done)
-            piece, self._rest = batch, None
-            if count < batch.num_rows:  # a slice of many columns takes time
-                piece, self._rest = batch.slice(0, count), batch.slice(count)
-            part = rows[done : done + count]
-            self._features.fill(part.x, piece, where, self._row)
-            if part.y is not None:
-                self._targets.fill(part.y, piece, where, self._row)
-            if part.w is not None and encoders.weight is not None and roles.weight is not None:
-                encoders.weight.fill(part.w[:, None], piece.column(self._at[roles.weight]), where, self._row)
-            if part.samples is not None and roles.index is not None:
-                labels = piece.column(self._at[roles.index]).to_pylist()
-                part.samples[:] = ["" if label is None else str(label) for label in labels]
-            done += count
-            self._row += count
-
-    def _next_batch(self) -> Any:
-        if self._rest is not None and self._rest.num_rows:
-            return self._rest
-        try:
-            return next(self._batches)
-        except (OSError, ValueError, StopIteration) as error:
-            raise cannot_read(self._source.table, self._row, error) from error
-
-    def close(self) -> None:
-        self._batches = iter(())
+    def _pieces(self, row: int) -> Generator[Rows, None, None]:
+        """Yield the rows from this one on, those of a record batch together."""
+        roles, encoders, where = self.roles, self.encoders, self.table.where
+        at = {column: i for i, column in enumerate(roles.used)}
+        features = _Matrix(encoders.features, [at[column] for column in roles.features])
+        targets = _Matrix(encoders.targets, [at[column] for column in roles.targets])
+        batches = self.table.batches(roles.used, row)
+        while True:
+            try:
+                batch = next(batches)
+            except (OSError, ValueError, StopIteration) as error:
+                raise cannot_read(self.table, row, error) from error
+            rows = Rows.of(self, batch.num_rows)
+            features.fill(rows.x, batch, where, row)
+            if rows.y is not None:
+                targets.fill(rows.y, batch, where, row)
+            if rows.w is not None and encoders.weight is not None and roles.weight is not None:
+                encoders.weight.fill(rows.w[:, None], batch.column(at[roles.weight]), where, row)
+            if rows.samples is not None and roles.index is not None:
+                labels = batch.column(at[roles.index]).to_pylist()
+                rows.samples[:] = ["" if label is None else str(label) for label in labels]
+            yield rows
+            row += batch.num_rows
 
 
 class _Matrix:
