@@ -254,16 +254,12 @@ def foreign_owner(path: AnyPath) -> str | None:
         owner = os.stat(path).st_uid
     except FileNotFoundError:
         return None
-    return None if owner in (os.geteuid(), 0) else _name(owner)
-
-
-def _name(user: int) -> str:
-    import pwd
-
+    if owner in (os.geteuid(), 0):
+        return None
     try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"user {user}"
+        return path.owner()
+    except KeyError:  # a user without a name
+        return f"user {owner}"
 
 
 #: The pointer to the latest good run in a folder of runs: a symbolic link on disk, a small file in object storage.
