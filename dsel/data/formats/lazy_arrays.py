@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -273,18 +273,22 @@ def _hdf5_parts(path: AnyPath, options: SourceOptions) -> Iterator[Parts]:
 
 def parts_of(arrays: dict[str, Any], where: str, options: SourceOptions) -> Parts:
     """Return what the named arrays are. Raises OptionError for names that do not exist, DataError if X is unclear."""
+
+    def array(name: Any, option: str) -> str:
+        return named(arrays, str(name).strip("/"), option, where)
+
     x = _choose_x(arrays, where, options)
     folder = x.rpartition("/")[0]
     near = {name[len(folder) + 1 if folder else 0 :]: name for name in arrays if name.startswith(folder)}
     matrix = LazyArray.of(arrays[x], f"{x} of {where}")
-    names = [_named(arrays, str(name), "target", where) for name in options.target]
+    names = [array(name, "target") for name in options.target]
     if not names:
         names = [near[name] for name in _Y if name in near and near[name] != x][:1]
     y, targets, classes = _targets(arrays, names, matrix.shape[0], where)
     if y is not None and not options.target and not classes:
         targets = _labels(arrays.get(near.get(_TARGETS, "")), y.shape[1])
-    weight = None if options.weight is None else _named(arrays, str(options.weight), "weight", where)
-    index = near.get(_SAMPLES) if options.index is None else _named(arrays, str(options.index), "index", where)
+    weight = None if options.weight is None else array(options.weight, "weight")
+    index = near.get(_SAMPLES) if options.index is None else array(options.index, "index")
     return Parts(
         matrix, y, None if weight is None else LazyArray.of(arrays[weight], f"{weight} of {where}"),
         _labels(arrays.get(near.get(_FEATURES, "")), matrix.shape[1]), targets,
@@ -320,7 +324,7 @@ def _targets(arrays: dict[str, Any], names: list[str], rows: int, where: str) ->
 
 def _choose_x(arrays: dict[str, Any], where: str, options: SourceOptions) -> str:
     if options.variable is not None:
-        return _named(arrays, options.variable, "variable", where)
+        return named(arrays, options.variable.strip("/"), "variable", where)
     if _X in arrays:
         return _X
     matrices = [
@@ -336,10 +340,11 @@ def _choose_x(arrays: dict[str, Any], where: str, options: SourceOptions) -> str
     )
 
 
-def _named(arrays: dict[str, Any], name: str, option: str, where: str) -> str:
-    if name.strip("/") in arrays:
-        return name.strip("/")
-    raise OptionError(f"{option}={name!r}: {where} has no such array.", suggest(name, sorted(arrays), listed=8))
+def named(known: Collection[str], name: str, option: str, where: str, what: str = "array") -> str:
+    """Return the name that an option gives. Raises OptionError if it is not known."""
+    if name in known:
+        return name
+    raise OptionError(f"{option}={name!r}: {where} has no such {what}.", suggest(name, sorted(known), listed=8))
 
 
 def _labels(array: Any, count: int) -> list[str] | None:
