@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel._lib.npz import open_npz, parser_lock
+from dsel._lib.npz import parser_lock
 from dsel._lib.text import shorten
 from dsel.data.formats.lazy_arrays import PIECE_BYTES, LazyArray, LazyReader, LazySource, Parts
 from dsel.data.formats.source import Array, Format, Reader, SourceOptions, file_identity, require_real
@@ -236,9 +236,10 @@ class NpzSource(NpySource):
 def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
     if name not in members or not count:
         return None
-    _check_labels(read_header(path, members[name]), count, of)
-    with path.open("rb") as file, open_npz(file) as archive:
-        return [str(label) for label in archive[name]]
+    header = read_header(path, members[name])
+    _check_labels(header, count, of)
+    with ExitStack() as stack:
+        return [str(label) for label in _lazy(header, Path(), stack).read(0, count)[:, 0].tolist()]
 
 
 def _check_labels(header: NpyArray, count: int, of: str) -> None:
