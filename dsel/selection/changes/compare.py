@@ -381,10 +381,7 @@ def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: Pr
         "drift": None, "bound": None, "status": None, "distance": None,
     }  # fmt: skip
     if not gone:
-        local = {int(j): i for i, j in enumerate(run.whole.columns)}
-        before = fit.error
-        if changes["changed"]:
-            before = run.whole.value([local[j] for j in members if j in local])
+        before = run.whole.value(members) if changes["changed"] else fit.error
         changes |= {"previous_error": before, "previous_r2": 1.0 - before / fit.total}
     if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
         now = ColumnSummary.of(run.prepared.statistics)
