@@ -90,10 +90,12 @@ def predict(selection: SelectionRecord, X: Any) -> Any:
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):
-        return _as_polars(model(x.to_numpy()), targets, model.flat)
+        import polars as pl
+
+        values = model(x.to_numpy())
+        return pl.Series(targets[0], values) if model.flat else pl.DataFrame(values, schema=targets)
     if _is_frame(x) and hasattr(x, "to_dask_array"):
-        meta = _as_pandas(x._meta, model(np.zeros((0, len(selection)))), targets, model.flat)
-        return x.map_partitions(_predict_frame, model, targets, meta=meta)
+        return x.map_partitions(_predict_frame, model, targets, meta=_predict_frame(x._meta, model, targets))
     if _is_frame(x):
         return _predict_frame(x, model, targets)
     return _predict_matrix(x, model)
@@ -216,23 +218,12 @@ def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
 
 
 def _predict_frame(x: Any, model: LinearModel, targets: list[str]) -> Any:
-    return _as_pandas(x, model(_frame_values(x)), targets, model.flat)
-
-
-def _as_pandas(x: Any, values: Floats, targets: list[str], flat: bool) -> Any:
     import pandas as pd
 
-    if flat:
+    values = model(_frame_values(x))
+    if model.flat:
         return pd.Series(values, index=x.index, name=targets[0])
     return pd.DataFrame(values, index=x.index, columns=targets)
-
-
-def _as_polars(values: Floats, targets: list[str], flat: bool) -> Any:
-    import polars as pl
-
-    if flat:
-        return pl.Series(targets[0], values)
-    return pl.DataFrame(values, schema=targets)
 
 
 def _frame_values(x: Any) -> Floats:
