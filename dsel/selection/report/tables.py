@@ -343,8 +343,7 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
         return None
     chosen = list(selection.groups) if selection.groups else selection.labels
     size = min(len(chosen), stability.k)
-    frequency = stability.frequency(size)
-    order = [int(j) for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
+    frequency, order = stability.frequency(size), stability.ranked(size)
     mine = [j for j in order if stability.names[j] in chosen]
     others = [j for j in order if stability.names[j] not in chosen][:_OTHERS]
     rows = [
