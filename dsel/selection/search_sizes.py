@@ -26,6 +26,7 @@ from scipy.special import gammaln
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
+from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.objective.objective_interface import Objective
@@ -33,6 +34,7 @@ from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import SubsetErrors
 from dsel.passes.statistics import Statistics, combined
+from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import members_along
@@ -60,21 +62,6 @@ def residual_and_freedom(whole: Objective, members: Sequence[int]) -> tuple[floa
     explained = np.einsum("si,st,ti->i", V, M, V)
     rss = whole.total - float((explained * (2.0 * shrunk - values * shrunk**2)).sum())
     return rss, float((values * shrunk).sum())
-
-
-def bayesian_criterion(
-    rss: float, total: float, freedom: float, weight: float, n_targets: int, subsets: tuple[int, int], gamma: float
-) -> float:
-    """Return BIC, or EBIC with gamma above 0.
-
-    rss: of the subset. total: ||Y||^2. freedom: effective degrees of freedom. weight: number of rows. subsets: s of p
-    candidates are chosen.
-    """
-    count = weight * n_targets
-    s, p = subsets
-    choices = gammaln(p + 1) - gammaln(s + 1) - gammaln(p - s + 1)
-    fit = count * math.log(max(rss, _NO_RESIDUAL * total) / count)
-    return fit + n_targets * freedom * math.log(weight) + 2.0 * gamma * float(choices)
 
 
 log = logging.getLogger("dsel")
@@ -143,6 +130,25 @@ def every_size(run: SelectionRun) -> tuple[SearchOutcome, Subsets]:
     return outcome, [tuple(int(objective.columns[j]) for j in members) for members in best]
 
 
+def subsets_of_part(
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, prepared: Prepared, part: Statistics,
+    where: str, remedy: str, load_target_gram: Callable[..., Any] | None = None,
+) -> Subsets:  # fmt: skip
+    """Return the best subset of at most s columns for s = 0, ..., the limit, by the statistics of a part of the rows.
+
+    where, remedy: what errors say of the part.
+    """
+    try:
+        whole = part.objective(validated.request.preprocess, validated.request.lam)
+        if load_target_gram is not None:
+            whole = replace(whole, load_target_gram=load_target_gram)
+        objective, _ = candidates_of(dataset, validated, part, whole)
+    except (DataError, OptionError) as error:
+        what = f"{where} {part.m} rows. There: {error.what}"
+        raise type(error)(what, f"{error.remedy} Or {remedy}.".strip()) from error
+    return every_size(SelectionRun(dataset, validated, context, prepared, whole, objective))[1]
+
+
 def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
     best: dict[int, FrontPoint] = {}
     for point in points:
@@ -201,25 +207,17 @@ class _FoldErrors:
         return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
 
     def _errors(self, number: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
-        validated = self._validated
-        request = validated.request
+        run, validated, request = self._run, self._validated, self._validated.request
         parts = [self._parts[part] for part in train if part in self._parts]
         if not parts:
             raise DataError(f"The rows that model {number + 1} is trained on have no weight.", "Choose other folds.")
         trained = combined(parts)
-        try:
-            whole = trained.objective(request.preprocess, request.lam)
-            if not trained.unsupervised:
-                load = partial(target_gram, self._run.dataset, trained, request.preprocess, self._rows_of(train))
-                whole = replace(whole, load_target_gram=load)
-            objective, _ = candidates_of(self._run.dataset, validated, trained, whole)
-        except (DataError, OptionError) as error:
-            raise type(error)(
-                f"Model {number + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
-                f"{error.remedy} Or choose fewer or other folds.".strip(),
-            ) from error
-        run = replace(self._run, whole=whole, objective=objective, context=self.context(validated.method.every_size))
-        _, subsets = every_size(run)
+        load = partial(target_gram, run.dataset, trained, request.preprocess, self._rows_of(train))
+        subsets = subsets_of_part(
+            run.dataset, validated, self.context(validated.method.every_size), run.prepared, trained,
+            f"Model {number + 1} of the choice of k is trained on", "choose fewer or other folds",
+            load_target_gram=None if trained.unsupervised else load,
+        )  # fmt: skip
         members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.most + 1)]
         with one_blas_thread():  # the matrices are small: threads would wait for each other
             errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
@@ -271,18 +269,21 @@ def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:
 
 
 def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
-    """Return the curve of an information criterion."""
+    """Return the curve of an information criterion: BIC, or EBIC with its gamma."""
     validated, rule = run.validated, run.validated.size_rule
     whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
     assert rule.by is not None
     gamma = rule.gamma if rule.by == "ebic" else 0.0
-    candidates, points = run.subject.n, []
+    p, N, points = run.subject.n, run.dataset.n_targets, []
     for members in subsets:
         rss, freedom = residual_and_freedom(whole, [*run.base, *members])
-        chosen = validated.items.count(members), candidates
-        value = bayesian_criterion(rss, whole.total, freedom, weight, run.dataset.n_targets, chosen, gamma)
-        points.append(SizePoint(validated.included + chosen[0], value))
+        s = validated.items.count(members)
+        choices = gammaln(p + 1) - gammaln(s + 1) - gammaln(p - s + 1)
+        count = weight * N
+        fit = count * math.log(max(rss, _NO_RESIDUAL * whole.total) / count)
+        value = fit + N * freedom * math.log(weight) + 2.0 * gamma * float(choices)
+        points.append(SizePoint(validated.included + s, value))
     name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")
     return SizeCurve.choose(rule.by, f"the size of least {name}", tuple(points))
 
