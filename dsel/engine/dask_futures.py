@@ -3,6 +3,8 @@
 The search stays on the client. If a worker is lost, at most its current tasks are lost. The work itself (a criterion
 with its data, or the place of an objective) is one future that every worker fetches once. A task and its result are
 small.
+
+Without a Dask cluster, tasks run in this process, or on local worker processes.
 """
 
 from __future__ import annotations
@@ -10,14 +12,24 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.parcel import Parcel, Shipment
 from dsel.engine.scheduler_watch import NO_WORKER_LIMIT, check_workers, scheduler_lost
 from dsel.errors import CriterionError
 from dsel.search.pareto import evaluations as on_worker
-from dsel.search.runtime.ask_tell import ExecutorOptions, LostTask, Task, TaskResult, Work, call_all
+from dsel.search.runtime.ask_tell import (
+    Executor,
+    ExecutorOptions,
+    LostTask,
+    SerialExecutor,
+    Task,
+    TaskResult,
+    Work,
+    call_all,
+)
 
 log = logging.getLogger("dsel")
 
@@ -212,3 +224,38 @@ class DaskExecutor:
             self.client.sync(
                 self.client._run, call_all, functions, on_error="ignore", callback_timeout=_CLEANUP_SECONDS
             )
+
+
+class LocalProcessExecutor(DaskExecutor):
+    """Executor on worker processes of this machine, which start with it and end with `close`.
+
+    Parameters
+    ----------
+    work : Work
+        What to do with each task.
+    options : ExecutorOptions
+        Number of processes, and time limit per evaluation.
+
+    Raises
+    ------
+    ClusterError
+        If the processes do not start.
+    """
+
+    def __init__(self, work: Work, options: ExecutorOptions) -> None:
+        with ExitStack() as stack:
+            client = stack.enter_context(local_cluster(options.processes))
+            super().__init__(client, work, options)
+            self._cluster = stack.pop_all()
+
+    def close(self) -> None:
+        """Cancel all tasks and stop the processes."""
+        with self._cluster:
+            super().close()
+
+
+def local_executor(work: Work, options: ExecutorOptions) -> Executor:
+    """Return an executor on local processes if the options need them, else in this process."""
+    if options.processes > 1 or options.evaluation_limit is not None:
+        return LocalProcessExecutor(work, options)
+    return SerialExecutor(work, options)

@@ -21,7 +21,7 @@ import yaml
 import dsel
 from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters.kubernetes import cluster_manifest
-from dsel.engine.metrics import _GAUGES
+from dsel.engine.scheduler_plugins import _GAUGES
 from dsel.errors import ClusterError, DataError, DselError, Interrupted, OptionError, StorageError
 from tests.deploy.programs import HELD_READS, ROOT, at_start, commands
 from tests.stores import make_store, regression

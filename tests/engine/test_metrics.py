@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster
 
-from dsel.engine import metrics
-from dsel.engine.metrics import progress_metrics
+from dsel.engine import scheduler_plugins
+from dsel.engine.scheduler_plugins import progress_metrics
 from tests.cli_runner import LIMIT
 
 
@@ -27,8 +27,8 @@ def running() -> Iterator[Any]:
 class TestMetrics:
     @pytest.fixture(autouse=True)
     def _on_a_busy_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(metrics, "REPORT_SECONDS", LIMIT)
-        monkeypatch.setattr(metrics, "TIMEOUT_SECONDS", LIMIT)
+        monkeypatch.setattr(scheduler_plugins, "REPORT_SECONDS", LIMIT)
+        monkeypatch.setattr(scheduler_plugins, "TIMEOUT_SECONDS", LIMIT)
 
     def page(self, running: Any) -> str:
         with urllib.request.urlopen(

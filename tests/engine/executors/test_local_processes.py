@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dsel.engine.local_processes import LocalProcessExecutor
+from dsel.engine.dask_futures import LocalProcessExecutor
 from dsel.errors import CriterionError
 from tests.cli_runner import LIMIT
 from tests.engine.executors.cases import LoggedCriterion, dies_and_hangs, run, undisturbed
