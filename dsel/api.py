@@ -468,7 +468,7 @@ def plan(
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
     with _engine_for(dataset) as engine:
         limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
-        available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
+        available = available_resources(workers or engine.workers, limit, not engine.in_process or workers is not None)
     made = plan_selection(dataset, validated, RunContext(), available=available)
     return calibrated(made, dataset) if calibrate else made
 
@@ -546,7 +546,7 @@ def eigh(
         rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     dataset = as_dataset(X, None, unsupervised=True, sample_weight=sample_weight)
     with _engine_for(dataset) as engine:
-        available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+        available = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
         return decompose(
             dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
         )  # fmt: skip

@@ -61,7 +61,7 @@ PUBLIC = [
     "dsel.engine.engine_protocol.Engine.run",
     "dsel.engine.engine_protocol.Engine.keep",
     "dsel.engine.dask_engine.DaskEngine",
-    "dsel.engine.thread_engine.ThreadEngine",
+    "dsel.engine.engine_protocol.ThreadEngine",
     "dsel.jobs.checkpoint.Checkpoints",
     "dsel.jobs.workers.predict_run",
     "dsel.jobs.run_folder.RunFolder",

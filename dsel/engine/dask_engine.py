@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.engine.engine_protocol import Engine
 from dsel.engine.parcel import is_unreadable, require_code, send_in_pieces
 from dsel.engine.scheduler_watch import (
     NO_WORKER_LIMIT,
@@ -18,7 +17,6 @@ from dsel.engine.scheduler_watch import (
     scheduler_lost,
     workers_of,
 )
-from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
 from dsel.search.ask_tell import Executor, ExecutorOptions, Work
 
@@ -50,7 +48,6 @@ class DaskEngine:
     client: Any
     progress: Progress | None = None
     no_worker_limit: float = NO_WORKER_LIMIT
-    keeps_values = True
     in_process = False
 
     @property
@@ -210,8 +207,3 @@ def _peak_resident() -> int:
         import psutil
 
         return int(psutil.Process().memory_info().rss)
-
-
-def engine_for(client: Any | None, progress: Progress | None = None) -> Engine:
-    """Return the engine of a client, or the threads of this process without one."""
-    return THREADS if client is None else DaskEngine(client, progress)

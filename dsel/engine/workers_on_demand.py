@@ -7,14 +7,13 @@ passes, and on a site they would wait in a queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
 
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import ClusterError
 from dsel.search.ask_tell import Executor, ExecutorOptions, Work
 
@@ -37,7 +36,6 @@ class WorkersOnDemand:
         The memory limit of each, in bytes.
     """
 
-    keeps_values = True
     in_process = False
 
     def __init__(self, start: Callable[[], DaskEngine], workers: int, worker_memory: int | None) -> None:
@@ -99,15 +97,12 @@ class WorkersOnDemand:
         """Return an executor that sends a search's tasks to the workers."""
         return self.started.executor(work, options)
 
-    def errors(self, notify: Callable[[ClusterError], None]) -> AbstractContextManager[None]:
-        """Return a context in which a lost scheduler is a ClusterError, as for `DaskEngine.errors`."""
+    @contextmanager
+    def errors(self, notify: Callable[[ClusterError], None]) -> Iterator[None]:
+        """Turn a lost scheduler into a ClusterError in the block, as `DaskEngine.errors` does."""
         self._notify = notify
         if self._engine is not None:
-            return self._engine.errors(notify)
-        return self._errors_later(notify)
-
-    @contextmanager
-    def _errors_later(self, notify: Callable[[ClusterError], None]) -> Iterator[None]:
+            self._engine.errors(notify)
         try:
             yield
         except BaseException:

@@ -212,7 +212,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
     """Make the passes for the statistics of a proof, unless they are saved."""
     request, engine, cache = validated.request, context.engine, context.cache
     shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
-    resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+    resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
     limited = budget.coefficient_limit is not None
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
@@ -437,7 +437,7 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     validated = validated_again(dataset, request, selection)
     dataset = validated.training or dataset
     with engine_of(None if dataset.in_memory else active_client()) as engine:
-        resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+        resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
         shape = ProblemShape.of(dataset, validated.request.limit, Requirements(whole_gram=True))
         prepared = choose(shape, resources).prepare(dataset, validated, engine, None)
     whole = prepared.objective(validated.request.lam)

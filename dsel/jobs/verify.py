@@ -11,8 +11,8 @@ from typing import Any
 from dsel.data.column_groups import SingleColumns, column_groups
 from dsel.data.dataset import as_dataset
 from dsel.data.divide_rows import select_rows
+from dsel.engine.clusters.connect import engine_of
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask_engine import engine_for
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.jobs.locations import job_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
@@ -92,8 +92,8 @@ def verify(
     items = SingleColumns(dataset.n) if request.groups is None else column_groups(dataset, request.groups)
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
-    with log_passes() as made, local_cluster(workers) if workers > 1 else nullcontext() as client:
-        engine = engine_for(client)
+    started = local_cluster(workers) if workers > 1 else nullcontext()
+    with log_passes() as made, started as client, engine_of(client) as engine:
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
         checks = tuple(
             check_log(

@@ -25,8 +25,7 @@ from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.engine.workers_on_demand import WorkersOnDemand
 from dsel.errors import OutputError
 from dsel.jobs.reporting import Reporter
@@ -186,7 +185,7 @@ def eigh_run(
     if out is not None and out.exists() and not overwrite:
         raise OutputError(f"{out} exists.", "Choose another place, or replace it with --overwrite.")
     dataset = as_dataset(store, None, unsupervised=True)
-    available = available_resources(THREADS.workers, THREADS.worker_memory, THREADS.keeps_values)
+    available = available_resources(THREADS.workers, THREADS.worker_memory, keeps_values=False)
     for line in plan_lines(dataset, rule, method, available):
         on_plan(line)
 

@@ -34,24 +34,10 @@ class ObjectiveFile:
         with _lock:
             found = _loaded.get(self.digest)
             if found is None:
-                found = self._read()
+                found = _from_arrays(read_arrays(self.place))
                 _loaded.clear()
                 _loaded[self.digest] = found
         return found
-
-    def _read(self) -> DenseObjective:
-        try:
-            with self.place.open("rb") as file:
-                return _from_arrays(read_npz(file))
-        except DamagedFileError as error:
-            raise ClusterError(
-                f"The objective at {self.place} is damaged: {error}.", "Start the same job again: it writes the file."
-            ) from error
-        except OSError as error:
-            raise ClusterError(
-                f"A worker cannot read the objective at {self.place}: {error}.",
-                "Put the folder of the result on a file system that the workers share.",
-            ) from error
 
 
 def unload(digest: str) -> None:
@@ -66,6 +52,20 @@ def write_arrays(place: AnyPath, arrays: dict[str, Any]) -> None:
         write_bytes(place, pack_npz(arrays))
     except OSError as error:
         raise OutputError(f"{place} cannot be written: {error.strerror}.", "Name another folder.") from error
+
+
+def read_arrays(place: AnyPath) -> dict[str, Any]:
+    """Return the arrays of a file that the client has written. Errors: ClusterError."""
+    try:
+        with place.open("rb") as file:
+            return read_npz(file)
+    except DamagedFileError as error:
+        raise ClusterError(f"{place} is damaged: {error}.", "Start the same job again: it writes the file.") from error
+    except OSError as error:
+        raise ClusterError(
+            f"A worker cannot read {place}: {error}.",
+            "Put the folder of the result on a file system that the workers share, or set search_on: client.",
+        ) from error
 
 
 def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:

@@ -17,12 +17,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel._lib.damage import DamagedFileError
-from dsel._lib.npz import read_npz
 from dsel._lib.types import Floats, Ints
-from dsel.errors import ClusterError
 from dsel.objective.kernels.layout import Partial
-from dsel.objective.objective_file import write_arrays
+from dsel.objective.objective_file import read_arrays, write_arrays
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.storage.paths import AnyPath
 
@@ -105,11 +102,10 @@ class RowsOnWorker(OnDemandObjective):
         shape = arrays["shape"]
         cross = arrays.get("cross")
         c, lam, total, tolerance, cost = (float(x) for x in arrays["scalars"])
-        keeps_operator = cross is None
         found = cls(
             InMemoryFactor(np.empty((int(shape[0]), 0))), arrays["diagonal"], cross, c, lam,
-            target_operator=np.empty(0) if keeps_operator else None, moment_diagonal=arrays.get("moment_diagonal"),
-            columns=arrays["columns"], scale=arrays["scale"], total=total, batch=int(shape[1]),
+            target_operator=np.empty(0) if cross is None else None, columns=arrays["columns"], scale=arrays["scale"],
+            moment_diagonal=arrays.get("moment_diagonal", np.empty(0)), total=total, batch=int(shape[1]),
             row_cache_bytes=row_cache_bytes,
         )  # fmt: skip
         found.tolerance = tolerance
@@ -133,7 +129,7 @@ class RowsOnWorker(OnDemandObjective):
     def _load(self, j: int) -> None:
         """Read a published row."""
         assert self._folder is not None
-        self._hold(j, _read(self._folder / f"{j}.npz"))
+        self._hold(j, read_arrays(self._folder / f"{j}.npz"))
 
     def _hold(self, j: int, arrays: dict[str, Any]) -> None:
         """Keep a row, unless it is here."""
@@ -179,7 +175,7 @@ class SharedRows:
 
     def load(self) -> RowsOnWorker:
         """Return the objective. Errors: ClusterError."""
-        arrays = self.arrays if self.folder is None else _read(self.folder / "objective.npz")
+        arrays = self.arrays if self.folder is None else read_arrays(self.folder / "objective.npz")
         return RowsOnWorker.load(self.folder, arrays, self.row_cache_bytes)
 
 
@@ -273,14 +269,3 @@ def _described(objective: OnDemandObjective, most_bytes: int | None = None) -> d
     if not objective.few_targets:
         arrays["moment_diagonal"] = objective.moment_diagonal
     return arrays
-
-
-def _read(place: AnyPath) -> dict[str, Any]:
-    try:
-        with place.open("rb") as file:
-            return read_npz(file)
-    except (OSError, DamagedFileError) as error:
-        raise ClusterError(
-            f"A worker cannot read {place}: {error}.",
-            "Put the folder of the result on a file system that the workers share, or set search_on: client.",
-        ) from error

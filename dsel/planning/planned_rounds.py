@@ -14,7 +14,7 @@ from dsel.objective.on_demand import FEW_COLUMNS
 from dsel.passes.columns.column_factor import product_pass
 from dsel.passes.cross_validation.column_rows import penalty_cost
 from dsel.passes.cross_validation.column_rows import round_costs as column_round_costs
-from dsel.passes.cross_validation.disk_cache import bytes_on_disk, rounds_between_rewrites
+from dsel.passes.cross_validation.disk_cache import cache_file_bytes, cache_width, rounds_between_rewrites
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.passes.data_pass import PassCost
@@ -124,7 +124,8 @@ def rewrite_interval(
         )
     if asked == "auto" and isinstance(chosen, InColumnBlocks) and chosen.keeps_blocks:
         return None, 0  # rounds read nothing
-    nbytes = bytes_on_disk(dataset, cv.loss, chunk_columns(chosen, dataset))
+    columns = chunk_columns(chosen, dataset)
+    nbytes = cache_file_bytes(dataset, cache_width(dataset, cv.loss, columns), columns)
     every = rounds_between_rewrites(
         asked, dataset, validated.include.size, validated.request.limit, scratch, nbytes=nbytes, direction=cv.direction
     )

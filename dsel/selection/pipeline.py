@@ -14,7 +14,7 @@ from dsel._lib.types import Ints
 from dsel._lib.versions import now, provenance
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS
 from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
@@ -101,7 +101,7 @@ def plan_selection(
         search_workers = 0 if context.engine.in_process else context.engine.workers
     if available is None:
         engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
-        available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+        available = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     return make_plan(
         dataset, validated, available, cache=context.cache, state=context.state, certified=certified,
         scratch=context.scratch, isolated_cluster=context.isolated_cluster, search_workers=search_workers,

@@ -18,7 +18,7 @@ from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.column_rows import ColumnRows
-from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
+from dsel.passes.cross_validation.disk_cache import DiskCache, cache_width
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
@@ -205,8 +205,7 @@ def _disk_cache(run: SelectionRun, plan: Plan) -> DiskCache | None:
     }  # fmt: skip
     return DiskCache(
         dataset, every=plan.fold_every, first=validated.include.size, folder=run.context.scratch,
-        width=row_width(dataset, cv.loss) if columns is None else 0, key=key,
-        optional=cv.rewrite_every == "auto", columns=columns,
+        width=cache_width(dataset, cv.loss, columns), key=key, optional=cv.rewrite_every == "auto", columns=columns,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.cross_validation.rows import DatasetRows

@@ -18,8 +18,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.planning.plan import Plan, Resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext

@@ -19,7 +19,7 @@ from dsel.config.job import read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
-from dsel.engine.thread_engine import ThreadEngine
+from dsel.engine.engine_protocol import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.data_pass import FAN_IN

@@ -41,6 +41,8 @@ class Cluster(ABC, Generic[SectionType]):
 
     Attributes
     ----------
+    section_type : type
+        The class of the section.
     shares_files : bool
         Whether workers see the folders of this process.
     own_hosts : bool
@@ -49,6 +51,7 @@ class Cluster(ABC, Generic[SectionType]):
         Whether `open` starts workers, rather than using those of a scheduler that runs already.
     """
 
+    section_type: ClassVar[type]
     shares_files: ClassVar[bool]
     own_hosts: ClassVar[bool]
     starts_workers: ClassVar[bool] = True

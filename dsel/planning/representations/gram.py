@@ -20,8 +20,8 @@ from dsel.objective.objective_interface import Objective
 from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.gram import (
-    cached_fold_statistics,
     fold_pass,
+    fold_statistics,
     fold_sums,
     gram_pass,
     gram_statistics,
@@ -31,7 +31,7 @@ from dsel.passes.gram import (
     tile_passes,
 )
 from dsel.passes.moments import Tiling, plan_tiles
-from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
+from dsel.passes.statistics_cache import Range, StatisticsCache, keeps_sums, load_or_compute
 from dsel.planning.representations.representation import (
     HEADER_BYTES,
     INTERPRETER,
@@ -102,8 +102,11 @@ class GramMatrix(Representation):
         """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
         if saved.statistics:
             return []
-        means = [means_pass(dataset, saved.missing_means).cost()] if validated.request.missing == "mean" else []
-        return [*means, self._gram_cost(dataset, validated, saved.missing)]
+        ranges, of_means = (
+            dataset.row_ranges if one is None else one for one in (saved.missing, saved.missing_means)
+        )  # fmt: skip
+        means = [means_pass(dataset, of_means).cost()] if validated.request.missing == "mean" else []
+        return [*means, self._gram_cost(dataset, validated, ranges)]
 
     def prepare(
         self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
@@ -119,7 +122,7 @@ class GramMatrix(Representation):
         options: dict[str, Any] = {"missing": request.missing, "engine": engine, "cache": cache}
         folds = None
         if partition is not None:
-            statistics, folds = cached_fold_statistics(dataset, partition, **options)
+            statistics, folds = fold_statistics(dataset, partition, **options)
         else:
             compute = partial(gram_statistics, dataset, tiling=self._tiling, **options)
             whole = None if keeps_sums(dataset, cache) else cache  # what is saved is not the sums of segments
@@ -159,9 +162,7 @@ class GramMatrix(Representation):
         """Return how K is summed in parts; None: at once."""
         return None
 
-    def _gram_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...] | None
-    ) -> PassCost:
+    def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[Range, ...]) -> PassCost:
         if validated.partition is not None:
             return fold_pass(dataset, validated.partition, ranges).cost()
         return gram_pass(dataset, ranges).cost()
@@ -237,10 +238,7 @@ class TiledGram(GramMatrix):
         """Return the bytes of B, the means and the ranges of the columns."""
         return 8 * self.shape.n * (self.shape.N + 8)
 
-    def _gram_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...] | None
-    ) -> PassCost:
+    def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[Range, ...]) -> PassCost:
         tiling = self._tiling
-        rows = dataset.row_ranges if ranges is None else ranges
-        passes = [] if tiling is None else [one for row in rows for one in tile_passes(dataset, tiling, (row,))]
+        passes = [] if tiling is None else [one for row in ranges for one in tile_passes(dataset, tiling, (row,))]
         return PassCost.total("Gram matrix by tiles", (one.cost() for one in passes))

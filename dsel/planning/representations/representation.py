@@ -418,7 +418,7 @@ class Representation(ABC):
         if validated.request.missing != "mean" and grows(dataset):
             if (likely := likely_check_pass(dataset, k, cache)) is not None:
                 return likely.cost()
-            return check_pass(dataset, np.arange(k) if columns is None else columns).cost()
+            return check_pass(dataset, np.arange(k) if columns is None else columns, dataset.row_ranges).cost()
         return refit_pass(dataset, k, dataset.n_targets or dataset.n, columns).cost()
 
     @property

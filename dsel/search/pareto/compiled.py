@@ -19,7 +19,7 @@ from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
 from dsel.objective.kernels import elimination, layout, multi_flip
 from dsel.objective.kernels.elimination import evaluate
-from dsel.objective.kernels.insertion_bound import bound_after_insertions
+from dsel.objective.kernels.multi_flip import bound_after_insertions
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.objective_interface import Objective
 from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size, improving

@@ -16,8 +16,7 @@ from dsel._lib.rng import draw_flips, stream, uniform
 from dsel._lib.types import Int, Ints
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry, evaluate
-from dsel.objective.kernels.insertion_bound import bound_after_insertions
-from dsel.objective.kernels.multi_flip import value_after_flips
+from dsel.objective.kernels.multi_flip import bound_after_insertions, value_after_flips
 from dsel.objective.kernels.neighbour_table import copy, delete, fill_outcome, insert, rebuild
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive_layout import ArchiveTables

@@ -30,8 +30,7 @@ from dsel.data.store.array import metadata_file, open_array
 from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
 from dsel.data.store.staging import check_place, output_errors, staging_of
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OutputError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.selection.record import SelectionRecord
