@@ -172,11 +172,13 @@ def certify(
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget, Sizes
+    from dsel.jobs.certify import ProofBudget
     from dsel.jobs.runner import certify_run
 
-    sizes: Sizes = "all" if all_sizes else "chosen"
-    budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficient_limit=coefficient_limit)
+    budget = ProofBudget.of(
+        seconds=parse_duration(time), nodes=nodes, sizes="all" if all_sizes else "chosen", log=log,
+        coefficient_limit=coefficient_limit,
+    )  # fmt: skip
     reporter = reporter_of(log_format)
     print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
 

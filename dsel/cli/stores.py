@@ -190,15 +190,15 @@ def eigh(
 
     With --out, the same command continues after an interruption.
     """
-    from dsel.config.request import SketchRule
     from dsel.jobs.workers import eigh_run
+    from dsel.planning.eigh import eigh_request
 
-    rule = None
-    if rank is not None or accuracy is not None:
-        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+    request = eigh_request(
+        rank, accuracy, oversampling, power_iterations, preprocess=preprocess,
+        missing="mean" if missing else "refuse", seed=seed,
+    )  # fmt: skip
     found = eigh_run(
-        store, rule, out, method=method, preprocess=preprocess, missing="mean" if missing else "refuse",
-        seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
+        store, request, out, method=method, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
         on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
     )  # fmt: skip
     names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")

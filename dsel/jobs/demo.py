@@ -33,7 +33,10 @@ def run_demo(out: Path) -> dict[str, Selection]:
     """
     pareto, unused = pareto_kernels(exchange_every=1)
     with compiling_in_background(*INSERTION_KERNELS, *pareto, without=unused):
-        job = _job(_store(out), out / "poss")
+        job = JobFile(
+            store=_store(out).absolute(), k=K, method="poss", seed=2, out=(out / "poss").absolute(),
+            cluster=ClusterSection(local=LocalSection(workers=1)),
+        )  # fmt: skip
         poss = run_job(job, Reporter.for_terminal())
     request = job.request().model_copy(update={"method": "forward"})
     forward = run_selection(job_dataset(job), request, RunContext(cache=statistics_cache(job)))
@@ -61,27 +64,12 @@ def _store(out: Path) -> Path:
 def render_demo(found: dict[str, Selection], out: Path, width: int | None = None) -> str:
     """Return the answer of POSS, its comparison with forward selection, and what to do next, as text."""
     forward, poss = found["forward"], found["poss"]
-    return "\n".join([render(poss, width), _comparison(forward, poss), _next_steps(out)])
-
-
-def _job(store: Path, out: Path) -> JobFile:
-    local = LocalSection(workers=1)
-    return JobFile(
-        store=store.absolute(), k=K, method="poss", seed=2, out=out.absolute(), cluster=ClusterSection(local=local)
-    )
-
-
-def _comparison(forward: Selection, poss: Selection) -> str:
     return (
+        f"{render(poss, width)}\n"
         f"Share of the variance of rock/mine explained by {K} of 60 frequency bands:\n"
         f"  forward selection {forward.r2:.6f}\n"
         f"  POSS              {poss.r2:.6f}\n"
-        f"  best possible     {OPTIMUM:.6f} (known from exhaustive search)\n"
-    )
-
-
-def _next_steps(out: Path) -> str:
-    return (
+        f"  best possible     {OPTIMUM:.6f} (known from exhaustive search)\n\n"
         f"Saved in {out}: sonar.zarr, forward, poss. Next:\n"
         f"  dsel certify {out / 'poss'}                   # prove how good it is\n"
         f"  dsel compare {out / 'forward'} {out / 'poss'}\n"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsel.config.import_path import guarding_imports
 from dsel.config.job import JobFile, RunSeries
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.store.reader import Store
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("dsel")
 
 
+def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
+    """Return the data of a request: the rows, targets and weights that it names. Only labels are read.
+
+    Errors: those of `as_dataset` and `select_rows`.
+    """
+    dataset = as_dataset(
+        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
+    )
+    return select_rows(dataset, request.rows)
+
+
 def job_dataset(job: JobFile) -> Dataset:
     """Return the dataset of a job. Only labels are read.
 
@@ -41,10 +53,7 @@ def job_dataset(job: JobFile) -> Dataset:
         The store cannot be used, or has no such targets or weights.
     """
     with listed_once(job.store):
-        dataset = as_dataset(
-            str(job.store), targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight
-        )
-        dataset = select_rows(dataset, job.rows)
+        dataset = dataset_of(job, str(job.store))
         if isinstance(dataset.store, Store) and isinstance(dataset.store.path, ObjectPath):
             _ = dataset.fingerprint, dataset.store.segments  # both are kept: the same listing answers
     return dataset

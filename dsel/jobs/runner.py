@@ -190,14 +190,14 @@ class _OpenedJob:
     def plan(self, workers: int, memory: int | None) -> Plan:
         """Return the plan for these workers, with this much memory each."""
         return plan_selection(
-            self.dataset, self.validated, self.context, available=available_resources(workers, memory),
+            self.validated, self.context, available=available_resources(workers, memory),
             certified=self.job.certify is not None,
         )  # fmt: skip
 
     def select(self, context: RunContext, plan: Plan) -> Selection:
         """Select by a plan, which is made again if a search was saved since."""
         again = context.state != self.context.state
-        return run_validated(self.dataset, self.validated, context, None if again else plan)
+        return run_validated(self.validated, context, None if again else plan)
 
 
 def _run(
@@ -246,8 +246,9 @@ def _run(
             selection = saved(selection)
             checkpoints.passes.clear()
         if (certify := job.certify) is not None:
-            budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log,
-                                 coefficient_limit=certify.coefficient_limit)  # fmt: skip
+            budget = ProofBudget(
+                seconds=certify.seconds, save_seconds=job.checkpoint_seconds, **certify.model_dump(exclude={"time"})
+            )
             with engine.errors(interrupts.fail):
                 runner = on_workers(engine.executor)
                 selection = _certified(
@@ -309,7 +310,7 @@ def certify_run(
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with trusting(folder, trust), RunFolder(folder).hold(reporter) as (lock, interrupts):
-        context, budget = RunContext(cache=statistics_cache(job)), replace(budget, keep_partial=True)
+        context, budget = RunContext(cache=statistics_cache(job)), budget.model_copy(update={"keep_partial": True})
         with dask_logging(), local_cluster(workers) if workers > 1 else nullcontext() as client:
             runner = None if client is None else on_workers(engine_for(client).executor)
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)

@@ -154,4 +154,4 @@ def test_a_reduction_is_refused_where_it_cannot_be_used() -> None:
     with pytest.raises(OptionError, match="rank or the accuracy"):
         dsel.select(X, k=2, reduce={})
     with pytest.raises(OptionError, match="two names of one key"):
-        dsel.select(X, k=2, reduce={"rank": 5}, sketch={"rank": 5})
+        dsel.select(X, k=2, reduce={"rank": 5}, sketch={"rank": 6})
