@@ -270,6 +270,8 @@ def certify(
     """
     if not isinstance(selection, Selection):
         raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
+    if unknown := earlier.keys() - ProofBudget.renamed.keys():
+        raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
     budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, coefficient_limit=coefficient_limit, **earlier)
     dataset, request = data_again(selection, X, Y, sample_weight)
     with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:

@@ -201,8 +201,6 @@ def eigh(
         store, request, out, method=method, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
         on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
     )  # fmt: skip
-    names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
-    figures = {name: getattr(found, name) for name in names}
-    values = {**figures, "values": found.values.tolist(), "out": None if out is None else str(out)}
+    values = {**found.figures, "values": found.values.tolist(), "out": None if out is None else str(out)}
     bound = f"spectral norm of what is missed: at most {found.error_bound:.6g}"
     print_answer(json, values, lambda: f"{found}\n{bound}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Self, get_args
 
@@ -50,24 +50,6 @@ def suggest_option(word: str, known: Iterable[str]) -> str:
         return f"Did you mean {synonym!r}?"
     hint = suggest(word, names)
     return _REMARKS.get(word.lower(), hint) if hint.startswith("Known") else hint
-
-
-def present_names(values: Any, renamed: Mapping[str, str]) -> Any:
-    """Return the fields of a model by their present names, for those that are given by the names of earlier versions.
-
-    renamed: earlier to present names. ValueError: a field is given twice, with different values.
-    """
-    if not isinstance(values, dict):
-        return values
-    named = {name: value for name, value in values.items() if name not in renamed}
-    for old in renamed.keys() & values.keys():
-        present, value = renamed[old], values[old]
-        if value is None:
-            continue
-        if named.get(present) not in (None, value):
-            raise ValueError(f"{old} is the earlier name of {present}: leave it out, for they are two names of one key")
-        named[present] = value
-    return named
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -230,7 +212,18 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _present_names(cls, values: Any) -> Any:
-        return present_names(values, cls.renamed)
+        """Return the fields by their present names. ValueError: one is given by both, with different values."""
+        if not isinstance(values, dict):
+            return values
+        named = {name: value for name, value in values.items() if name not in cls.renamed}
+        for old in cls.renamed.keys() & values.keys():
+            present, value = cls.renamed[old], values[old]
+            if value is None:
+                continue
+            if named.get(present) not in (None, value):
+                raise ValueError(f"{old} is the earlier name of {present}: leave it out, for both name one key")
+            named[present] = value
+        return named
 
     @classmethod
     def of(cls, **values: Any) -> Self:

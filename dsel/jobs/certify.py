@@ -92,31 +92,29 @@ class ProofStore:
     """The file of the proof for one size.
 
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
-    of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
-    proof keeps none. coefficient_limit: as in
-    `dsel.search.exact.out_of_core.search.OutOfCoreTree`. setup: what the proofs for other sizes share.
+    of the data. log: the folder of the proof log; None: the proof keeps none. setup: what the proofs for other sizes
+    share.
     """
 
     objective: ItemObjective
     size: int
     path: AnyPath | None
     fingerprint: str | None
-    save_seconds: float
-    log: AnyPath | None = None
-    coefficient_limit: float | None = None
-    setup: CommonSetup | None = None
+    budget: ProofBudget
+    log: AnyPath | None
+    setup: CommonSetup
 
     def _identity(self) -> dict[str, Any]:
         objective, groups = self.objective.columns_of, self.objective.groups
         grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
-        limit = {} if self.coefficient_limit is None else {"coefficients": self.coefficient_limit}
+        limit = {} if self.budget.coefficient_limit is None else {"coefficients": self.budget.coefficient_limit}
         return {
             **grouped, **limit,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
 
-    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline | None = None) -> Proof:
+    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
         """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
         saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
@@ -132,8 +130,8 @@ class ProofStore:
                 log.info("continuing the proof in %s", self.path)
                 return proof
         return Proof.begin(
-            self.objective, self.size, incumbent, seed=seed, deadline=deadline or Deadline(None),
-            log=self._continued_log({}), coefficient_limit=self.coefficient_limit, setup=self.setup,
+            self.objective, self.size, incumbent, seed=seed, deadline=deadline,
+            log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit, setup=self.setup,
         )  # fmt: skip
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
@@ -169,7 +167,7 @@ class ProofStore:
         def save_and_call(search: AnytimeSearch) -> None:
             nonlocal last, passes
             made = getattr(search, "passes", 0)
-            if made > passes or time.monotonic() - last >= self.save_seconds:
+            if made > passes or time.monotonic() - last >= self.budget.save_seconds:
                 self.save(proof)
                 last, passes = time.monotonic(), made
             if on_slice is not None:
@@ -354,9 +352,7 @@ def _prove(
         deadline = Deadline(seconds)
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
-        store = ProofStore(
-            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit, setup
-        )  # fmt: skip
+        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup)
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
         interrupted = False

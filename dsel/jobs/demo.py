@@ -8,9 +8,8 @@ from pathlib import Path
 from dsel._lib.kernel_loading import compiling_in_background
 from dsel.config.cluster import ClusterSection, LocalSection
 from dsel.config.job import JobFile
-from dsel.errors import OutputError
 from dsel.jobs.locations import job_dataset, statistics_cache
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.runner import run_job
 from dsel.objective.subset_state import INSERTION_KERNELS
 from dsel.search.pareto.compiled import pareto_kernels
@@ -50,12 +49,8 @@ def _store(out: Path) -> Path:
 
     store = out / "sonar.zarr"
     if not store.exists():
-        try:
+        with output_errors(f"The folder {out} cannot be created", "Choose another --out."):
             out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"The folder {out} cannot be created: {error.strerror}.", "Choose another --out."
-            ) from error
         with_source = files("dsel") / "examples" / "sonar.csv"
         ingest(str(with_source), store, target=["rock"], chunks=(64, 60))
     return store

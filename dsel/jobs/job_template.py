@@ -10,6 +10,7 @@ from dsel._lib.text import printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.errors import OptionError, OutputError
+from dsel.jobs.reporting import output_errors
 from dsel.planning.validation import validate
 from dsel.search.registry import METHODS, find_method
 from dsel.storage.paths import ObjectPath, as_path
@@ -57,10 +58,8 @@ def write_job_file(
             f"{method} chooses columns for X itself, and {store} has targets.", "Choose another --method."
         )
     validate(dataset, SelectionRequest.of(k=k, method=method))
-    try:
+    with output_errors(f"{path} cannot be written", "Choose another --out."):
         path.write_text(_fill(dataset, store, path, k, method), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}.", "Choose another --out.") from error
     return k
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from dsel.data.column_groups import SingleColumns, column_groups
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import engine_for
-from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.jobs.locations import dataset_of, job_dataset
+from dsel.errors import MissingInputError, OptionError
+from dsel.jobs.locations import dataset_of, unchanged_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.base import log_passes
 from dsel.selection.result import open_selection
@@ -80,12 +80,7 @@ def verify(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
         )
     request = job.request()
-    if store is None:
-        dataset = job_dataset(job)
-        if dataset.fingerprint != identity["fingerprint"]:
-            raise DataError(f"The store {job.store} was written to since {path} was made.", "Run the job again.")
-    else:
-        dataset = dataset_of(job, store)
+    dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
     items = SingleColumns(dataset.n) if request.groups is None else column_groups(dataset, request.groups)
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)

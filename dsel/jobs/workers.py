@@ -28,7 +28,7 @@ from dsel.engine.thread_engine import THREADS
 from dsel.engine.workers_on_demand import WorkersOnDemand
 from dsel.errors import OutputError
 from dsel.jobs.locations import dataset_of
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, plan_lines
 from dsel.planning.plan import available_resources
@@ -191,11 +191,8 @@ def eigh_run(
     saved = PassCheckpoints(out.with_name(f"{out.name}.passes"), checkpoint_seconds, keep=True)
     with checkpoint_passes(saved):
         found = decompose(validated, method, THREADS, available)
-    try:
-        labels = found.features.astype(np.dtypes.StringDType())
-        table = found.to_xarray().assign_coords(feature=labels)
-        table.to_zarr(out, mode="w", consolidated=False)
-    except OSError as error:
-        raise OutputError(f"{out} cannot be written: {error}", "Choose another place.") from error
+    labels = found.features.astype(np.dtypes.StringDType())
+    with output_errors(f"{out} cannot be written", "Choose another place."):
+        found.to_xarray().assign_coords(feature=labels).to_zarr(out, mode="w", consolidated=False)
     saved.clear()
     return found

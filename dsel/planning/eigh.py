@@ -86,6 +86,12 @@ class Eigendecomposition:
         """W of shape (r, n): rows of `components` times the roots of `values`, so that W'W is about X'X."""
         return np.asarray(np.sqrt(self.values)[:, None] * self.components)
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The rank, what the components capture and miss, and how they were computed, by name."""
+        names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
+        return {name: getattr(self, name) for name in names}
+
     def to_xarray(self) -> xr.Dataset:
         """Return values and components as an xarray Dataset with labels, and the figures as attributes.
 
@@ -96,13 +102,8 @@ class Eigendecomposition:
         """
         import xarray as xr
 
-        figures = {
-            "total": self.total, "captured": self.captured, "relative_error": self.relative_error,
-            "error_bound": self.error_bound, "error_chance": self.error_chance, "method": self.method,
-            "passes": self.passes,
-        }  # fmt: skip
         variables = {"values": ("component", self.values), "components": (("component", "feature"), self.components)}
-        return xr.Dataset(variables, {"feature": self.features}, figures)
+        return xr.Dataset(variables, {"feature": self.features}, self.figures)
 
     def __str__(self) -> str:
         return (

@@ -62,6 +62,8 @@ def test_a_call_may_have_the_earlier_name() -> None:
         dsel.certify(selection, X, Y, coefficients=0.5)
     with pytest.raises(OptionError, match="coefficients is the earlier name of coefficient_limit: leave it out"):
         dsel.certify(selection, X, Y, coefficients=2.0, coefficient_limit=3.0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'coefficient'"):
+        dsel.certify(selection, X, Y, coefficient=2.0)
 
 
 def test_a_result_with_earlier_names_is_that_of_the_same_job_and_its_proof_continues(tmp_path: Path) -> None:

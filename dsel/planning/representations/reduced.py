@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache as memoize
 from functools import partial
@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsel._lib.types import Floats, Ints
+from dsel._lib.types import Floats
 from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
@@ -102,22 +102,6 @@ class EigenReduced(ColumnRepresentation):
                 **self._key_options(validated),
             )  # fmt: skip
 
-        counts: dict[str, Any] = {"representation": self.name, "rank": self.rank}
-        fit = self._fit(validated, statistics, factor, engine)
-        exact = Prepared(statistics, self._objective_of(eigen), fit, counts)
-        return self._prepared(validated, exact, eigen, factor)
-
-    def eigen(self, validated: ValidatedRequest, engine: Engine) -> Eigen:
-        """Return the eigendecomposition of the data, where no selection follows."""
-        statistics, factor = self._factor(validated, engine, None)
-        total = usable_squares(statistics, validated.request.preprocess)
-        if not total:
-            raise statistics.no_column_varies()
-        return replace(self._decompose(validated, statistics, factor), total=total)
-
-    def _objective_of(self, eigen: Callable[[], Eigen]) -> Callable[[float], Objective]:
-        """Return the function that makes the objective of Y = X."""
-
         def objective(lam: float) -> OnDemandObjective:
             found = eigen()
             squares = np.square(found.W)
@@ -126,7 +110,17 @@ class EigenReduced(ColumnRepresentation):
                 moment_diagonal=found.values @ squares, leading_rows=LEADING_ROWS,
             )  # fmt: skip
 
-        return objective
+        counts: dict[str, Any] = {"representation": self.name, "rank": self.rank}
+        fit = self._fit(validated, statistics, factor, engine)
+        return self._prepared(validated, Prepared(statistics, objective, fit, counts), eigen, factor)
+
+    def eigen(self, validated: ValidatedRequest, engine: Engine) -> Eigen:
+        """Return the eigendecomposition of the data, where no selection follows."""
+        statistics, factor = self._factor(validated, engine, None)
+        total = usable_squares(statistics, validated.request.preprocess)
+        if not total:
+            raise statistics.no_column_varies()
+        return replace(self._decompose(validated, statistics, factor), total=total)
 
     def _prepared(
         self, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen], factor: ColumnFactor
@@ -345,9 +339,7 @@ class Sketch(EigenReduced):
                 load_target_gram=partial(target_gram, dataset, statistics, preprocess),
             )  # fmt: skip
 
-        def errors(subsets: Sequence[Ints], lam: float) -> list[tuple[float, float]]:
-            return factor.errors(subsets, lam, total, Y)
-
+        errors = partial(factor.errors, total=total, targets=Y)
         return replace(exact, objective=objective, errors=errors, left_out=left_out)
 
     def check_cost(self, validated: ValidatedRequest, cache: StatisticsCache | None = None) -> PassCost:
