@@ -129,6 +129,8 @@ class ValidatedRequest:
 
     Parameters
     ----------
+    dataset : Dataset
+        The rows to select on: all, or the others where a share is held out.
     request : SelectionRequest
         What was asked. An automatic k has its upper limit.
     method : Method
@@ -145,8 +147,6 @@ class ValidatedRequest:
         The user's criterion.
     held_out : Dataset, optional
         Rows that every step of the method is tested on.
-    training : Dataset, optional
-        The rows to select on, where a share of the rows is held out.
     size_rule : SizeRule, optional
         How the number of columns is chosen, with `by` resolved.
     partition : RowPartition, optional
@@ -155,6 +155,7 @@ class ValidatedRequest:
         The groups of columns that are chosen together.
     """
 
+    dataset: Dataset
     request: SelectionRequest
     method: Method
     options: Options
@@ -164,7 +165,6 @@ class ValidatedRequest:
     summary: ProblemSummary
     criterion: Callable[..., float] | None = None
     held_out: Dataset | None = None
-    training: Dataset | None = None
     size_rule: SizeRule | None = None
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
@@ -245,13 +245,13 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     requirements = method.requirements(summary, size.options(options))
     if request.polish != "none":  # exchanges need rows of many columns
         requirements = replace(requirements, few_columns=False)
-    partition, held_out, training = size.partition, size.held_out, None
+    partition, held_out = size.partition, size.held_out
     scored = requirements.cross_validation
     if scored is not None:
         _check_scoring(dataset, request, scored)
-        training, held_out = _held_out(dataset, request, scored)
+        dataset, held_out = _held_out(dataset, request, scored)
         if scored.folds:
-            partition = _partition(training or dataset, scored, scored.folds, request.seed)
+            partition = _partition(dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
     if partition is not None:
@@ -262,7 +262,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     if request.reduce is not None:
         _check_reduction(request, requirements)
     return ValidatedRequest(
-        request, method, options, include, exclude, requirements, summary, criterion, held_out, training, size.rule,
+        dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
         partition, groups,
     )  # fmt: skip
 
@@ -363,14 +363,12 @@ def _check_scoring(dataset: Dataset, request: SelectionRequest, scored: CrossVal
         )
 
 
-def _held_out(
-    dataset: Dataset, request: SelectionRequest, scored: CrossValidation
-) -> tuple[Dataset | None, Dataset | None]:
-    """Return the rows to select on, where they are not all, and the rows that every step is tested on."""
+def _held_out(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> tuple[Dataset, Dataset | None]:
+    """Return the rows to select on, and the rows that every step is tested on."""
     if scored.held_out is None:
-        return None, None
+        return dataset, None
     if not isinstance(scored.held_out, float):
-        return None, held_out_dataset(dataset, scored.held_out)
+        return dataset, held_out_dataset(dataset, scored.held_out)
     return split_held_out(dataset, _partition(dataset, scored, 0, request.seed, scored.held_out))
 
 

@@ -34,7 +34,7 @@ from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import SubsetErrors
 from dsel.passes.statistics import Statistics, combined
-from dsel.planning.representations.base import Prepared
+from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import members_along

@@ -340,7 +340,7 @@ class DiskCache:
     def counts(self) -> dict[str, Any]:
         """Return what the cache cost."""
         return {
-            "fold_every": self.every, "cache_rewrites": self.rewrites,
+            "rewrite_every": self.every, "cache_rewrites": self.rewrites,
             "cache_bytes_read": self.bytes_read, "cache_bytes_written": self.bytes_written,
         }  # fmt: skip
 

@@ -45,11 +45,11 @@ def run_stability(
     """Return how often each column is chosen on subsamples. See `dsel.stability`."""
     began = time.monotonic()
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
-    plan = plan_selection(dataset, validated, context).require()
+    plan = plan_selection(validated, context).require()
     for line in plan.lines():
         log.info("plan: %s", line)
     with log_passes() as made, naming_columns(dataset):
-        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
+        prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     assert prepared.folds is not None
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:
