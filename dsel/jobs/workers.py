@@ -24,9 +24,8 @@ from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
-from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.dask_engine import DaskEngine, WorkersOnDemand
 from dsel.engine.engine_protocol import THREADS, Engine
-from dsel.engine.workers_on_demand import WorkersOnDemand
 from dsel.errors import OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
