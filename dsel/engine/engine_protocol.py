@@ -18,7 +18,7 @@ class Engine(Protocol):
     Notes
     -----
     `dsel.engine.engine_protocol.ThreadEngine` is this process, `dsel.engine.dask_engine.DaskEngine` a cluster, and
-    `dsel.engine.workers_on_demand.WorkersOnDemand` a cluster that starts when it is needed. All give the same result to
+    `dsel.engine.dask_engine.WorkersOnDemand` a cluster that starts when it is needed. All give the same result to
     the last bit.
     """
 

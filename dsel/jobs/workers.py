@@ -22,9 +22,8 @@ from dsel.config.request import SelectionRequest
 from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
-from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.dask_engine import DaskEngine, WorkersOnDemand
 from dsel.engine.engine_protocol import THREADS, Engine
-from dsel.engine.workers_on_demand import WorkersOnDemand
 from dsel.errors import OutputError
 from dsel.jobs.locations import dataset_of
 from dsel.jobs.reporting import Reporter, output_errors

@@ -89,10 +89,6 @@ class StatisticsCache:
 
     # The files, by name.
 
-    def names(self) -> set[str]:
-        """Return the names of all files."""
-        return list_names(self.folder)
-
     def header(self, name: str) -> dict[str, Any]:
         """Return what a file depends on; nothing if it is missing or damaged."""
         return (read_value(self.folder / name, with_arrays=False) or ({}, None))[0]
@@ -346,7 +342,7 @@ class SegmentSums:
 
     @cached_property
     def _present(self) -> set[str]:
-        return self._store.names() if self._store is not None and self.by_segment else set()
+        return list_names(self._store.folder) if self._store is not None and self.by_segment else set()
 
     def _name(self, i: int) -> str:
         return f"{self._prefix}-{self._segments[i]}.npz"
@@ -385,7 +381,7 @@ class SegmentSums:
             return
         assert isinstance(self.dataset.store, Store)
         whole = {segment.fingerprint(*self._variables) for segment in self.dataset.store.segments}
-        for name in store.names():
+        for name in list_names(store.folder):
             known = name.removeprefix(f"{self._prefix}-").removesuffix(".npz")
             if not name.startswith(f"{self._prefix}-") or known.partition("-")[0] in whole or known in self._segments:
                 continue

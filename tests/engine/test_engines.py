@@ -18,10 +18,9 @@ from distributed import Client, futures_of, wait
 
 from dsel.data.dataset import as_dataset
 from dsel.engine import parcel as large_values
-from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.dask_engine import SMALL_BYTES, SMALL_FLOPS, DaskEngine, WorkersOnDemand
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.engine.engine_protocol import THREADS, Engine, ThreadEngine
-from dsel.engine.workers_on_demand import SMALL_BYTES, SMALL_FLOPS, WorkersOnDemand
 from dsel.passes.columns import column_blocks
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor

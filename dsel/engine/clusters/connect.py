@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from dsel.config.cluster import ClusterSection
@@ -33,11 +33,8 @@ def cluster_of(section: ClusterSection) -> Cluster[Any]:
 @contextmanager
 def engine_of(client: Any | None, progress: Progress | None = None) -> Iterator[Engine]:
     """Provide the engine of a client, or that of this process if there is none. A lost scheduler is a ClusterError."""
-    if client is None:
-        yield THREADS
-        return
-    with cluster_errors(client):
-        yield DaskEngine(client, progress)
+    with nullcontext() if client is None else cluster_errors(client):
+        yield THREADS if client is None else DaskEngine(client, progress)
 
 
 def active_client() -> Any | None:

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from dsel.objective.groups import GroupedObjective
-from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_on_workers import ObjectiveFile, RowPublisher, save_objective
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.objective.shared_rows import RowPublisher
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.ask_tell import ExecutorOptions, Work, call_all
