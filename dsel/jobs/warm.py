@@ -19,7 +19,6 @@ from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto
-from dsel.search.pareto.synchronous_kernel import run_rounds
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection
 
@@ -57,7 +56,7 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
     """
     names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
-        pareto = (run_pareto, run_rounds, look_ahead, merge_external)
+        pareto = (run_pareto, look_ahead, merge_external)
         load_kernels(*pareto, begin, explore, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
         Proof.begin(_objective(), _CHOSEN).run(nodes=10)
     for name in names:
