@@ -19,7 +19,7 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.exact_search import CommonSetup, ExactSearch, check_saved
-from dsel.search.exact.proof_log import OpenNode
+from dsel.search.exact.proof_log import LogPart, OpenNode
 
 N = TypeVar("N")
 T = TypeVar("T", bound="BestFirstTree[Any]")
@@ -30,11 +30,17 @@ class Explored:
     """The result of a task.
 
     nodes: how many it visited. best: a subset better than the incumbent, or None. left: the nodes that are still open.
+    seconds: about how long relaxations took, which does not depend on the machine. pruned: the least bound of nodes
+    that were pruned. not_finite: the number of bounds that were not finite. log: records of the proof log.
     """
 
     nodes: int
     best: tuple[int, ...] | None
     left: Sequence[Any]
+    seconds: float = 0.0
+    pruned: float = float("inf")
+    not_finite: int = 0
+    log: LogPart | None = None
 
 
 class SubtreeWork(Protocol):

@@ -19,7 +19,6 @@ from pydantic import Field
 
 from dsel._lib.rng import permutation
 from dsel.config.types import Int
-from dsel.errors import OptionError
 from dsel.objective.base import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline
@@ -57,8 +56,6 @@ def exchange(
         The trace counts sweeps. A sweep over all members costs O(n k^2).
     """
     check_size(k, objective.n)
-    if start not in ("random", "forward") or restarts < 1:
-        raise OptionError(f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more.")
     path = Path(objective)
     exchanges = 0
     deadline = deadline or Deadline(None)

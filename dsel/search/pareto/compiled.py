@@ -26,14 +26,6 @@ from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size,
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.archive_layout import (
-    check_tables,
-    first_slots,
-    most_members,
-    restart_slots,
-    size_limit,
-    table_bytes,
-)
 
 _TRACE_ROWS = 8192
 #: The smallest and the largest number of iterations to look ahead for entries of K.
@@ -135,11 +127,11 @@ class Poss:
         check_size(k, n)
         check_seed(seed)
         self.objective = objective
-        self.k, self._limit = k, size_limit(k, n, any_size)
+        self.k, self._limit = k, archive.size_limit(k, n, any_size)
         self.isolation = isolation
         self.processors, self._exchange_every = processors, exchange_every
         self.memory_limit = memory_limit
-        self._s_max = most_members(n, self._limit)
+        self._s_max = archive.most_members(n, self._limit)
         self._trace: list[Improvement] = []
         self._pairs_fetched_at = 0
         self._offspring = max(processors, 1)
@@ -147,7 +139,7 @@ class Poss:
             raise OptionError(
                 "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
             )
-        slots, sizes = first_slots(self._limit), 2 * self._limit
+        slots, sizes = archive.first_slots(self._limit), 2 * self._limit
         self._check_memory(slots)
         self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
@@ -169,7 +161,7 @@ class Poss:
         self._start()
 
     def _check_memory(self, slots: int) -> None:
-        check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
+        archive.check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
 
     def _start(self) -> None:
         """Start with an archive of only the empty set (line 1 of Algorithm 2)."""
@@ -301,7 +293,7 @@ class Poss:
         need = 3 + (int(self._count[archive.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
-        twice = table_bytes(self.objective.n, self.objective.few_targets, self._limit, 2 * slots)
+        twice = archive.table_bytes(self.objective.n, self.objective.few_targets, self._limit, 2 * slots)
         self._enlarge(max(2 * slots, need) if twice <= self.memory_limit else need)
 
     def _enlarge(self, slots: int) -> None:
@@ -414,8 +406,11 @@ class Poss:
     def _keep_more_tables(self) -> None:
         """Have room for tables of subsets that left the archive, if they are small."""
         n, few = self.objective.n, self.objective.few_targets
-        slots = restart_slots(n, few, self._limit)
-        if self._memory[layout.F].shape[0] < slots and table_bytes(n, few, self._limit, slots) <= self.memory_limit:
+        slots = archive.restart_slots(n, few, self._limit)
+        if (
+            self._memory[layout.F].shape[0] < slots
+            and archive.table_bytes(n, few, self._limit, slots) <= self.memory_limit
+        ):
             self._enlarge(slots)
 
     def _use_again(self, solutions: set[tuple[int, ...]]) -> None:

@@ -24,14 +24,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
-from dsel.search.pareto.options import (
-    PossOptions,
-    PpossAsyOptions,
-    PpossOptions,
-    WorkerOptions,
-    path_size,
-    place,
-)
+from dsel.search.pareto.options import ParetoOptions, PossOptions, PpossAsyOptions, PpossOptions, path_size, place
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.runtime.dispatcher import Dispatcher
@@ -200,12 +193,12 @@ def run_on_workers(
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 
-def requirements(problem: ProblemSummary, options: WorkerOptions) -> Requirements:
+def requirements(problem: ProblemSummary, options: ParetoOptions) -> Requirements:
     """Return what a Pareto search needs."""
     return options.requirements(problem)
 
 
-def _method(name: str, summary: str, options: type[WorkerOptions]) -> Method:
+def _method(name: str, summary: str, options: type[ParetoOptions]) -> Method:
     return Method(
         name, summary, run, options=options, requirements=requirements, place=place, resumable=True,
         takes_criterion=True, every_size=True, takes_groups=True,

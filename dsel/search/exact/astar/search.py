@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
-from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.projection import project_out
@@ -111,7 +110,6 @@ class AStar(ExactSearch):
         memory_limit: int = 4 << 30, deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, bound, deadline)
-        _check_options(gamma, epsilon, bound)
         self.gamma, self.epsilon = gamma, epsilon
         self._reduced = self._reduce(target_gram) if bound == "eigenvalue" else None
         if self._reduced is None:
@@ -493,17 +491,6 @@ class AStar(ExactSearch):
         search._pruned = math.inf if state["pruned"] is None else state["pruned"]
         search.goal = None if state["goal"] is None else tuple(state["goal"])
         return search
-
-
-def _check_options(gamma: float, epsilon: float, bound: str) -> None:
-    if not gamma >= 0.0:
-        raise OptionError(f"gamma is {gamma}; the weight of u is a number >= 0, or inf for f = u.")
-    if not 0.0 <= epsilon < math.inf:
-        raise OptionError(f"epsilon is {epsilon}; the answer's share above the optimum is a finite number >= 0.")
-    if gamma > 0.0 and epsilon > 0.0:
-        raise OptionError("gamma and epsilon are two ways to weight the search.", "Leave one of them out.")
-    if bound not in ("eigenvalue", "combined"):
-        raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
 
 
 def _without_targets(objective: Objective) -> BoundProblem | None:

@@ -67,19 +67,6 @@ def _unpickle(lower: float, chosen: tuple[int, ...], allowed: bytes) -> Subprobl
     return Subproblem(lower, chosen, np.frombuffer(allowed, np.int32))
 
 
-@dataclass(frozen=True)
-class ExploredSubtrees(Explored):
-    """The result of exploring some open nodes.
-
-    pruned: least bound of a pruned node. not_finite: number of bounds that were not finite. log: what was decided, if
-    the explorer keeps a log.
-    """
-
-    pruned: float
-    not_finite: int
-    log: LogPart | None = None
-
-
 class Explorer:
     """Explores one subproblem at a time; its arrays are allocated once.
 
@@ -303,7 +290,7 @@ class Explorer:
                 found.append(Subproblem(lower, (*path, int(allowed[d, i])), rest))
         return found
 
-    def explore_all(self, subs: Sequence[Subproblem], incumbent: float, budget: int) -> ExploredSubtrees:
+    def explore_all(self, subs: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
         """Explore open nodes one after another, up to `budget` nodes in all.
 
         The result depends only on the arguments, so that any worker may do it.
@@ -324,4 +311,4 @@ class Explorer:
             left += self.open_nodes()
             self.stop()
         nodes, not_finite = self.nodes - before, self.not_finite - not_finite_before
-        return ExploredSubtrees(nodes, best, tuple(left), self.pruned, not_finite, self.take_log())
+        return Explored(nodes, best, tuple(left), pruned=self.pruned, not_finite=not_finite, log=self.take_log())

@@ -55,16 +55,6 @@ def solver_of(
     return SubtreeSolver(K, c, floor, objective.c, k, deadline)
 
 
-@dataclass(frozen=True)
-class ExploredNodes(Explored):
-    """The result of exploring some open nodes.
-
-    seconds: about how long the relaxations took, which does not depend on the machine.
-    """
-
-    seconds: float
-
-
 @dataclass(frozen=True, eq=False)
 class SubtreeWork:
     """What tasks need to know of a tree.
@@ -87,7 +77,7 @@ class SubtreeWork:
         branching = Branching(problem, self.k, objective.c, self.own_diagonals, subtree_solver=solver)
         return NodeExplorer(objective, branching)
 
-    def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
+    def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> Explored:
         """Explore up to `budget` nodes."""
         if self.learned is not None and explorer.branching.subtree_solver is not None:
             explorer.branching.subtree_solver.restore(self.learned)  # the next task depends on its arguments only
@@ -118,7 +108,7 @@ class NodeExplorer:
         if value < self._value:
             self._value, self._best = value, members
 
-    def explore(self, nodes: Sequence[Bounded], incumbent: float, budget: int) -> ExploredNodes:
+    def explore(self, nodes: Sequence[Bounded], incumbent: float, budget: int) -> Explored:
         """Explore up to `budget` nodes. The result depends only on the arguments, so that any worker may do it."""
         self._value, self._best = incumbent, None
         heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
@@ -131,7 +121,7 @@ class NodeExplorer:
                 made += 1
                 heapq.heappush(heap, (-child_bound, made, child))
         left = tuple((-bound, node) for bound, _, node in heap if -bound > self.cutoff)
-        return ExploredNodes(visited, self._best, left, self.branching.seconds - before)
+        return Explored(visited, self._best, left, self.branching.seconds - before)
 
 
 #: The best diagonal is not computed for more columns.
@@ -398,7 +388,7 @@ class PerspectiveTree(RelaxationTree[Node]):
     def _received(self, sent: Bounded) -> tuple[float, Node]:
         return -sent[0], sent[1]
 
-    def _merge(self, explored: ExploredNodes) -> None:
+    def _merge(self, explored: Explored) -> None:
         self._other_seconds += explored.seconds
 
     # Its state.
