@@ -30,7 +30,7 @@ from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
-from dsel.search.exact.proof import Runner
+from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity

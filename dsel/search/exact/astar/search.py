@@ -178,6 +178,9 @@ class AStar(ExactSearch):
         """Whether the search has its answer."""
         return self.goal is not None or not self._fringe
 
+    #: Why it has ended, once the goal is found.
+    end = "goal"
+
     @property
     def answer(self) -> tuple[int, ...]:
         """The goal; the best subset so far if there is no goal yet, or pruning left none."""

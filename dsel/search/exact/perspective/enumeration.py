@@ -30,21 +30,21 @@ _HOPELESS = 4.0
 
 
 @dataclass(frozen=True)
-class Enumerated:
-    """What an enumeration found.
+class Visited:
+    """What was found below a node.
 
-    finished: whether it tried all subsets. best: the best one if it is better, or None. seconds: about how long it
-    took, which does not depend on the machine.
+    closed: whether all of it was visited. best: a better subset, or None. seconds: about how long it took, which does
+    not depend on the machine, where that is not counted elsewhere.
     """
 
-    finished: bool
+    closed: bool
     best: Ints | None
-    seconds: float
+    seconds: float = 0.0
 
 
 def enumerated(
     K: Floats, B: Floats, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float, most: float
-) -> Enumerated:  # fmt: skip
+) -> Visited:  # fmt: skip
     """Return the best subset of a node that explains more than `enough`, and whether all were tried.
 
     K (n, n), B (n,) or (n, N): the columns, of norm 1. fixed: those that are in. free: those that may be added, q > 0
@@ -52,10 +52,10 @@ def enumerated(
     """
     s, t = fixed.size, free.size
     if q > 1 and (s + q + 4) * t**2 * _SECONDS > _HOPELESS * most:
-        return Enumerated(False, None, 0.0)
+        return Visited(False, None, 0.0)
     J = free[np.argsort(-g[free], kind="stable")]
     if _expected_elements(g[J], q, s, enough - base) * _SECONDS > most:
-        return Enumerated(False, None, 0.0)
+        return Visited(False, None, 0.0)
     B = B[:, None] if B.ndim == 1 else B
     V, R, P = np.empty((s + q, t)), np.empty((q, B.shape[1], t)), np.empty((q, t))
     explained, R[0], P[0] = 0.0, B[J].T, np.diag(K)[J]
@@ -69,9 +69,9 @@ def enumerated(
     sums, best = np.concatenate([[0.0], np.cumsum(g[J])]), np.full(q, -1)
     elements = _enumerate(K, J, sums, s, V, R, P, explained, base, enough, int(most / _SECONDS), best)
     if elements < 0:
-        return Enumerated(False, None, _START_SECONDS + most)
+        return Visited(False, None, _START_SECONDS + most)
     found = None if best[0] < 0 else np.concatenate([fixed, J[best]])
-    return Enumerated(True, found, _START_SECONDS + elements * _SECONDS)
+    return Visited(True, found, _START_SECONDS + elements * _SECONDS)
 
 
 def _expected_elements(g: Floats, q: int, s: int, needed: float) -> float:
