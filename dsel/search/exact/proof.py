@@ -13,7 +13,7 @@ from dsel.search.anytime import AnytimeSearch, Deadline, Stop
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.perspective.semidefinite import Relaxation, affordable, quick, relaxation_of
+from dsel.search.exact.perspective.semidefinite import QUICK, Relaxation, affordable, relaxation_of, seconds_of
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.tree import Runner
 
@@ -84,7 +84,7 @@ class Proof:
         if search.active:
             with deadline.paused():
                 search.warm_up()
-            if self.relaxation is None and search.relaxation_first and quick(search.problem):
+            if self.relaxation is None and search.relaxation_first and seconds_of(search.objective.n) <= QUICK:
                 self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)

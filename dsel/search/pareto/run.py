@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from dsel.objective.base import Objective
-from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.shared_rows import RowPublisher
@@ -47,8 +46,7 @@ def run(task: SearchTask) -> SearchOutcome:
 def _continues(task: SearchTask, evaluates: bool) -> bool:
     """Return whether the saved state is one that this search can continue from."""
     assert task.state is not None
-    n = task.objective.n if task.groups is None else len(task.groups)
-    return "schedule" in task.state and task.state["n"] == n and ("values" in task.state) == evaluates
+    return "schedule" in task.state and task.state["n"] == task.subject.n and ("values" in task.state) == evaluates
 
 
 def _run_slices(task: SearchTask) -> SearchOutcome:
@@ -130,44 +128,36 @@ def objective_for_workers(task: SearchTask) -> Iterator[Objective | ObjectiveFil
 
 def _run_evaluations(task: SearchTask) -> SearchOutcome:
     """Run a search whose subsets workers evaluate: by the user's criterion, or f of columns or of groups of columns."""
-    objective, options = task.objective, task.options
-    n, groups = objective.n, task.groups
-    grouped = None if groups is None else GroupedObjective(objective, groups)
-    if groups is not None:
-        n = len(groups)
+    objective, options, items = task.objective, task.options, task.subject
+    n, isolation = items.n, _isolation(task)
     stop = replace(options.stop(task.k, objective), iterations=options.iterations_of(task.k, n))
-    isolation = _isolation(task, grouped)
     if task.state is None:
         schedule = options.schedule(n, task.k, objective.few_targets, objective.has_gram, evaluates=True)
         search = CriterionSearch(n, task.k, schedule, stop, seed=task.seed, isolation=isolation, swaps=options.swaps)
     else:
         own = isolation if callable(isolation) else None
         search = CriterionSearch.restore(task.state, stop, own, options.swaps)
-    local = [(j,) for j in range(n)] if groups is None else [tuple(int(j) for j in group) for group in groups]
+    local = tuple(items.members([item]) for item in range(n))
     if task.criterion is None:
         with objective_for_workers(task) as shared:
-            work = EvaluateSubsets(ValueOf(shared), None, tuple(local))
-            outcome = run_on_workers(task, search, work, stop)
+            outcome = run_on_workers(task, search, EvaluateSubsets(ValueOf(shared), None, local), stop)
+        empty = FrontPoint(0, objective.c, ())
+        outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
     else:
         columns = tuple(tuple(int(objective.columns[j]) for j in members) for members in local)
         work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
         outcome = run_on_workers(task, search, work, stop)
-    if task.criterion is None:
-        empty = FrontPoint(0, objective.c, ())
-        outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
-    if grouped is None:
-        return outcome
-    return replace(outcome, front=tuple(replace(p, members=grouped.members(p.members)) for p in outcome.front))
+    return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
 
 
-def _isolation(task: SearchTask, grouped: GroupedObjective | None) -> Isolation | IsolationFunction:
+def _isolation(task: SearchTask) -> Isolation | IsolationFunction:
     """Return the isolation of local columns or groups. A user's function gets columns of the data."""
-    function, objective = task.options.isolation, task.objective
+    function = task.options.isolation
     if not callable(function):
         return function  # type: ignore[no-any-return]
 
     def of_columns(S: Subset) -> Any:
-        return function(tuple(sorted(objective.in_data(S if grouped is None else grouped.members(S)))))
+        return function(tuple(sorted(task.objective.in_data(task.subject.members(S)))))
 
     return of_columns
 

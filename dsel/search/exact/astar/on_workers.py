@@ -73,7 +73,7 @@ class AheadOfSearch(ExactOnWorkers):
                 break
         self._units = max(int(_SHARE * most), 1)
         room = _TASKS_PER_WORKER * workers * self._units - len(search.ahead)
-        share = -(-search.unsent // (2 * workers))  # a short fringe is divided among the workers
+        share = -(-len(search.unsent) // (2 * workers))  # a short fringe is divided among the workers
         nodes = search.next_nodes(min(self._units, room, share))
         if not nodes or self.finished() is not None:
             search.take_back(nodes)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
-from dsel._lib.types import Ints
 from dsel.errors import CapacityError
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
@@ -86,6 +85,7 @@ class Explorer:
         self._check_memory(depths, memory_limit)
         room = _LOG_ROOM + 8 * (problem.n + k) if log else 1
         self._allocate(depths, room)
+        self._count, self._numbers = self._memory[at.COUNT], self._memory[at.NUMBERS]
         self._log = SegmentLog(problem.c) if log else None
         self._count[at.LOGGING] = log
         self._count[at.LOG_LIMIT] = _LOG_ROOM if log else 0
@@ -137,14 +137,6 @@ class Explorer:
         }  # fmt: skip
         for int_slot, shape in integers.items():
             memory.put(int_slot, np.zeros(shape, np.int64))
-
-    @property
-    def _count(self) -> Ints:
-        return self._memory[at.COUNT]
-
-    @property
-    def _numbers(self) -> Any:
-        return self._memory[at.NUMBERS]
 
     @property
     def nodes(self) -> int:
