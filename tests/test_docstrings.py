@@ -107,7 +107,7 @@ PUBLIC = [
     "dsel.search.method.Options",
     "dsel.search.ask_tell.Task",
     "dsel.search.ask_tell.TaskResult",
-    "dsel.search.pareto.options.StopOptions",
+    "dsel.search.pareto.options.ParetoOptions",
     "dsel.search.registry.find_method",
     "dsel.selection.record.ChosenStatistics",
     "dsel.selection.context.RunContext",

@@ -34,8 +34,9 @@ from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, co
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.near_best import ListRule
-from dsel.search.exact.proof import Proof, Runner
+from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
+from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import (

@@ -42,7 +42,7 @@ from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.exact.proof import Runner
+from dsel.search.exact.tree import Runner
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound

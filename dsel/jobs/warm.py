@@ -18,7 +18,6 @@ from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto
-from dsel.search.pareto.synchronous_kernel import run_rounds
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection
 
@@ -56,7 +55,7 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
     """
     names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
-        pareto = (run_pareto, run_rounds, look_ahead, merge_external)
+        pareto = (run_pareto, look_ahead, merge_external)
         load_kernels(*pareto, begin, explore, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
         X, Y = _data(3)
         Proof.begin(DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y))), _CHOSEN).run(nodes=10)

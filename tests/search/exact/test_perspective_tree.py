@@ -18,8 +18,8 @@ from dsel.search.exact.choose_tree import ProofProblem, better_tree
 from dsel.search.exact.perspective.coordinate_descent import largest, penalty, weights
 from dsel.search.exact.perspective.enumeration import enumerated
 from dsel.search.exact.perspective.group_relaxation import relax_rows
-from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
-from dsel.search.exact.perspective.relaxation import Problem, diagonals, relax
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, diagonals
+from dsel.search.exact.perspective.relaxation import Problem, relax
 from dsel.search.exact.perspective.semidefinite import solve
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
