@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Int, Ints
 

@@ -48,13 +48,14 @@ class BoundProblem:
     """A quadratic objective as the bounds use it: lam is in the diagonal of K, and targets are as few as possible.
 
     K: (n, n). B: (n, r) with B B' = M. floor: (n,) a subset in which others leave at most this of a column's square is
-    dependent. deadline: a factorization that would end later raises OutOfTime.
+    dependent. target_gram: see `of`. deadline: a factorization that would end later raises OutOfTime.
     """
 
     K: Floats
     B: Floats
     c: float
     floor: Floats
+    target_gram: Floats | None = None
     deadline: Deadline | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,14 +63,20 @@ class BoundProblem:
         return {**self.__dict__, "deadline": None}
 
     @classmethod
-    def of(cls, objective: Objective, deadline: Deadline | None = None) -> BoundProblem:
+    def of(
+        cls, objective: Objective, target_gram: Floats | None = None, deadline: Deadline | None = None
+    ) -> BoundProblem:
         """Return the problem of an objective. O(n^3) if Y = X or N > n, and O(n^2 r) if K has a low rank r.
 
-        Only the part of the targets in the span of X is used, which makes the eigenvalue bound sharper than the
-        published one. Raises OutOfTime if this would end after the deadline.
+        target_gram: (N, N) Y'Y, for the eigenvalue bound as published. By default, only the part of the targets in the
+        span of X is used, which makes that bound sharper. Raises OutOfTime if this would end after the deadline.
         """
+        K = penalized(objective)
+        if target_gram is not None and objective.cross is not None:
+            T = np.asarray(target_gram, np.float64)
+            return cls(K, objective.cross, objective.c, objective.floor, T, deadline)
         B = np.ascontiguousarray(few_targets(objective, None if deadline is None else deadline.require))
-        return cls(penalized(objective), B, objective.c, objective.floor, deadline)
+        return cls(K, B, objective.c, objective.floor, deadline=deadline)
 
     def until(self, deadline: Deadline | None) -> BoundProblem:
         """Return the problem with another deadline, and with all that was computed of it."""
@@ -98,6 +105,11 @@ class BoundProblem:
         """The highest floor of a column, as a share of its squared norm."""
         diagonal = np.diag(self.K)
         return float((self.floor / np.where(diagonal > 0.0, diagonal, np.inf)).max(initial=0.0))
+
+    @cached_property
+    def T(self) -> Floats:
+        """The Gram matrix (r, r) of the targets, or of their part in the span of the columns. O(n^3)."""
+        return self.explained if self.target_gram is None else self.target_gram
 
     @cached_property
     def explained(self) -> Floats:
@@ -169,7 +181,7 @@ class BoundProblem:
     def _residual_targets(self, S: Sequence[int]) -> Floats:
         """Return the Gram matrix (r, r) of the residual targets given S."""
         W = self._factor(S)[2] if len(S) else self.B[:0]
-        return self.explained - W.T @ W
+        return self.T - W.T @ W
 
     def bound(self, S: Sequence[int], R: Sequence[int], q: int, name: BoundName = "combined") -> float:
         """Return a lower bound on f(S + Q) for all Q of at most q columns of R."""
@@ -188,7 +200,9 @@ class BoundProblem:
 
     def root(self, k: int, name: BoundName = "combined") -> float:
         """Return a lower bound on f of all subsets of at most k columns. O(n^2 times the rank of the columns)."""
-        return _below(self.c, self.explained, self.N if name == "leaps" else k)
+        if name == "leaps":
+            return _below(self.c, self.explained, self.N)
+        return _below(self.c, self.T if name == "eigenvalue" else self.explained, k)
 
 
 def penalized(objective: Objective) -> Floats:

@@ -140,7 +140,7 @@ class Poss:
                 "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
             )
         slots, sizes = archive.first_slots(self._limit), 2 * self._limit
-        archive.check_tables(n, objective.few_targets, self._limit, slots, memory_limit)
+        self._check_memory(slots)
         self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
         memory.put(archive.ORDER, np.zeros(slots, np.int64))
@@ -159,6 +159,9 @@ class Poss:
         memory.put(archive.STOP_AT, np.array([-np.inf]))
         self._survivors = np.zeros((self._offspring, 2 + sizes + memory[archive.CDF].size), np.int64)
         self._start()
+
+    def _check_memory(self, slots: int) -> None:
+        archive.check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
 
     def _start(self) -> None:
         """Start with an archive of only the empty set (line 1 of Algorithm 2)."""
@@ -295,7 +298,7 @@ class Poss:
 
     def _enlarge(self, slots: int) -> None:
         """Have this number of slots, more than now. New ones are used first."""
-        archive.check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
+        self._check_memory(slots)
         memory, free = self._memory, self._free
         before = memory[layout.F].shape[0]
         layout.resize(memory, self._s_max, slots)

@@ -79,6 +79,14 @@ def test_the_bound_for_all_columns_is_what_they_leave(N):
     assert all_columns == pytest.approx(objective.value(range(objective.n)), abs=1e-9 * objective.c)
 
 
+def test_the_published_eigenvalue_bound_uses_the_targets_own_gram_matrix():
+    X, Y = data(5, "plain", 4)
+    problem = BoundProblem.of(regression(X, Y), Y.T @ Y)
+    values = np.linalg.eigvalsh(Y.T @ Y)
+    assert problem.bound((), range(X.shape[1]), 2, "eigenvalue") == pytest.approx(values[:2].sum())
+    assert BoundProblem.of(regression(X, Y)).bound((), range(X.shape[1]), 2, "eigenvalue") >= values[:2].sum() - 1e-9
+
+
 def test_targets_are_replaced_by_as_few_as_their_rank():
     X, Y = data(2, "plain", 2)
     wide = regression(X, np.hstack([Y, Y @ np.ones((2, 7))]))

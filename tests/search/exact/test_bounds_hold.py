@@ -12,7 +12,6 @@ from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import layout as at
 from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.certificate import Certificate, across_sizes, consistent_bound
-from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.greedy.exchange import exchange
@@ -123,9 +122,7 @@ def test_what_is_not_a_number_prunes_nothing():
     best = BranchAndBound(objective, 4)
     best.advance(10**6)
     broken = BoundProblem(problem.K, problem.B.copy(), problem.c, problem.floor)
-    setup = CommonSetup(objective)
-    setup._problem = broken
-    search = BranchAndBound(objective, 4, setup=setup, pairs=False)
+    search = BranchAndBound(objective, 4, problem=broken, pairs=False)
     search._explorer._memory[at.ROOT_CROSS][0] = np.nan  # what column 0 has of the targets
     search.advance(10**6)
     assert search.not_finite > 0

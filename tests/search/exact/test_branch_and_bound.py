@@ -227,3 +227,7 @@ def test_several_targets_of_table_2(name, columns, k, error):
     others = proved(objective, k, bound="leaps")
     assert others.best == search.best
     assert search.iteration <= others.iteration
+    if k == 5:
+        paper = proved(objective, k, bound="eigenvalue", problem=BoundProblem.of(objective, Y.T @ Y))
+        assert paper.best == search.best
+        assert search.iteration < paper.iteration

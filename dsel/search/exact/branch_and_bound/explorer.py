@@ -133,7 +133,7 @@ class Explorer:
             memory.put(slot, np.zeros(shape))
         given = {
             at.FLOOR: problem.floor, at.ROOT_GRAM: problem.K, at.ROOT_CROSS: problem.B,
-            at.ROOT_TARGETS: problem.explained if own_targets else np.zeros((1, 1)),
+            at.ROOT_TARGETS: problem.T if own_targets else np.zeros((1, 1)),
         }  # fmt: skip
         for slot, array in given.items():
             memory.put(slot, np.ascontiguousarray(array, np.float64))

@@ -80,6 +80,8 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         A known subset (local indices). The better it is, the fewer nodes are visited.
     bound : {"combined", "eigenvalue", "leaps"}
         The lower bound, see `dsel.search.exact.bounds`.
+    problem : BoundProblem, optional
+        K and the targets as the bounds use them; by default those of the objective.
     memory_limit : int
         Bytes that the arrays may take. CapacityError is raised if they need more.
     most_open : int
@@ -106,12 +108,12 @@ class BranchAndBound(BestFirstTree[Subproblem]):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
-        memory_limit: int = 8 << 30, most_open: int = MAX_OPEN,
+        problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MAX_OPEN,
         pairs: bool = True, log: ProofLog | None = None, deadline: Deadline | None = None,
         setup: CommonSetup | None = None, near_best: NearBest | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, bound, deadline, setup, near_best=near_best)
-        self._problem = self.setup.problem(deadline)
+        self._problem = problem or self.setup.problem(deadline)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None, near_best is not None)
         self.log = log
         self._most_open = most_open
