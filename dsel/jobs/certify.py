@@ -30,6 +30,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
+from dsel.search.exact.all_sizes import best_of_sizes, suits_all_sizes
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
@@ -37,6 +38,7 @@ from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.tree import Runner
+from dsel.search.greedy.path import forward
 from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import (
@@ -55,6 +57,8 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
+#: The share of the time of a proof for all sizes that they share.
+_TOGETHER = 0.5
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
@@ -384,6 +388,9 @@ def _prove(
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
     setup = CommonSetup(subject, guided=len(incumbents) > 1)
+    together = _prove_together(run, setup, k, incumbents, budget)
+    if together:
+        return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
         name = "proof" if budget.near_best is None else "proof-near-best"
@@ -428,6 +435,29 @@ def _prove(
         if interrupted:
             break
     return found, alternatives, tuple(failed)
+
+
+def _prove_together(
+    run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
+) -> dict[int, Certificate]:  # fmt: skip
+    """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
+    subject, start, deadline = setup.objective, time.monotonic(), Deadline(budget.seconds).share(_TOGETHER)
+    listed = budget.log or budget.nodes is not None or budget.near_best is not None
+    if budget.sizes != "all" or listed or not suits_all_sizes(subject, k):
+        return {}
+    try:
+        path = [point.members for point in forward(subject, k).front]
+        found = best_of_sizes(subject, k, [*incumbents.values(), *path], deadline, run.context.on_slice)
+    except ValueError as error:
+        log.info("each size gets its own proof: %s", error)
+        return {}
+    seconds = time.monotonic() - start
+    if found.proven:
+        sizes = sorted(incumbents)
+        proofs = (found.certificate(setup, size, incumbents[size], seconds / len(sizes)) for size in sizes)
+        return {proof.size: proof for proof in proofs}
+    incumbents |= {size: list(S) for size, S in found.subsets.items()}
+    return {}
 
 
 def _identified(selection: Selection) -> dict[str, Any]:

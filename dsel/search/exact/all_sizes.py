@@ -16,8 +16,9 @@ Colubi and Zeileis, "lmSubsets", J. Stat. Software 2020. The second bound is tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +26,19 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN
 from dsel._lib.types import Floats
 from dsel.objective.few_targets import few_targets
-from dsel.objective.objective_interface import Objective
-from dsel.search.anytime import Deadline
+from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.all_sizes_kernel import BETTER, DONE, FIXED, LEFT, traverse
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.perspective.perspective_tree import diagonal_outside, scaled_gram
 
 Members = tuple[int, ...]
+
+#: How certificates name the traversal.
+ALL_SIZES = "leaps and bounds over all sizes"
+#: With more columns the traversal takes too long to be tried.
+MOST_COLUMNS = 100
 
 #: Rounding in A and beta is at most this many times n eps, the condition number of K and ||Y||^2.
 _ROUNDING = 50.0
@@ -74,6 +82,7 @@ class AllSizes:
         if self.error > _MOST_ROUNDING:
             raise ValueError("rounding may decide which subset is better")
         self.thresholds, self._d = thresholds, d
+        self.total, self.best_value, self.last_gain = objective.total, objective.c, 0
         self._A, self._B = np.zeros((n + 1, n, n)), np.zeros((n + 1, n, B.shape[1]))
         self._A[0] = np.linalg.inv(K)
         self._B[0] = self._A[0] @ B
@@ -84,24 +93,34 @@ class AllSizes:
         self._fixed, self._state = np.zeros(n, np.int64), np.zeros(2, np.int64)
 
     @property
-    def nodes(self) -> int:
+    def iteration(self) -> int:
         """The number of visited nodes."""
         return int(self._state[1])
 
-    def run(self, better: Callable[[Members], None], deadline: Deadline) -> bool:
+    def state(self) -> dict[str, Any]:
+        """Return nothing: the traversal is not saved."""
+        return {}
+
+    def run(
+        self, better: Callable[[Members], None], deadline: Deadline,
+        on_slice: Callable[[AnytimeSearch], None] | None = None,
+    ) -> bool:  # fmt: skip
         """Traverse, and return whether all was traversed before the deadline.
 
-        better: called with each subset that is below its threshold; it may lower thresholds.
+        better: called with each subset that is below its threshold; it may lower thresholds. on_slice: called between
+        slices of nodes; it may raise to interrupt the traversal.
         """
         with deadline.paused():
             load_kernels(traverse)
         while not deadline.passed:
             status = traverse(
                 self._A, self._B, self._d, self._terms, self._f, self._columns, self._frame, self._fixed, self._state,
-                self.thresholds, np.int64(self.nodes + _BUDGET),
+                self.thresholds, np.int64(self.iteration + _BUDGET),
             )  # fmt: skip
             if status == DONE:
                 return True
+            if on_slice is not None:
+                on_slice(self)
             if status == BETTER:
                 e = self._state[0]
                 fixed, left = self._fixed[: self._frame[e, FIXED]], self._columns[e, 0, : self._frame[e, LEFT]]
@@ -121,9 +140,29 @@ class BestOfSizes:
     nodes: int
     error: float
 
+    def certificate(self, setup: CommonSetup, size: int, known: Sequence[int], seconds: float) -> Certificate:
+        """Return what is proved about subsets of at most `size` columns. known: the subset to certify, or none."""
+        objective, guarantee = setup.objective, setup.guarantee(size)
+        members = self.subsets[size]
+        value, error = objective.value(members), guarantee.error + self.error
+        before = objective.value(known) if known else float("inf")
+        return Certificate(
+            size=objective.included_size + size, value=value, total=objective.total,
+            bound=max(value - (2.0 * MARGIN + error) * objective.total, 0.0),
+            indices=tuple(objective.in_data(members)), nodes=self.nodes, seconds=seconds, method=ALL_SIZES,
+            better=value < before - MARGIN * objective.total < float("inf"), rounding_error=error,
+            dependent_gap=guarantee.hidden(value, objective), near_copies=guarantee.columns(objective),
+        )  # fmt: skip
+
+
+def suits_all_sizes(objective: ItemObjective, k: int) -> bool:
+    """Return whether a traversal of all sizes up to k may be quicker than a proof for each size."""
+    return objective.groups is None and objective.has_gram and objective.n <= MOST_COLUMNS and 2 * k >= objective.n
+
 
 def best_of_sizes(
-    objective: Objective, k: int, known: Sequence[Sequence[int]], deadline: Deadline
+    objective: Objective, k: int, known: Iterable[Sequence[int]], deadline: Deadline,
+    on_slice: Callable[[AnytimeSearch], None] | None = None,
 ) -> BestOfSizes:  # fmt: skip
     """Return the best subset of each size from 1 to k, from known subsets. Errors: ValueError as in `AllSizes`."""
     best: dict[int, tuple[float, Members]] = {}
@@ -137,6 +176,8 @@ def best_of_sizes(
             thresholds[size] = min(thresholds[size], value - 2.0 * MARGIN * objective.total)  # rounding in its f
             return
         best[size] = value, members
+        if value < traversal.best_value:
+            traversal.best_value, traversal.last_gain = value, traversal.iteration
         thresholds[size:][: k + 1 - size] = np.minimum(
             thresholds[size:][: k + 1 - size], value - MARGIN * objective.total
         )  # fmt: skip
@@ -144,5 +185,5 @@ def best_of_sizes(
     for S in known:
         if S and len(S) <= k:
             better(tuple(sorted(S)))
-    done = traversal.run(better, deadline)
-    return BestOfSizes({size: S for size, (_, S) in best.items()}, done, traversal.nodes, traversal.error)
+    done = traversal.run(better, deadline, on_slice)
+    return BestOfSizes({size: S for size, (_, S) in best.items()}, done, traversal.iteration, traversal.error)
