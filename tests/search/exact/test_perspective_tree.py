@@ -95,12 +95,12 @@ def test_an_enumeration_finds_the_best_subset_of_a_node(seed, fixed_columns, q, 
     best = float(np.vdot(Y, Y)) - exhaustive(regression(X, Y), fixed_columns + q, tuple(S))
     for enough, better in ((0.0, True), (0.999 * best, True), (1.001 * best, False)):
         found = enumerated(K, B, S, J, q, base + g[S].sum(), g, enough, 1.0)
-        assert found.finished
+        assert found.closed
         assert (found.best is not None) == better
         if better:
             T = found.best
             assert np.vdot(B[T], np.linalg.solve(K[np.ix_(T, T)], B[T])) == pytest.approx(best)
-    assert not enumerated(K, B, S, J, q, base + g[S].sum(), g, 0.0, 1e-9).finished  # it has no time
+    assert not enumerated(K, B, S, J, q, base + g[S].sum(), g, 0.0, 1e-9).closed  # it has no time
 
 
 def test_handing_nodes_over_proves_what_neither_tree_proves_as_quickly():
