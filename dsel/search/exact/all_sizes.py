@@ -46,6 +46,8 @@ _ROUNDING = 50.0
 _MOST_ROUNDING = 1e-7
 #: Targets that are kept one by one, at most.
 _MOST_TARGETS = 8
+#: A subset that is better by less than this share of ||Y||^2 may be left out.
+_NEAR = 1.5 * MARGIN
 #: Nodes between two looks at the clock.
 _BUDGET = 20_000
 
@@ -148,7 +150,7 @@ class BestOfSizes:
         before = objective.value(known) if known else float("inf")
         return Certificate(
             size=objective.included_size + size, value=value, total=objective.total,
-            bound=max(value - (2.0 * MARGIN + error) * objective.total, 0.0),
+            bound=max(value - (_NEAR + error) * objective.total, 0.0),
             indices=tuple(objective.in_data(members)), nodes=self.nodes, seconds=seconds, method=ALL_SIZES,
             better=value < before - MARGIN * objective.total < float("inf"), rounding_error=error,
             dependent_gap=guarantee.hidden(value, objective), near_copies=guarantee.columns(objective),
@@ -173,7 +175,7 @@ def best_of_sizes(
     def better(members: Members) -> None:
         size, value = len(members), objective.value(members)
         if size in best and not value < best[size][0]:
-            thresholds[size] = min(thresholds[size], value - 2.0 * MARGIN * objective.total)  # rounding in its f
+            thresholds[size] = min(thresholds[size], value - _NEAR * objective.total)  # rounding in its f
             return
         best[size] = value, members
         if value < traversal.best_value:
