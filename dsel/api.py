@@ -70,7 +70,7 @@ def select(
         The number of columns to choose at most, with the included ones. "auto": chosen as `choose_k` says.
     max_k : int, optional
         The upper limit of ``k="auto"``; by default 30, or fewer where there are few rows or columns.
-    choose_k : SizeRule, dict or {"folds", "held-out", "bic", "ebic", "path"}, optional
+    choose_k : SizeRule, dict or {"folds", "held-out", "path", "aic", "aicc", "bic", ...}, optional
         How ``k="auto"`` chooses: by the error on left-out folds (default), or the keys of a `SizeRule`, such as
         ``{"folds": 10, "one_standard_error": True}``.
     method : str

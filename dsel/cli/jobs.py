@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
 K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
 MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
-ChooseK = Annotated[str | None, typer.Option(help="How --k auto chooses: folds, bic, ebic or path.")]
+ChooseK = Annotated[
+    str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
 ]

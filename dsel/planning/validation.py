@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import SizeRule
+from dsel.config.size_rule import INFORMATION, SizeRule
 from dsel.config.types import first_error, suggest_option
 from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
@@ -65,8 +65,13 @@ def plan_size(
         return SizePlan(request)
     rule = _resolved(request.choose_k or SizeRule(), method)
     _check_method(rule, method, options)
-    if rule.by in ("bic", "ebic") and not dataset.n_targets:
+    if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
+    if rule.by == "cp" and dataset.m <= dataset.n + 1:
+        raise OptionError(
+            f"choose_k cp needs more rows than columns: there are {dataset.m} and {dataset.n}.",
+            "Choose by aicc or bic.",
+        )
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()

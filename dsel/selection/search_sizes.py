@@ -1,20 +1,12 @@
 """Search for subsets of every size, and choose the number of columns (``k="auto"``).
 
-The information criteria of a subset are BIC, and EBIC for many candidate columns:
-
-    BIC(S)  = m N log(RSS(S) / (m N)) + N df(S) log(m)
-    EBIC(S) = BIC(S) + 2 gamma log C(p, s)
-
-with s of p candidate columns chosen, N targets whose errors count as independent with one variance, and the effective
-degrees of freedom df(S) = tr(K_SS (K_SS + lam I)^-1), which is the rank of X_S without a penalty. Sources: Schwarz,
-"Estimating the dimension of a model", Annals of Statistics 6, 1978; Chen and Chen, "Extended Bayesian information
-criteria for model selection with large model spaces", Biometrika 95, 2008.
+The information criteria are those of `dsel.selection.information_criteria`. The degrees of freedom of a subset are
+tr(K_SS (K_SS + lam I)^-1), which is the rank of X_S without a penalty.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
@@ -41,11 +32,9 @@ from dsel.search.cross_validation.rounds import members_along
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.information_criteria import NAMES, CriterionContext
 from dsel.selection.record import PathRow, SizeCurve, SizePoint
 from dsel.selection.run_method import path_rows, run_method
-
-#: A residual of at most this share of ||Y||^2 is rounding error.
-_NO_RESIDUAL = 1e-12
 
 
 def residual_and_freedom(whole: Objective, members: Sequence[int]) -> tuple[float, float]:
@@ -269,23 +258,21 @@ def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:
 
 
 def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
-    """Return the curve of an information criterion: BIC, or EBIC with its gamma."""
+    """Return the curve of an information criterion."""
     validated, rule = run.validated, run.validated.size_rule
     whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
-    assert rule.by is not None
-    gamma = rule.gamma if rule.by == "ebic" else 0.0
-    p, N, points = run.subject.n, run.dataset.n_targets, []
+    by = next(name for name in NAMES if name == rule.by)
+    of_all = whole.value(run.objective.in_data(range(run.objective.n))) if by == "cp" else None
+    context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, of_all)
+    points = []
     for members in subsets:
         rss, freedom = residual_and_freedom(whole, [*run.base, *members])
         s = validated.items.count(members)
-        choices = gammaln(p + 1) - gammaln(s + 1) - gammaln(p - s + 1)
-        count = weight * N
-        fit = count * math.log(max(rss, _NO_RESIDUAL * whole.total) / count)
-        value = fit + N * freedom * math.log(weight) + 2.0 * gamma * float(choices)
-        points.append(SizePoint(validated.included + s, value))
-    name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")
-    return SizeCurve.choose(rule.by, f"the size of least {name}", tuple(points))
+        points.append(SizePoint(validated.included + s, context.value(by, rss, freedom, s)))
+    name = NAMES[by] + (f" (gamma {rule.gamma:g})" if by == "ebic" else "")
+    what = "the size of largest adjusted R2" if by == "adjusted-r2" else f"the size of least {name}"
+    return SizeCurve.choose(by, what, tuple(points))
 
 
 def _along_path(run: SelectionRun) -> SizeChoice:
@@ -302,7 +289,7 @@ def _along_path(run: SelectionRun) -> SizeChoice:
         assert error is not None
         if row.size not in best or error < best[row.size][0]:
             best[row.size] = error, members
-    if rule.by in ("bic", "ebic") or not best:
+    if rule.by in NAMES or not best:
         best.setdefault(len(start), (np.inf, start))
         subsets = [tuple(j for j in best[size][1] if j not in start) for size in sorted(best)]
         curve = _by_criterion(at_lam, subsets)
