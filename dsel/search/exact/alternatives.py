@@ -67,12 +67,15 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     threshold = near.threshold
     if rule.within is None:
         threshold = subsets[-1][1] if subsets else best
-    sure = threshold if proven or rule.within is None else rule.threshold(max(lower, 0.0), c)
-    has, lacks = near.witness_with <= sure + slack, near.witness_without <= sure + slack
     beyond = near.listed_below
+    complete_below, sure = min(beyond, open_least), threshold
+    if not proven:
+        sure = rule.threshold(max(lower, 0.0), c) if rule.within is not None else min(threshold, complete_below)
+    has, lacks = near.witness_with <= sure + slack, near.witness_without <= sure + slack
+    furthest = beyond if rule.within is None else near.threshold  # no node was pruned with a bound below this
 
     def bound(witness: Floats, left: Floats) -> Floats:
-        known = np.where(witness <= near.threshold + slack, np.minimum(witness, beyond), near.threshold)
+        known = np.where(witness <= near.threshold + slack, np.minimum(witness, beyond), furthest)
         return np.asarray(np.maximum(np.minimum(known, left - near.error * near.total), max(lower, 0.0)))
 
     none_with = ~(near.witness_with <= threshold + slack) & (opened.having > threshold + near.error * near.total)
@@ -91,7 +94,7 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     if within is None:
         within = (threshold - best) / (c - best) if c > best else 0.0
     return NearBestAnswer(
-        near.k, within, threshold, subsets, near.more and rule.within is not None, min(beyond, open_least), verdicts,
+        near.k, within, threshold, subsets, near.more and rule.within is not None, complete_below, verdicts,
         near.witness_with, near.witness_without, bound(near.witness_with, opened.having),
         bound(near.witness_without, opened.lacking), near.with_subset, near.without_subset,
     )  # fmt: skip

@@ -150,16 +150,27 @@ class NearBest:
         """Which columns (n,) are in every known near-best subset."""
         return np.asarray(~(self.witness_without <= self.threshold + EQUAL * self.total))
 
-    def matters(self, lower: float, inside: Bools, possible: Bools) -> bool:
+    def unsure(self, lower: float) -> tuple[Bools, Bools]:
+        """Return of which columns (n,) it is not sure that a near-best subset has them, and lacks them.
+
+        lower: a bound on f of all subsets. A better subset may be found, and a witness is then not near-best any more.
+        It is sure if it is near-best even if the best subset is as good as the bound.
+        """
+        sure = self.rule.threshold(min(max(lower - self.error * self.total, 0.0), self.best, self.c), self.c)
+        return np.asarray(~(self.witness_with <= sure)), np.asarray(~(self.witness_without <= sure))
+
+    def matters(self, lower: float, inside: Bools, possible: Bools, least: float) -> bool:
         """Return whether a node may hold a subset to list, or one that decides about a column.
 
-        lower: its bound on f. inside (n,): the columns of all its subsets. possible (n,): those of any of them.
+        lower: its bound on f. inside (n,): the columns of all its subsets. possible (n,): those of any of them. least:
+        a bound on f of all subsets.
         """
         if lower <= self.list_cutoff:
             return True
         if self.rule.within is None:
             return False
-        return bool((self.wanted & possible).any() or (self.lacked & ~inside).any())
+        wanted, lacked = self.unsure(least)
+        return bool((wanted & possible).any() or (lacked & ~inside).any())
 
     def state(self) -> dict[str, Any]:
         """Return what `restored` needs, as JSON holds it."""

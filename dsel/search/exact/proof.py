@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import CapacityError
 from dsel.objective.objective_interface import ItemObjective
@@ -15,6 +17,7 @@ from dsel.search.exact.alternatives import NearBestAnswer, search_prices, summar
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.near_best import OpenBounds
 from dsel.search.exact.perspective.semidefinite import QUICK, Relaxation, affordable, relaxation_of, seconds_of
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.tree import Runner
@@ -148,6 +151,8 @@ class Proof:
             )
         search_prices(search.near_best, search.objective, deadline or Deadline(None))
         opened = None if search.done else search.open_bounds()
+        if search.contradicted:  # the bounds prove nothing
+            opened = OpenBounds(np.zeros(search.near_best.n), np.zeros(search.near_best.n))
         return summarize(search.near_best, opened, search.proved, search.proven)
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:

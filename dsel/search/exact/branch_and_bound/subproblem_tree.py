@@ -226,7 +226,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         slice_ = min(max(self.iteration // 200, 1), _MAX_SLICE)
         budget = until - self.iteration if full else min(slice_, until - self.iteration)
         if self.near_best is not None:
-            self._explorer.list_below(self.near_best.list_cutoff, self.near_best.wanted, self.near_best.lacked)
+            self._explorer.list_below(self.near_best.list_cutoff, *self.near_best.unsure(self.lower))
         found = self._explorer.explore(budget, self._kernel_cutoff, careful=not full and slice_ == 1)
         if found is not None:
             self._accept(found, self._claim)
@@ -263,7 +263,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         inside, possible = np.zeros(self.objective.n, np.bool_), np.zeros(self.objective.n, np.bool_)
         inside[list(sub.chosen)] = True
         possible[list(sub.chosen)] = possible[sub.allowed] = True
-        return not self.near_best.matters(sub.lower, inside, possible)
+        return not self.near_best.matters(sub.lower, inside, possible, min(sub.lower, self.lower))
 
     def _prune_all(self, key: float, node: Subproblem) -> None:
         self._other_pruned = min(self._other_pruned, key)

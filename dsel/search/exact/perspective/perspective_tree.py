@@ -360,8 +360,10 @@ class PerspectiveTree(RelaxationTree[Node]):
             self._try_diagonal(self._stages.pop(0))
             return
         key, node = self._pop()
-        if self.near_best is not None and not self.near_best.matters(self.objective.c + key, *self._sides(node)):
-            return
+        if self.near_best is not None:
+            lower, sides = self.objective.c + key, self._sides(node)
+            if not self.near_best.matters(lower, *sides, min(lower, self.lower)):
+                return
         self._visited += 1
         for bound, child in self._branching.visit(-key, node, self):
             self._push(-bound, child)

@@ -1,0 +1,63 @@
+"""The check of near-best subsets finds lists, verdicts and bounds that are wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dsel.search.exact.near_best import ListRule
+from dsel.search.exact.proof import Proof
+from pipelines.proof_check.alternatives import AllSubsets, Faults, check_answer, check_lists
+from tests.search.exact.cases import hard_case
+
+RULE = ListRule(0.05, 1000)
+
+
+def faults_with(**changes: Any) -> Faults:
+    """Return what is found when an answer is changed. changes: a value, or a function of the answer."""
+    objective, faults = hard_case(1, n=9), Faults()
+    members = list(combinations(range(9), 3))
+    f = np.array([objective.value(S) for S in members])
+    everything = AllSubsets(9, members, f, np.ones(f.size, np.bool_), objective.c, 1e-9 * objective.total)
+    proof = Proof.begin(objective, 3, near_best=RULE)
+    assert proof.run()
+    answer = proof.near_best()
+    check_answer(replace(answer, **{k: v(answer) for k, v in changes.items()}), RULE, everything, True, "", faults)
+    return faults
+
+
+def test_a_true_answer_has_no_faults() -> None:
+    assert faults_with().any == []
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_missing_subset_is_found(place: int) -> None:
+    assert faults_with(subsets=lambda a: [s for s in a.subsets if s is not a.subsets[place]]).wrong_lists
+
+
+def test_a_changed_verdict_is_found() -> None:
+    for verdict in ("useless", "necessary", "undecided"):
+        assert faults_with(verdicts=lambda a, v=verdict: [v] * len(a.verdicts)).wrong_verdicts
+
+
+def test_a_bound_that_is_too_high_is_found() -> None:
+    assert faults_with(bound_with=lambda a: a.value_with + 1e-6 * a.threshold).false_bounds
+
+
+def test_random_problems_have_no_faults() -> None:
+    for index in (0, 1, 5, 7):
+        assert check_lists(0, index).any == []
+
+
+def test_the_last_line_is_json() -> None:
+    command = [sys.executable, "-m", "pipelines.proof_check", "--alternatives", "--problems", "2"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    last = json.loads(printed.splitlines()[-1])
+    assert (last["problems"], last["wrong_verdicts"], last["wrong_lists"], last["false_bounds"]) == (2, 0, 0, 0)
