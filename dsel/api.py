@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from dsel.config.job import LISTED, WITHIN, CertifySection
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
@@ -16,7 +16,7 @@ from dsel.data.divide_rows import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
-from dsel.errors import OptionError
+from dsel.errors import CapacityError, OptionError
 from dsel.jobs.certify import ProofBudget, Sizes, certify_selection, list_rule
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
@@ -328,7 +328,7 @@ def alternatives(
     DataError
         The data are not those of the selection.
     CapacityError
-        The Gram matrix does not fit in memory.
+        The Gram matrix does not fit in memory, or the proof failed or had too little time to begin.
 
     Notes
     -----
@@ -348,10 +348,20 @@ def alternatives(
     dataset, request = _data_of(selection, X, Y, sample_weight)
     budget = ProofBudget(seconds, sizes=sizes, near_best=rule)
     with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
-        found = certify_selection(dataset, request, selection, budget, context).alternatives
-    if found is None:
-        raise OptionError("There is no subset to list: the selection is empty.", "Select for k of at least 1.")
-    return found
+        proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
+    if proved.alternatives is None:
+        return _no_alternatives([note for note in proved.notes if note not in selection.notes])
+    return proved.alternatives
+
+
+def _no_alternatives(failures: Sequence[str]) -> Never:
+    """Raise the error that says why there is no near-best subset."""
+    if failures:
+        raise CapacityError(f"There is no near-best subset: {'; '.join(failures)}.", "Allow more time.")
+    raise OptionError(
+        "There is no near-best subset: there is no column to choose besides those that are included.",
+        "Select for a larger k.",
+    )
 
 
 def stability(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dsel.search.exact.alternatives import Verdict
-from dsel.selection.record import FrontRow
+from dsel.selection.front_row import FrontRow
 
 
 @dataclass(frozen=True)

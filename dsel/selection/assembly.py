@@ -23,7 +23,8 @@ from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.certificate import dependence
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.context import SelectionRun
-from dsel.selection.record import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
+from dsel.selection.front_row import FrontRow
+from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error
 from dsel.storage.paths import AnyPath

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Column, Preprocess, SelectionRequest
+from dsel.selection.alternatives import Alternatives
+from dsel.selection.front_row import FrontRow
 from dsel.selection.submodularity import Submodularity
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-    from dsel.selection.alternatives import Alternatives
 
 FORMAT = 3
 #: selection.json holds the coefficients, too, if there are at most this many.
@@ -150,31 +150,6 @@ class ChosenStatistics:
         if any(f"chosen_{name}" not in group for name in _DIMS):
             return None
         return cls(**{name: np.asarray(group[f"chosen_{name}"]) for name in _DIMS})
-
-
-@dataclass(frozen=True)
-class FrontRow:
-    """The best subset found of one size.
-
-    Parameters
-    ----------
-    size : int
-        Number of columns, or of groups of columns, those that are always included counted.
-    error : float
-        f(S).
-    r2 : float
-        Share of ||Y||^2 that is explained, without the ridge penalty.
-    indices : tuple of int
-        The columns, 0-based.
-    criterion : float, optional
-        Value of the custom criterion, if one was minimized.
-    """
-
-    size: int
-    error: float
-    r2: float
-    indices: tuple[int, ...]
-    criterion: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
 from dsel.selection.alternatives import Alternatives
+from dsel.selection.front_row import FrontRow
 from dsel.selection.record import Arrays, SelectionRecord
 from dsel.selection.submodularity import Submodularity
 from dsel.storage import paths
@@ -107,7 +108,7 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
-            values[name] = tuple(record.FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
+            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
         values["path"] = tuple(record.PathRow(**row) for row in values.get("path", ()))
         values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
         if values.get("size_curve") is not None:

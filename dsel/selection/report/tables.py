@@ -11,9 +11,10 @@ from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
+from dsel.selection.front_row import FrontRow
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
-from dsel.selection.record import FrontRow, SelectionRecord
+from dsel.selection.record import SelectionRecord
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
