@@ -18,7 +18,7 @@ from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
-from dsel.selection.alternatives import Alternatives
+from dsel.selection.alternatives import Alternatives, Substitute
 from dsel.selection.front_row import FrontRow
 from dsel.selection.record import Arrays, SelectionRecord
 from dsel.selection.submodularity import Submodularity
@@ -117,6 +117,8 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
             values["submodularity"] = Submodularity(**values["submodularity"])
         if values.get("alternatives") is not None:
             values["alternatives"] = Alternatives.from_dict(values["alternatives"])
+        if values.get("swaps") is not None:
+            values["swaps"] = tuple(Substitute(**row) for row in values["swaps"])
         # Older versions named the fields differently, and judged gaps by other rules.
         values["certificate"] = tuple(Certificate.from_dict(row).as_dict() for row in values.get("certificate", ()))
         for name in ("indices", "shape", "targets", "constant", "notes"):

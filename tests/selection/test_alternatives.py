@@ -14,6 +14,8 @@ from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
 from dsel.search.exact.proof import Proof
+from dsel.selection import assembly
+from dsel.selection.render import render
 from tests.datasets import load
 
 RNG = np.random.default_rng(4)
@@ -206,3 +208,61 @@ def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certify.ProofProblem, "wide", True)
     with pytest.raises(CapacityError, match="Near-best subsets of 9 columns are not listed"):
         dsel.alternatives(dsel.select(X, Y, k=K, method="forward"), X, Y)
+
+
+@pytest.mark.parametrize(
+    ("how", "targets", "total"),
+    [
+        ({}, Y, 40.0), ({"lam": 3.0}, Y, 40.0), ({"method": "forward", "include": [4]}, Y, 40.0),
+        ({"method": "forward"}, None, 40.0 * N),
+    ],
+)  # fmt: skip
+def test_substitutes_are_the_best_swaps(how: dict[str, Any], targets: Any, total: float, tmp_path: Path) -> None:
+    selection = dsel.select(X, targets, k=K, **how)
+    values = every_subset(Y=targets, lam=how.get("lam", 0.0))
+    kept = [j for j in selection.indices if j not in how.get("include", ())]
+    found = selection.substitutes()
+    assert list(found) == [f"x{j}" for j in kept]
+    for j in kept:
+        rest = set(selection.indices) - {j}
+        swapped = {i: values[tuple(sorted({*rest, i}))] for i in range(N) if i not in selection.indices}
+        best = sorted(swapped, key=swapped.__getitem__)[:5]
+        assert [one.index for one in found[f"x{j}"]] == best
+        assert [one.error for one in found[f"x{j}"]] == pytest.approx([swapped[i] for i in best])
+        for one in found[f"x{j}"]:
+            assert one.correlation == pytest.approx(np.corrcoef(X[:, j], X[:, one.index])[0, 1])
+            least = 1.0 - one.error / total  # a penalty counts as not explained here
+            assert one.r2 > least if "lam" in how else one.r2 == pytest.approx(least)
+    selection.save(tmp_path / "kept")
+    assert dsel.open_selection(tmp_path / "kept").substitutes() == found
+    assert "What could replace each column" in render(selection, details=True)
+
+
+def test_alternatives_prove_that_no_substitute_is_better() -> None:
+    selection = dsel.select(X, Y, k=K)
+    assert not any(one.proved for several in selection.substitutes().values() for one in several)
+    with_lists = selection.with_alternatives(dsel.alternatives(selection, X, Y, within=0.2))
+    for label, several in with_lists.substitutes().items():
+        without = min(f for S, f in every_subset().items() if int(label[1:]) not in S)
+        assert several[0].proved == (abs(several[0].error - without) < 1e-9)
+    assert "the best (proved)" in render(with_lists, details=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"groups": [[0, 1], [2, 3]], "method": "forward"}, "not for groups"),
+        ({"criterion": lambda S: -sum(S), "iterations": 50}, "not for a custom criterion"),
+    ],
+)
+def test_without_substitutes_the_result_says_why(how: dict[str, Any], says: str) -> None:
+    selection = dsel.select(X, Y, k=2, **how)
+    with pytest.raises(OptionError, match=says):
+        selection.substitutes()
+    render(selection, details=True)
+
+
+def test_substitutes_of_many_columns_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "_MOST_SUBSTITUTED", 2)
+    with pytest.raises(OptionError, match="k is too large"):
+        dsel.select(X, Y, k=K, method="forward").substitutes()

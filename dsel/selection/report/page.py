@@ -105,6 +105,7 @@ def render_report(
         key_figures=_key_figures(selection),
         explained=tables.explained(selection),
         rows=tables.chosen_rows(selection),
+        substitutes=tables.substitute_rows(selection),
         coefficient_heads=tables.coefficient_heads(selection),
         many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
         front=tables.front_rows(selection),

@@ -162,6 +162,23 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     ]
 
 
+def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
+    """Return the rows of the table of substitutes of the chosen columns."""
+    if not selection.swaps:
+        return []
+    return [
+        {
+            "label": printable(label),
+            "first": printable(best.label),
+            "r2": f"{best.r2:.6f}".replace("-", "−"),
+            "proved": "the best (proved)" if best.proved else "",
+            "correlation": _fixed(np.nan if best.correlation is None else best.correlation, 4),
+            "others": ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
+        }
+        for label, (best, *others) in selection.substitutes().items()
+    ]
+
+
 def _fixed(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−") if np.isfinite(value) else "–"
 
