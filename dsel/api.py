@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from dsel.config.job import ListLimits
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
@@ -14,7 +14,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
-from dsel.errors import OptionError
+from dsel.errors import CapacityError, OptionError
 from dsel.jobs.certify import ProofBudget, certify_selection, data_again
 from dsel.jobs.locations import dataset_of
 from dsel.passes.statistics_cache import StatisticsCache
@@ -333,7 +333,7 @@ def alternatives(
     DataError
         The data are not those of the selection.
     CapacityError
-        The Gram matrix does not fit in memory.
+        The Gram matrix does not fit in memory, or the proof failed or had too little time to begin.
 
     Notes
     -----
@@ -355,10 +355,20 @@ def alternatives(
     budget = ProofBudget.of(seconds=seconds, sizes=sizes, near_best=limits)
     dataset, request = data_again(selection, X, Y, sample_weight)
     with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
-        found = certify_selection(dataset, request, selection, budget, context).alternatives
-    if found is None:
-        raise OptionError("There is no subset to list: the selection is empty.", "Select for k of at least 1.")
-    return found
+        proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
+    if proved.alternatives is None:
+        return _no_alternatives([note for note in proved.notes if note not in selection.notes])
+    return proved.alternatives
+
+
+def _no_alternatives(failures: Sequence[str]) -> Never:
+    """Raise the error that says why there is no near-best subset."""
+    if failures:
+        raise CapacityError(f"There is no near-best subset: {'; '.join(failures)}.", "Allow more time.")
+    raise OptionError(
+        "There is no near-best subset: there is no column to choose besides those that are included.",
+        "Select for a larger k.",
+    )
 
 
 def stability(

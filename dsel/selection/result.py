@@ -109,6 +109,8 @@ class Selection(SelectionRecord):
         matrix, and for more than 2000 columns. `error_ratio` compares it with the selection.
     alternatives : Alternatives, optional
         All near-best subsets, with a verdict for each column, from `dsel.alternatives`.
+    swaps : tuple of Substitute, optional
+        The best substitutes of the chosen columns; see `substitutes`. None where they are not cheap.
     """
 
     @property

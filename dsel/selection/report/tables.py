@@ -11,9 +11,10 @@ from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
+from dsel.selection.front_row import FrontRow
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
-from dsel.selection.record import FrontRow, SelectionRecord
+from dsel.selection.record import SelectionRecord
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -200,6 +201,23 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
             "group": printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
         }
         for i in range(s)
+    ]
+
+
+def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
+    """Return the rows of the table of substitutes of the chosen columns."""
+    if not selection.swaps:
+        return []
+    return [
+        {
+            "label": printable(label),
+            "first": printable(best.label),
+            "r2": f"{best.r2:.6f}".replace("-", "−"),
+            "proved": "the best (proved)" if best.proved else "",
+            "correlation": fixed(np.nan if best.correlation is None else best.correlation, 4),
+            "others": ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
+        }
+        for label, (best, *others) in selection.substitutes().items()
     ]
 
 
