@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
-from dsel.config.job import LISTED, WITHIN, CertifySection
+from dsel.config.job import ListLimits
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
 from dsel.config.size_rule import SizeCriterion, SizeRule
-from dsel.config.types import with_present_names
-from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.divide_rows import select_rows
+from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
-from dsel.errors import OptionError
-from dsel.jobs.certify import ProofBudget, Sizes, certify_selection, list_rule
+from dsel.errors import CapacityError, OptionError
+from dsel.jobs.certify import ProofBudget, certify_selection, data_again
+from dsel.jobs.locations import dataset_of
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
-from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose
+from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, eigh_request
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.placement import Site
@@ -71,7 +70,7 @@ def select(
         The number of columns to choose at most, with the included ones. "auto": chosen as `choose_k` says.
     max_k : int, optional
         The upper limit of ``k="auto"``; by default 30, or fewer where there are few rows or columns.
-    choose_k : SizeRule, dict or {"folds", "held-out", "bic", "ebic", "path"}, optional
+    choose_k : SizeRule, dict or {"folds", "held-out", "path", "aic", "aicc", "bic", ...}, optional
         How ``k="auto"`` chooses: by the error on left-out folds (default), or the keys of a `SizeRule`, such as
         ``{"folds": 10, "one_standard_error": True}``.
     method : str
@@ -172,7 +171,7 @@ def select(
         unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce,
         **options,
     )  # fmt: skip
-    return select_from(_dataset(X, Y, request), request, progress=progress)
+    return select_from(dataset_of(request, X, Y), request, progress=progress)
 
 
 def select_from(
@@ -205,10 +204,9 @@ def select_from(
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
     with _running(client, RunContext(cache=cache), progress) as context:
-        return run_validated(dataset, validated, context)
+        return run_validated(validated, context)
 
 
-@with_present_names(CertifySection.renamed)
 def certify(
     selection: Selection,
     X: Any,
@@ -216,10 +214,11 @@ def certify(
     *,
     seconds: float | None = 60.0,
     nodes: int | None = None,
-    sizes: Sizes = "chosen",
+    sizes: Literal["chosen", "all"] = "chosen",
     coefficient_limit: float | None = None,
     sample_weight: Any = None,
     progress: bool | None = None,
+    **earlier: Any,
 ) -> Selection:
     """Prove how far a selection can be from the best one.
 
@@ -242,6 +241,8 @@ def certify(
         The weights of the selection.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
+    **earlier
+        `coefficients`, the earlier name of `coefficient_limit`.
 
     Returns
     -------
@@ -269,8 +270,12 @@ def certify(
     >>> certify(select(X, y, k=2), X, y).certificate[0]["proven"]
     True
     """
-    budget = ProofBudget(seconds, nodes, sizes, coefficient_limit=coefficient_limit)
-    dataset, request = _data_of(selection, X, Y, sample_weight)
+    if not isinstance(selection, Selection):
+        raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
+    if unknown := earlier.keys() - ProofBudget.renamed.keys():
+        raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
+    budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, coefficient_limit=coefficient_limit, **earlier)
+    dataset, request = data_again(selection, X, Y, sample_weight)
     with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
         return certify_selection(dataset, request, selection, budget, context)
 
@@ -280,11 +285,11 @@ def alternatives(
     X: Any,
     Y: Any = None,
     *,
-    within: float = WITHIN,
+    within: float = 0.01,
     nbest: int | None = None,
-    limit: int = LISTED,
+    limit: int = 1000,
     seconds: float | None = 60.0,
-    sizes: Sizes = "chosen",
+    sizes: Literal["chosen", "all"] = "chosen",
     sample_weight: Any = None,
     progress: bool | None = None,
 ) -> Alternatives:
@@ -328,7 +333,7 @@ def alternatives(
     DataError
         The data are not those of the selection.
     CapacityError
-        The Gram matrix does not fit in memory.
+        The Gram matrix does not fit in memory, or the proof failed or had too little time to begin.
 
     Notes
     -----
@@ -344,14 +349,26 @@ def alternatives(
     >>> found.complete, found.verdicts["x7"]
     (True, 'necessary')
     """
-    rule = list_rule(within, nbest, limit)
-    dataset, request = _data_of(selection, X, Y, sample_weight)
-    budget = ProofBudget(seconds, sizes=sizes, near_best=rule)
+    if not isinstance(selection, Selection):
+        raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
+    limits = ListLimits.of(within=within, nbest=nbest, limit=limit)
+    budget = ProofBudget.of(seconds=seconds, sizes=sizes, near_best=limits)
+    dataset, request = data_again(selection, X, Y, sample_weight)
     with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
-        found = certify_selection(dataset, request, selection, budget, context).alternatives
-    if found is None:
-        raise OptionError("There is no subset to list: the selection is empty.", "Select for k of at least 1.")
-    return found
+        proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
+    if proved.alternatives is None:
+        return _no_alternatives([note for note in proved.notes if note not in selection.notes])
+    return proved.alternatives
+
+
+def _no_alternatives(failures: Sequence[str]) -> Never:
+    """Raise the error that says why there is no near-best subset."""
+    if failures:
+        raise CapacityError(f"There is no near-best subset: {'; '.join(failures)}.", "Allow more time.")
+    raise OptionError(
+        "There is no near-best subset: there is no column to choose besides those that are included.",
+        "Select for a larger k.",
+    )
 
 
 def stability(
@@ -422,7 +439,7 @@ def stability(
     ['x3', 'x7']
     """
     request = _request(k=k, method=method, **arguments)
-    dataset = _dataset(X, Y, request)
+    dataset = dataset_of(request, X, Y)
     with _engine_for(dataset) as engine:
         return run_stability(
             dataset, request, RunContext(engine), resample=resample,
@@ -462,14 +479,14 @@ def plan(
         As for `select`, where they show before the first pass.
     """
     request = _request(**arguments)
-    dataset = _dataset(X, Y, request)
+    dataset = dataset_of(request, X, Y)
     validated = validate(dataset, request)
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
     with _engine_for(dataset) as engine:
         limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
-        available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
-    made = plan_selection(dataset, validated, RunContext(), available=available)
+        available = available_resources(workers or engine.workers, limit, not engine.in_process or workers is not None)
+    made = plan_selection(validated, RunContext(), available=available)
     return calibrated(made, dataset) if calibrate else made
 
 
@@ -541,15 +558,14 @@ def eigh(
     >>> found.rank, round(found.captured, 6)
     (3, 1.0)
     """
-    rule = None
-    if rank is not None or accuracy is not None:
-        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
-    dataset = as_dataset(X, None, unsupervised=True, sample_weight=sample_weight)
-    with _engine_for(dataset) as engine:
-        available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
-        return decompose(
-            dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
-        )  # fmt: skip
+    request = eigh_request(
+        rank, accuracy, oversampling, power_iterations, preprocess=preprocess, missing=missing, seed=seed,
+        sample_weight=sample_weight,
+    )  # fmt: skip
+    validated = validate(dataset_of(request, X), request)
+    with _engine_for(validated.dataset) as engine:
+        available = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
+        return decompose(validated, method, engine, available)
 
 
 def _engine_for(dataset: Dataset) -> AbstractContextManager[Engine]:
@@ -570,23 +586,6 @@ def _request(**arguments: Any) -> SelectionRequest:
     """Return the request of a call. What is not a field of a request is an option of the method."""
     if "options" in arguments:
         raise OptionError("options is not an argument.", "Give the method's options as keyword arguments.")
-    fields = (set(SelectionRequest.model_fields) | {"sketch"}) - {"options"}
+    fields = {*SelectionRequest.model_fields, *SelectionRequest.renamed} - {"options"}
     options = {name: value for name, value in arguments.items() if name not in fields}
     return SelectionRequest.of(options=options, **{name: arguments[name] for name in fields & set(arguments)})
-
-
-def _data_of(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> tuple[Dataset, SelectionRequest]:
-    """Return the data of a selection, and its request."""
-    if not isinstance(selection, Selection):
-        raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
-    # How the columns were searched does not matter, and recorded options may conflict with each other.
-    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
-    request = selection.request.model_copy(update=asked)
-    return _dataset(X, Y, request), request
-
-
-def _dataset(X: Any, Y: Any, request: SelectionRequest) -> Dataset:
-    dataset = as_dataset(
-        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
-    )
-    return select_rows(dataset, request.rows)

@@ -98,14 +98,12 @@ def pivoted_cholesky(
     return PivotedFactor(W, pivots[:rank].astype(np.int64) - 1, C.diagonal - np.einsum("rn,rn->n", W, W))
 
 
-def from_rows(
-    C: ScaledMatrix, tolerance: float, per_column: float = 0.0, share: float = _SHARE
-) -> PivotedFactor | None:  # fmt: skip
-    """Factor C as `pivoted_cholesky`, from single rows; None if its rank is above this share of n.
+def from_rows(C: ScaledMatrix, tolerance: float, per_column: float = 0.0) -> PivotedFactor | None:
+    """Factor C as `pivoted_cholesky`, from single rows; None if its rank is above a share of n.
 
     per_column: is added to the tolerance for each eliminated column.
     """
-    most = int(share * C.n)
+    most = int(_SHARE * C.n)
     W, pivots, left = np.empty((min(64, most + 1), C.n)), np.empty(most + 1, np.int64), C.diagonal.copy()
     for r in range(most + 1):
         p = int(left.argmax())

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import IO, Any
 from zipfile import ZipFile
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from dsel._lib.damage import DamagedFileError
@@ -24,13 +23,6 @@ _PARSER_IS_SHARED = sys.version_info < (3, 11, 8) or (3, 12) <= sys.version_info
 
 parser_lock: AbstractContextManager[object] = RLock() if _PARSER_IS_SHARED else nullcontext()
 """Must be held while a header, or a signature of `inspect`, is parsed."""
-
-
-@contextmanager
-def open_npz(file: IO[bytes]) -> Iterator[NpzFile]:
-    """Open an .npz archive that holds no Python objects. Errors: ValueError, OSError, zipfile.BadZipFile."""
-    with parser_lock, np.load(file, allow_pickle=False) as arrays:
-        yield arrays
 
 
 def pack_npz(arrays: Mapping[str, Any], *, compressed: bool = False) -> bytes:

@@ -138,15 +138,13 @@ def main() -> NoReturn:
     _chosen["debug"] = "--debug" in arguments
     try:
         code = app([word for word in arguments if word != "--debug"], prog_name="dsel", standalone_mode=False)
-    except DselError as error:
+    except (DselError, Stopped) as error:
         import traceback
 
-        trace = "".join(traceback.format_exception(error)) if _chosen["debug"] else ""
-        report(error.what, error.remedy, exit_code=error.exit_code, kind=error.kind, trace=trace)
-        sys.exit(error.exit_code)
-    except Stopped as signal:
-        ended = Interrupted(f"Stopped by {signal.name}.", "Start the same command again to continue.")
-        report(ended.what, ended.remedy, exit_code=ended.exit_code, kind=ended.kind)
+        ended, trace = error, "".join(traceback.format_exception(error)) if _chosen["debug"] else ""
+        if isinstance(ended, Stopped):
+            ended = Interrupted(f"Stopped by {ended.name}.", "Start the same command again to continue.")
+        report(ended.what, ended.remedy, exit_code=ended.exit_code, kind=ended.kind, trace=trace)
         sys.exit(ended.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("dsel: interrupted", err=True)
@@ -180,9 +178,19 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def _plain(value: Any) -> Any:
+    """Return an array as a list, and text for other values that JSON does not have."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON. Numbers that JSON does not have become null."""
-    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False, default=str))
+    from dsel.storage.json_files import valid_json
+
+    plain = json.loads(
+        json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else str(other))
+    )
+    typer.echo(json.dumps(valid_json(plain), indent=1, allow_nan=False))
 
 
 def print_answer(as_json: bool, values: Any, text: Callable[[], Any]) -> None:
@@ -232,17 +240,6 @@ def print_selection(selection: Selection, as_json: bool, *, details: bool = Fals
     typer.echo(render(selection, terminal_width(), details=details).rstrip("\n"))
     if footer:
         typer.echo(footer)
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with null in place of infinities and NaN."""
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _finite(value.tolist())
-    return None if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value
 
 
 Command = TypeVar("Command", bound=Callable[..., None])

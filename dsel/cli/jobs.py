@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
 K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
 MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
-ChooseK = Annotated[str | None, typer.Option(help="How --k auto chooses: folds, bic, ebic or path.")]
+ChooseK = Annotated[
+    str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
 ]
@@ -172,11 +174,13 @@ def certify(
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget, Sizes
+    from dsel.jobs.certify import ProofBudget
     from dsel.jobs.runner import certify_run
 
-    sizes: Sizes = "all" if all_sizes else "chosen"
-    budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficient_limit=coefficient_limit)
+    budget = ProofBudget.of(
+        seconds=parse_duration(time), nodes=nodes, sizes="all" if all_sizes else "chosen", log=log,
+        coefficient_limit=coefficient_limit,
+    )  # fmt: skip
     reporter = reporter_of(log_format)
     print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
 
@@ -204,14 +208,15 @@ def alternatives(
 
     Repeat the command to continue the proof. The result keeps the list.
     """
-    from dsel.config.types import parse_duration, parse_share
-    from dsel.jobs.certify import ProofBudget, Sizes, list_rule
+    from dsel.config.job import ListLimits
+    from dsel.config.types import parse_duration
+    from dsel.jobs.certify import ProofBudget
     from dsel.jobs.runner import certify_run
     from dsel.selection.render import render_alternatives
 
-    sizes: Sizes = "all" if all_sizes else "chosen"
-    rule = list_rule(parse_share(within), nbest, limit)
-    budget = ProofBudget(parse_duration(time), sizes=sizes, near_best=rule)
+    limits = ListLimits.of(within=within, nbest=nbest, limit=limit)
+    sizes = "all" if all_sizes else "chosen"
+    budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, near_best=limits)
     selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format), trust=trust)
     values = None if selection.alternatives is None else selection.alternatives.as_dict()
     print_answer(json, values, lambda: render_alternatives(selection, terminal_width()).rstrip("\n"))

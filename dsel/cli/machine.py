@@ -37,13 +37,11 @@ def tls(folder: Annotated[Path, typer.Argument(help="A new folder, which all hos
     Whoever can read the folder can run code on the cluster. Only its owner can. Remove it when the cluster has ended.
     """
     from dsel.engine.clusters.tls import environment, write_certificates
-    from dsel.errors import OutputError
+    from dsel.jobs.reporting import output_errors
 
-    try:
+    with output_errors(f"The folder {folder} cannot be created", "Name a new folder."):
         folder.mkdir()
         write_certificates(folder)
-    except OSError as error:
-        raise OutputError(f"The folder {folder} cannot be created: {error.strerror}.", "Name a new folder.") from error
     variables = environment(folder)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     print_answer(json, {"folder": str(folder), "variables": variables}, lambda: "\n".join(lines))

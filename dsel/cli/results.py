@@ -124,16 +124,14 @@ def verify(
     state: Annotated[
         Path | None, typer.Option(help="A folder of yours for what is checked so far, by default in ~/.local/state.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
-    from json import dumps
-
     found = dsel.verify(
         folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, state=state,
         progress=_show,
     )  # fmt: skip
-    typer.echo(dumps(found.as_dict(), indent=1) if json else str(found))
+    print_answer(json, found.as_dict(), lambda: found)
     if not found.accepted:
         raise typer.Exit(1)
 

@@ -190,19 +190,17 @@ def eigh(
 
     With --out, the same command continues after an interruption.
     """
-    from dsel.config.request import SketchRule
     from dsel.jobs.workers import eigh_run
+    from dsel.planning.eigh import eigh_request
 
-    rule = None
-    if rank is not None or accuracy is not None:
-        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+    request = eigh_request(
+        rank, accuracy, oversampling, power_iterations, preprocess=preprocess,
+        missing="mean" if missing else "refuse", seed=seed,
+    )  # fmt: skip
     found = eigh_run(
-        store, rule, out, method=method, preprocess=preprocess, missing="mean" if missing else "refuse",
-        seed=seed, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
+        store, request, out, method=method, overwrite=overwrite, checkpoint_seconds=checkpoint_seconds,
         on_plan=lambda line: typer.echo(f"plan: {line}", err=True),
     )  # fmt: skip
-    names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
-    figures = {name: getattr(found, name) for name in names}
-    values = {**figures, "values": found.values.tolist(), "out": None if out is None else str(out)}
+    values = {**found.figures, "values": found.values.tolist(), "out": None if out is None else str(out)}
     bound = f"spectral norm of what is missed: at most {found.error_bound:.6g}"
     print_answer(json, values, lambda: f"{found}\n{bound}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from dask.utils import parse_bytes
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from dsel.config.types import Duration, Int, Section, parse_duration
 from dsel.config.yaml_files import refuse_passwords, refuse_secrets
@@ -53,6 +53,12 @@ def _scheduler_address(value: str) -> str:
     if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://[^/\s]+:\d+", value):
         raise ValueError("it must be an address such as tcp://host:8786 or tls://host:8786")
     return value
+
+
+def _from_folder(path: str, info: ValidationInfo) -> str:
+    """Return a path of a file as seen from the folder of the file, which the context names."""
+    folder = (info.context or {}).get("cluster_folder")
+    return path if folder is None else str(folder / Path(path).expanduser())
 
 
 _Expanded = Annotated[str, BeforeValidator(_with_variables)]
@@ -216,7 +222,7 @@ class SchedulerFileSection(SiteSection):
 
     kind: ClassVar[str] = "scheduler_file"
 
-    path: Annotated[_Expanded, Field(min_length=1)]
+    path: Annotated[_Expanded, Field(min_length=1), AfterValidator(_from_folder)]
 
 
 class SlurmSection(_StartedWorkers):
@@ -360,10 +366,3 @@ class ClusterSection(Section):
     def _given(self) -> dict[str, AnySection]:
         sections = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: section for name, section in sections.items() if section is not None}
-
-    def resolved_against(self, folder: Path) -> ClusterSection:
-        """Return the section with the path of a scheduler file resolved against a folder."""
-        if self.scheduler_file is None:
-            return self
-        path = str(folder / Path(self.scheduler_file.path).expanduser())
-        return self.model_copy(update={"scheduler_file": self.scheduler_file.model_copy(update={"path": path})})

@@ -13,6 +13,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -25,34 +26,34 @@ from dsel.config.yaml_files import read_yaml, refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
-#: A limit for coefficients is at most this many times those of the selection.
-MOST_COEFFICIENTS = 1e9
-#: How much less than the best subset a near-best one may explain, and how many are listed, by default and at most.
-WITHIN, LISTED, MOST_LISTED = 0.01, 1000, 1_000_000
+
+def _from_folder(folder: Path | None, value: str | AnyPath) -> AnyPath:
+    place = as_path(value)
+    return place if folder is None or isinstance(place, ObjectPath) else folder / os.path.expanduser(place)
 
 
-def _place(value: Any) -> AnyPath:
+def _place(value: Any, info: ValidationInfo) -> AnyPath:
+    """Return a path or URL. A path of a file is relative to the folder of the file, which the context names."""
     if not isinstance(value, str | AnyPath):
         raise ValueError("it must be a path, or an s3://, gs:// or az:// URL")
     if value == "":
         raise ValueError("it is empty: name a path, or an s3://, gs:// or az:// URL")
-    return as_path(value)
+    return _from_folder((info.context or {}).get("folder"), value)
 
 
 _Place = Annotated[AnyPath, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
 
 
-class CertifySection(Section):
-    """A proof after the search of how far the selection can be from the best one.
+class ProofLimits(Section):
+    """What a proof is about, and how much of it is made.
 
     Parameters
     ----------
-    time : str or float
-        How long to prove: seconds, or text such as 90s, 10m or 2h.
     nodes : int, optional
-        How many nodes of branch and bound to look at, at most.
+        How many nodes of branch and bound to look at, at most, for all sizes together.
     sizes : {"chosen", "all"}
-        Prove the size that was chosen, or all sizes up to k.
+        Prove the size that was chosen, or all sizes up to k. The best subset of each size is where the proof for the
+        next one begins.
     log : bool
         Write the tree of the proof, so that `dsel verify` can check it.
     coefficient_limit : float, optional
@@ -62,11 +63,22 @@ class CertifySection(Section):
 
     renamed: ClassVar[dict[str, str]] = {"coefficients": "coefficient_limit"}
 
-    time: Duration = "1m"
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
     log: Bool = False
-    coefficient_limit: Float | None = Field(None, ge=1, le=MOST_COEFFICIENTS)
+    coefficient_limit: Float | None = Field(None, ge=1, le=1e9)
+
+
+class CertifySection(ProofLimits):
+    """A proof after the search of how far the selection can be from the best one.
+
+    Parameters
+    ----------
+    time : str or float
+        How long to prove: seconds, or text such as 90s, 10m or 2h.
+    """
+
+    time: Duration = "1m"
 
     @property
     def seconds(self) -> float:
@@ -74,8 +86,8 @@ class CertifySection(Section):
         return parse_duration(self.time)
 
 
-class AlternativesSection(Section):
-    """A list of all near-best subsets, with a verdict and a price for each column, after the search.
+class ListLimits(Section):
+    """Which near-best subsets are listed.
 
     Parameters
     ----------
@@ -85,15 +97,24 @@ class AlternativesSection(Section):
         List this many best subsets instead, whatever they explain.
     limit : int
         List at most this many near-best subsets. The verdicts count all of them.
+    """
+
+    within: Share = Field(0.01, ge=0, lt=1)
+    nbest: Int | None = Field(None, ge=1, le=1_000_000)
+    limit: Int = Field(1000, ge=1, le=1_000_000)
+
+
+class AlternativesSection(ListLimits):
+    """A list of all near-best subsets, with a verdict and a price for each column, after the search.
+
+    Parameters
+    ----------
     time : str or float
         How long to search: seconds, or text such as 90s, 10m or 2h.
     sizes : {"chosen", "all"}
         For the size that was chosen, or for all sizes up to k.
     """
 
-    within: Share = Field(WITHIN, ge=0, lt=1)
-    nbest: Int | None = Field(None, ge=1, le=MOST_LISTED)
-    limit: Int = Field(LISTED, ge=1, le=MOST_LISTED)
     time: Duration = "1m"
     sizes: Literal["chosen", "all"] = "chosen"
 
@@ -120,13 +141,13 @@ class RunSeries(Section):
     keep: Int = Field(30, ge=1)
 
 
-def _out(value: Any) -> AnyPath | RunSeries | None:
+def _out(value: Any, info: ValidationInfo) -> AnyPath | RunSeries | None:
     if value is None or isinstance(value, RunSeries):
         return value
     if not isinstance(value, dict):
-        return _place(value)
+        return _place(value, info)
     try:
-        return RunSeries.model_validate(value)
+        return RunSeries.model_validate(value, context=info.context)
     except ValidationError as error:
         raise ValueError(first_error(error, RunSeries)) from None
 
@@ -270,29 +291,24 @@ def read_job(
     if cluster is not None:
         values["cluster"] = _cluster_section(cluster)
     values |= {key: value for key, value in (changes or {}).items() if value is not None}
+    if out is not None:
+        values["out"] = out.absolute()
+    elif values.get("out") is None:
+        values["out"] = f"{path.stem}.result"
     refuse_passwords(values)
     refuse_secrets(values.get("cluster"), "cluster")
+    folder = path.absolute().parent
+    context = {"folder": folder, "cluster_folder": (cluster or path).absolute().parent}
     try:
-        job = JobFile.model_validate(values)
+        job = JobFile.model_validate(values, context=context)
     except ValidationError as error:
         raise OptionError(f"{path}: {first_error(error, JobFile, _OPTIONS)}") from error
-    folder = path.absolute().parent
-    named = {name: getattr(job, name) for name in ("store", "statistics_folder", "out")}
-    named = {name: value for name, value in named.items() if isinstance(value, AnyPath)}
-    resolved: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
+    resolved: dict[str, Any] = {}
     if isinstance(job.options.get("held_out"), str):  # a store, too
-        held_out = _from_folder(folder, as_path(job.options["held_out"]))
-        resolved["options"] = {**job.options, "held_out": str(held_out)}
+        resolved["options"] = {**job.options, "held_out": str(_from_folder(folder, job.options["held_out"]))}
     if job.choose_k is not None and isinstance(job.choose_k.held_out, str):
-        held_out = _from_folder(folder, as_path(job.choose_k.held_out))
+        held_out = _from_folder(folder, job.choose_k.held_out)
         resolved["choose_k"] = job.choose_k.model_copy(update={"held_out": str(held_out)})
-    resolved["cluster"] = job.cluster.resolved_against((cluster or path).absolute().parent)
-    resolved["out"] = resolved.get("out", job.out) if out is None else out.absolute()
-    if resolved["out"] is None:
-        resolved["out"] = folder / f"{path.stem}.result"
-    if isinstance(resolved["out"], RunSeries):
-        series = resolved["out"]
-        resolved["out"] = series.model_copy(update={"folder": _from_folder(folder, series.folder)})
     return job.model_copy(update=resolved)
 
 
@@ -319,14 +335,9 @@ def read_cluster(path: Path) -> ClusterSection:
     section = _cluster_section(path)
     refuse_secrets(section, "cluster")
     try:
-        found = ClusterSection.model_validate(section)
+        return ClusterSection.model_validate(section, context={"cluster_folder": path.absolute().parent})
     except ValidationError as error:
         raise OptionError(f"{path}: {first_error(error, ClusterSection)}") from error
-    return found.resolved_against(path.absolute().parent)
-
-
-def _from_folder(folder: Path, place: AnyPath) -> AnyPath:
-    return place if isinstance(place, ObjectPath) else folder / os.path.expanduser(place)
 
 
 def _cluster_section(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -13,7 +13,10 @@ from dsel.config.types import Bool, Float, Int, Section
 #: How rows are divided into folds: by a hash of their numbers, or into blocks of consecutive rows. With "forward" each
 #: block is predicted from those before it.
 RowSplit = Literal["random", "blocks", "forward"]
-SizeCriterion = Literal["folds", "held-out", "bic", "ebic", "path"]
+InformationCriterion = Literal["aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"]
+SizeCriterion = Literal["folds", "held-out", "path", "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"]
+#: The rules that are information criteria.
+INFORMATION = get_args(InformationCriterion)
 _FOLD_OPTIONS = ("folds", "split", "repeats", "row_groups")
 
 
@@ -55,11 +58,12 @@ class SizeRule(Section):
 
     Parameters
     ----------
-    by : {"folds", "held-out", "bic", "ebic", "path"}, optional
+    by : {"folds", "held-out", "path", "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
         "folds": the error on left-out folds; the search runs again on the rows outside each fold. "held-out": the
-        error on held-out rows. "bic", "ebic": an information criterion of the subsets that the search finds on all
-        rows. "path": the errors on left-out rows along the path of ``greedy-rls`` or ``kfold``. The default is "path"
-        for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
+        error on held-out rows. "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2": an information criterion of the
+        subsets that the search finds on all rows. "path": the errors on left-out rows along the path of ``greedy-rls``
+        or ``kfold``. The default is "path" for these two methods, "held-out" where `held_out` is given, and "folds"
+        otherwise.
     folds : int
         The number of folds.
     split : {"random", "blocks", "forward"}
@@ -110,12 +114,12 @@ class SizeRule(Section):
             raise ValueError("by held-out needs held_out: a share of the rows, a store, or a pair X, Y")
         if self.held_out is not None and self.by not in (None, "held-out"):
             raise ValueError(f"held_out goes with by held-out, not with by {self.by}")
-        if self.one_standard_error and self.by in ("bic", "ebic", "path"):
+        if self.one_standard_error and self.by in (*INFORMATION, "path"):
             raise ValueError(
                 f"one_standard_error needs folds or held-out rows: there is no standard error by {self.by}"
             )
         given = [name for name in _FOLD_OPTIONS if self._is_changed(name)]
-        if given and self.by in ("bic", "ebic", "path"):
+        if given and self.by in (*INFORMATION, "path"):
             raise ValueError(f"{', '.join(given)} cannot be used by {self.by}: it divides no rows")
         if self.held_out is not None and ("folds" in given or "repeats" in given):
             raise ValueError("folds and repeats cannot be used with held_out: give one of them")

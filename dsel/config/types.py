@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import Iterable
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: Options, and the names that other libraries have for them.
 _OTHER_NAMES = {
@@ -53,38 +50,6 @@ def suggest_option(word: str, known: Iterable[str]) -> str:
         return f"Did you mean {synonym!r}?"
     hint = suggest(word, names)
     return _REMARKS.get(word.lower(), hint) if hint.startswith("Known") else hint
-
-
-def present_names(values: Any, renamed: Mapping[str, str]) -> Any:
-    """Return the fields of a model by their present names, for those that are given by the names of earlier versions.
-
-    renamed: earlier to present names. ValueError: a field is given twice, with different values.
-    """
-    if not isinstance(values, dict):
-        return values
-    named = {name: value for name, value in values.items() if name not in renamed}
-    for old in renamed.keys() & values.keys():
-        present, value = renamed[old], values[old]
-        if value is not None and named.setdefault(present, value) != value:
-            raise ValueError(f"{old} is the earlier name of {present}: leave it out, for they are two names of one key")
-    return named
-
-
-def with_present_names(renamed: Mapping[str, str]) -> Callable[[_Function], _Function]:
-    """Return a decorator of a function whose keyword arguments may have the names of earlier versions."""
-
-    def decorate(function: _Function) -> _Function:
-        @wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            try:
-                named = present_names(named, renamed)
-            except ValueError as error:
-                raise OptionError(f"{error}.") from error
-            return function(*arguments, **named)
-
-        return cast(_Function, call)
-
-    return decorate
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -278,7 +243,18 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _present_names(cls, values: Any) -> Any:
-        return present_names(values, cls.renamed)
+        """Return the fields by their present names. ValueError: one is given by both, with different values."""
+        if not isinstance(values, dict):
+            return values
+        named = {name: value for name, value in values.items() if name not in cls.renamed}
+        for old in cls.renamed.keys() & values.keys():
+            present, value = cls.renamed[old], values[old]
+            if value is None:
+                continue
+            if named.get(present) not in (None, value):
+                raise ValueError(f"{old} is the earlier name of {present}: leave it out, for both name one key")
+            named[present] = value
+        return named
 
     @classmethod
     def of(cls, **values: Any) -> Self:

@@ -48,11 +48,10 @@ def read_yaml(path: Path, what: str = "job file") -> Any:
             node = loader.get_single_node()
             if node is None:
                 return None
-            if _size(node, {}) > _MOST_VALUES:
+            if _checked_size(node, {}) > _MOST_VALUES:
                 raise OptionError(
                     f"its aliases expand to more than {_MOST_VALUES:,} values.", "Write the values without aliases."
                 )
-            _require_each_key_once(node)
             return loader.construct_document(node)
         finally:
             loader.dispose()
@@ -96,36 +95,35 @@ def _require_small(text: str) -> None:
             raise RecursionError
 
 
-def _size(node: Any, sizes: dict[int, int]) -> int:
-    """Return how many values a node has with its aliases expanded. `sizes`: those known; 0 for a node being counted."""
+def _checked_size(node: Any, sizes: dict[int, int]) -> int:
+    """Return how many values a node has with its aliases expanded, and refuse a key that a mapping has twice.
+
+    YAML would silently ignore the first one. `sizes`: those known; 0 for a node being counted.
+    """
     known = sizes.get(id(node))
     if known == 0:
         raise OptionError("an alias (*) refers to what contains it.", "Write the values without aliases.")
     if known is None:
         sizes[id(node)] = 0
         inner = node.value if isinstance(node, yaml.CollectionNode) else []
-        pairs = [part for pair in inner for part in pair] if isinstance(node, yaml.MappingNode) else inner
-        known = 1 + sum(_size(part, sizes) for part in pairs)
+        if isinstance(node, yaml.MappingNode):
+            _require_each_key_once(node)
+            inner = [part for pair in inner for part in pair]
+        known = 1 + sum(_checked_size(part, sizes) for part in inner)
         sizes[id(node)] = known
     return known
 
 
-def _require_each_key_once(node: Any) -> None:
-    """Refuse a key that a mapping has twice: YAML would silently ignore the first one."""
-    if isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                if key.value in lines:
-                    raise OptionError(
-                        f"the key {key.value!r} is in line {lines[key.value]} and again in line {line}.", "Keep one."
-                    )
-                lines[key.value] = line
-            _require_each_key_once(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _require_each_key_once(value)
+def _require_each_key_once(mapping: Any) -> None:
+    lines: dict[str, int] = {}
+    for key, _ in mapping.value:
+        if isinstance(key, yaml.ScalarNode):
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                raise OptionError(
+                    f"the key {key.value!r} is in line {lines[key.value]} and again in line {line}.", "Keep one."
+                )
+            lines[key.value] = line
 
 
 #: Names of variables whose values must not be written to a file.

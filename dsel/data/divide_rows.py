@@ -20,7 +20,7 @@ from dsel.config.size_rule import RowSplit
 from dsel.data.blocks import PartWeights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
-from dsel.data.store.array import StoredArray, metadata_file, open_array, read_attributes, read_labels
+from dsel.data.store.array import metadata_file, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import read_segments
 from dsel.data.store.sparse import SparseStore
@@ -81,12 +81,7 @@ def _stored_groups(dataset: Dataset, name: str) -> NDArray[Any]:
     """Return the values of a variable over the samples of a store."""
     store = dataset.store
     if isinstance(store, SparseStore):
-        if name not in store.obs:
-            raise OptionError(
-                f"row_groups: {store.path} has no column {name!r} in obs.", f"It has {shorten(store.obs)}."
-            )
-        array = StoredArray(str(store.path), store.column(name, "row_groups").variable)
-        return array.read(dataset.first_row, dataset.first_row + dataset.m)
+        return store.column(name, "row_groups").read(dataset.first_row, dataset.first_row + dataset.m)
     if not isinstance(store, Store):
         raise OptionError(f"row_groups is {name!r}.", "For data in memory it is one label for each row.")
     found = read_labels(store.path, name, store.shape[0]) if "/" not in name else None

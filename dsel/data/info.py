@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from math import ceil, prod
 from typing import Any
 
+from dsel._lib.console import console_text
 from dsel._lib.text import printable, shorten
 from dsel.data import schema
 from dsel.data.schema import FEWEST_FULL_ROWS, TARGET_BYTES
@@ -37,20 +38,11 @@ class VariableInfo:
 
 
 @dataclass(frozen=True)
-class SegmentInfo:
-    """Rows [start, stop) that were written together, when, and their fingerprint."""
-
-    start: int
-    stop: int
-    time: str
-    fingerprint: str
-
-
-@dataclass(frozen=True)
 class StoreInfo:
     """A summary of a store.
 
-    `absent` lists the chunk files that do not exist, `notes` is advice, and `segments` are the rows of each append.
+    `absent` lists the chunk files that do not exist, and `notes` is advice. `segments` are the rows of each append:
+    start, stop, time and fingerprint.
     """
 
     path: AnyPath
@@ -60,28 +52,11 @@ class StoreInfo:
     notes: tuple[str, ...]
     targets: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    segments: tuple[SegmentInfo, ...] = ()
+    segments: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary, ready for JSON."""
         return {**asdict(self), "path": str(self.path)}
-
-    def lines(self) -> list[str]:
-        """Return the summary as plain text, one fact per line. Control characters in labels are escaped."""
-        text = [str(self.path)]
-        for v in self.variables:
-            memory = "" if v.bytes_in_memory is None else f", {_size(v.bytes_in_memory)} in memory"
-            text.append(
-                f"{v.name}: {_times(v.shape)} {v.dtype}, {v.n_chunks} chunks of {_times(v.chunks)}{memory}, "
-                f"{_size(v.bytes_on_disk)} on disk, {v.compression}"
-            )
-        text.append(f"features: {', '.join(self.features)}")
-        if self.targets:
-            text.append(f"targets: {', '.join(self.targets)}")
-        text += [f"{key}: {_short(value)}" for key, value in self.attributes.items()]
-        text += list(_segment_lines(self.segments))
-        text += [f"note: {note}" for note in self.notes]
-        return [printable(line) for line in text]
 
 
 def describe(path: str | AnyPath) -> StoreInfo:
@@ -92,7 +67,9 @@ def describe(path: str | AnyPath) -> StoreInfo:
     variables = tuple(_variable(store.path, name) for name in store.variables())
     absent = tuple(store.absent_chunks())
     attributes = {key: value for key, value in store.attributes.items() if key != schema.ATTR_SEGMENTS}
-    segments = tuple(SegmentInfo(s.start, s.stop, s.time, s.fingerprint()) for s in store.segments)
+    segments = tuple(
+        {"start": s.start, "stop": s.stop, "time": s.time, "fingerprint": s.fingerprint()} for s in store.segments
+    )
     return StoreInfo(
         store.path, variables, _first(store.features.tolist()), attributes,
         tuple(_notes(store, variables[0], absent)), _first(store.targets.tolist()), absent, segments,
@@ -100,11 +77,8 @@ def describe(path: str | AnyPath) -> StoreInfo:
 
 
 def render(info: StoreInfo, width: int | None = None) -> str:
-    """Return the summary with a table of the arrays, for a terminal of this width."""
-    from io import StringIO
-
+    """Return the summary with a table of the arrays, for a terminal of this width. Control characters are escaped."""
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=SIMPLE, title=printable(info.path), title_justify="left")
@@ -115,11 +89,13 @@ def render(info: StoreInfo, width: int | None = None) -> str:
         chunks = _times(v.chunks) + ("" if v.shards is None else f" in shards of {_times(v.shards)}")
         sizes = str(v.n_chunks), memory, _size(v.bytes_on_disk)
         table.add_row(v.name, _times(v.shape), v.dtype, chunks, *sizes, v.compression)
-    out = StringIO()
-    Console(file=out, width=width or 1000, highlight=False, markup=False, emoji=False).print(table)
-    rest = info.lines()[1 + len(info.variables) :]
-    text = "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
-    return "\n".join([text, "", *rest])
+    text = [f"features: {', '.join(info.features)}"]
+    if info.targets:
+        text.append(f"targets: {', '.join(info.targets)}")
+    text += [f"{key}: {_short(value)}" for key, value in info.attributes.items()]
+    text += list(_segment_lines(info.segments))
+    text += [f"note: {note}" for note in info.notes]
+    return "\n".join([console_text([table], width).rstrip(), "", *map(printable, text)])
 
 
 def _describe_sparse(store: SparseStore) -> StoreInfo:
@@ -169,14 +145,14 @@ def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
     return notes
 
 
-def _segment_lines(segments: tuple[SegmentInfo, ...]) -> Iterator[str]:
+def _segment_lines(segments: tuple[dict[str, Any], ...]) -> Iterator[str]:
     """Yield a line for each segment, if there are several; of many only the first and the last ones."""
     if len(segments) < 2:
         return
     yield f"segments: {len(segments)}"
     shown = segments if len(segments) <= 2 * _SHOWN else (*segments[:_SHOWN], None, *segments[-_SHOWN:])
     for one in shown:
-        yield "  ..." if one is None else f"  rows {one.start} to {one.stop}, {one.time}, {one.fingerprint}"
+        yield "  ..." if one is None else "  rows {start} to {stop}, {time}, {fingerprint}".format(**one)
 
 
 def _first(labels: list[str], limit: int = 8) -> tuple[str, ...]:

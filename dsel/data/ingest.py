@@ -81,10 +81,8 @@ def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords])
     if isinstance(opened, SparseSource):
         if request.missing != "keep" or request.chunks is not None or request.chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
-        return write_store(
-            SparsePlan(opened, place.absolute(), request.compression), overwrite=request.overwrite,
-            progress=request.progress, attributes=_recorded(replace(request, first_column=opened.first_column)),
-        )  # fmt: skip
+        recorded = _recorded(replace(request, first_column=opened.first_column))
+        return write_store(SparsePlan(opened, place.absolute(), request.compression), request, recorded)
     return write_source(
         without_missing_values(opened, request.missing, request.scanned), place, request, _recorded(request)
     )
@@ -178,4 +176,4 @@ def write_source(
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
     fitted = (chunk_rows or min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
     plan = WritePlan(source, store.absolute(), request.compression, fitted, memory=max(1, memory // 4))
-    return write_store(plan, overwrite=request.overwrite, progress=request.progress, attributes=attributes)
+    return write_store(plan, request, attributes)

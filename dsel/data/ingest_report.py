@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,8 +23,27 @@ from dsel.data.formats.source import Source, SparseSource
 from dsel.data.labels import default_labels
 
 
-@dataclass(frozen=True)
-class IngestReport:
+@dataclass(frozen=True, kw_only=True)
+class WriteReport:
+    """What the reports of an ingest and of an append have in common."""
+
+    shape: tuple[int, int]
+    bytes_written: int = 0
+    seconds: float = 0.0
+    resumed_rows: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict)
+    infinite: Mapping[str, int] = field(default_factory=dict)
+    constant: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        report: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return report
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestReport(WriteReport):
     """What an ingest did, and what the columns hold.
 
     Attributes
@@ -72,27 +92,14 @@ class IngestReport:
     ({'a': 1}, ['a', 'b'])
     """
 
-    shape: tuple[int, int]
     targets: int
     dtype: str
     chunks: tuple[int, ...]
-    bytes_written: int
-    seconds: float
-    resumed_rows: int
     types: Mapping[str, int] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    infinite: Mapping[str, int] = field(default_factory=dict)
-    constant: Sequence[str] = ()
     duplicates: Sequence[Sequence[str]] = ()
     categories: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     stored: int | None = None
-    notes: Sequence[str] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        report: dict[str, Any] = as_json(asdict(self))
-        return report
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
@@ -143,8 +150,8 @@ def report_of(
         stored = source.stored
         notes += [f"targets are {', '.join(source.targets)}"] if source.targets else []
     return IngestReport(
-        source.shape, targets, str(source.dtype), chunks, size, seconds, resumed_rows,
-        types=dict(source.types) or {str(source.dtype): source.shape[1]},
+        shape=source.shape, targets=targets, dtype=str(source.dtype), chunks=chunks, bytes_written=size,
+        seconds=seconds, resumed_rows=resumed_rows, types=dict(source.types) or {str(source.dtype): source.shape[1]},
         categories=dict(Counter(column for label, column in pairs if label != column)), stored=stored, notes=notes,
         classes={name: list(found) for name, found in source.classes.items()}, **details,
     )  # fmt: skip
@@ -157,15 +164,6 @@ def profile_of(profile: ColumnProfile, labels: Any) -> dict[str, Any]:
         "infinite": {str(labels[j]): int(profile.infinite[j]) for j in profile.infinite.nonzero()[0].tolist()},
         "constant": [str(labels[j]) for j in profile.constant().tolist()],
     }
-
-
-def as_json(value: Any) -> Any:
-    """Return a value with lists for tuples, as JSON has it."""
-    if isinstance(value, Mapping):
-        return {str(name): as_json(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(part) for part in value]
-    return value
 
 
 Array = NDArray[Any]

@@ -4,7 +4,7 @@ The search stays on the client. If a worker is lost, at most its current tasks a
 with its data, or the place of an objective) is one future that every worker fetches once. A task and its result are
 small.
 
-Tasks of a search without a Dask cluster: in this process, or on local worker processes.
+Without a Dask cluster, tasks run in this process, or on local worker processes.
 """
 
 from __future__ import annotations

@@ -129,8 +129,7 @@ class Shipment:
     """
 
     def __init__(self, client: Any, value: Any) -> None:
-        self.value, self.name = value, uuid4().hex
-        self._client, self._parcel = client, Parcel(value)
+        self.value, self._client, self._parcel = value, client, Parcel(value)
         self._future: Any = None
 
     @property

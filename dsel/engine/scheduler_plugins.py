@@ -7,10 +7,9 @@ joins, and then offers them to the preferred worker alone, which never comes bac
 `TaskCounter` counts the finished tasks of a graph. A scheduler logs a line for every function that a client runs on it,
 and the progress of a pass is requested twice a second. So the count is a separate request.
 
-Progress of a run on the scheduler's Prometheus endpoint (/metrics on the port of its dashboard).
-
-The driver logs its progress as events of the scheduler (topic "dsel"), and a scheduler plugin keeps the last one. The
-scheduler needs the package prometheus-client; without it nothing is reported.
+`ProgressMetrics` exports the progress of a run on the scheduler's Prometheus endpoint (/metrics on the port of its
+dashboard). The driver logs its progress as events of the scheduler (topic "dsel"), and the plugin keeps the last one.
+The scheduler needs the package prometheus-client; without it nothing is reported.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from distributed.diagnostics.plugin import SchedulerPlugin
+
+log = logging.getLogger("dsel")
 
 _REQUEST = "dsel_count_finished"
 
@@ -86,8 +87,6 @@ def count_finished(client: Any, keys: list[str]) -> int:
     _add(client, TaskCounter())
     return int(client.sync(getattr(client.scheduler, _REQUEST), keys=keys))
 
-
-log = logging.getLogger("dsel")
 
 TOPIC = "dsel"
 #: Interval between two reports, and time limit of one.

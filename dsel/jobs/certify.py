@@ -9,15 +9,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
-from dsel.config.job import LISTED, MOST_COEFFICIENTS, MOST_LISTED, WITHIN
+from pydantic import Field
+
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel.config.job import ListLimits, ProofLimits
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.divide_rows import select_rows
+from dsel.config.types import Float
+from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
-from dsel.errors import CapacityError, DataError, Interrupted, OptionError
-from dsel.jobs.checkpoint import ProofStore
+from dsel.errors import CapacityError, DataError, DselError, Interrupted, OptionError
+from dsel.jobs.locations import dataset_of
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import log_passes
@@ -26,12 +29,16 @@ from dsel.planning.representations.choice import choose, choose_for_proof, gram_
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.anytime import Deadline, OutOfTime
+from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
+from dsel.search.exact.all_sizes import best_of_sizes, suits_all_sizes
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.near_best import ListRule
-from dsel.search.exact.proof import Runner
+from dsel.search.exact.proof import Proof
+from dsel.search.exact.proof_log import ProofLog
+from dsel.search.exact.tree import Runner
+from dsel.search.greedy.path import forward
 from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import (
@@ -45,66 +52,46 @@ from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
+from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-Sizes = Literal["chosen", "all"]
-
+#: The share of the time of a proof for all sizes that they share.
+_TOGETHER = 0.5
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
 _SAME_ERROR = 1e-4
 
 
-@dataclass(frozen=True)
-class ProofBudget:
+class ProofBudget(ProofLimits):
     """Limits of a proof.
 
     Parameters
     ----------
     seconds : float, optional
         Wall time for all sizes together.
-    nodes : int, optional
-        Nodes of branch and bound for all sizes together.
-    sizes : {"chosen", "all"}
-        Prove for the chosen size only, or for every size up to k. The best subset of each size is where the proof for
-        the next one begins.
     save_seconds : float
         Time between two saves of the state of the proof.
     keep_partial : bool
         If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
-    log : bool
-        Write the tree of the search to a folder for each size, so that `dsel verify` can check the proof.
-    coefficient_limit : float, optional
-        Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
-        the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
-    near_best : ListRule, optional
-        List all near-best subsets, not only the best one.
+    near_best : ListLimits, optional
+        List near-best subsets, not only the best one.
     """
 
-    seconds: float | None = None
-    nodes: int | None = None
-    sizes: Sizes = "chosen"
+    seconds: Float | None = Field(None, gt=0)
     save_seconds: float = 30.0
     keep_partial: bool = False
-    log: bool = False
-    coefficient_limit: float | None = None
-    near_best: ListRule | None = None
+    near_best: ListLimits | None = None
 
-    def __post_init__(self) -> None:
-        """Raise OptionError for limits that make no sense."""
-        if self.seconds is not None and not self.seconds > 0.0:
-            raise OptionError(f"seconds is {self.seconds}.", "It is the time for the proof, above 0, or None.")
-        if self.nodes is not None and self.nodes < 1:
-            raise OptionError(f"nodes is {self.nodes}.", "It is a number of nodes >= 1, or None.")
-        if self.sizes not in get_args(Sizes):
-            raise OptionError(f"There is no choice of sizes {self.sizes!r}.", f"One of {', '.join(get_args(Sizes))}.")
-        if self.coefficient_limit is not None and not 1.0 <= self.coefficient_limit <= MOST_COEFFICIENTS:
-            raise OptionError(
-                f"coefficient_limit is {self.coefficient_limit}.",
-                f"It is a multiple of those of the selection, from 1 to {MOST_COEFFICIENTS:g}.",
-            )
+    @property
+    def list_rule(self) -> ListRule | None:
+        """Which subsets are listed, None for only the best one."""
+        if self.near_best is None:
+            return None
+        asked = self.near_best
+        return ListRule(asked.within, asked.limit) if asked.nbest is None else ListRule(None, asked.nbest)
 
     def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
         """Yield each size with its seconds and nodes, when its turn comes.
@@ -119,16 +106,100 @@ class ProofBudget:
             yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
 
 
-def list_rule(within: float = WITHIN, nbest: int | None = None, limit: int = LISTED) -> ListRule:
-    """Return which near-best subsets are listed. Errors: OptionError for values that make no sense."""
-    if not 0.0 <= within < 1.0:
-        raise OptionError(
-            f"within is {within}.", "It is a share of what the best subset explains: 0.01 for one percent."
-        )
-    for name, value in (("nbest", nbest), ("limit", limit)):
-        if value is not None and not 1 <= value <= MOST_LISTED:
-            raise OptionError(f"{name} is {value}.", f"It is a number of subsets from 1 to {MOST_LISTED}.")
-    return ListRule(within, limit) if nbest is None else ListRule(None, nbest)
+#: A proof is not saved if its open nodes hold more numbers than this.
+_MAX_NUMBERS = 20_000_000
+
+
+@dataclass(frozen=True)
+class ProofStore:
+    """The file of the proof for one size.
+
+    size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
+    of the data. log: the folder of the proof log; None: the proof keeps none. setup: what the proofs for other sizes
+    share.
+    """
+
+    objective: ItemObjective
+    size: int
+    path: AnyPath | None
+    fingerprint: str | None
+    budget: ProofBudget
+    log: AnyPath | None
+    setup: CommonSetup
+
+    def _identity(self) -> dict[str, Any]:
+        objective, groups = self.objective.columns_of, self.objective.groups
+        grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
+        limit = {} if self.budget.coefficient_limit is None else {"coefficients": self.budget.coefficient_limit}
+        rule = self.budget.list_rule
+        listed = {} if rule is None else {"near_best": [rule.within, rule.limit]}
+        return {
+            **grouped, **limit, **listed,
+            "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
+            "columns": objective.columns.tolist(), "included": list(objective.included),
+        }  # fmt: skip
+
+    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
+        """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
+        saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
+        if self.log is not None and isinstance(saved, dict) and "log" not in saved:
+            log.info("the proof in %s has no log and starts again", self.path)
+            saved = None
+        if isinstance(saved, dict) and saved.get("identity") == self._identity():
+            try:
+                proof = self._resume(saved, incumbent)
+            except (LookupError, TypeError, ValueError, ArithmeticError, OSError, DselError) as error:
+                of_log = isinstance(error, OSError | DamagedFileError)
+                warn_of_damage(self.log if of_log else self.path, "the proof starts again", repr(error))
+            else:
+                log.info("continuing the proof in %s", self.path)
+                return proof
+        return Proof.begin(
+            self.objective, self.size, incumbent, seed=seed, deadline=deadline,
+            log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit, setup=self.setup,
+            near_best=self.budget.list_rule,
+        )  # fmt: skip
+
+    def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
+        if self.log is None:
+            return None
+        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
+
+    def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof:
+        proof_log = self._continued_log(saved)
+        if proof_log is not None:
+            proof_log.require_whole()
+        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+
+    def save(self, proof: Proof) -> None:
+        """Write the proof, unless it has no file or too many open nodes."""
+        if self.path is None:
+            return
+        if proof.search.saved_numbers > _MAX_NUMBERS:
+            log.info("the proof has too many open nodes to be saved; the next run starts it again")
+            return
+        values: dict[str, Any] = {"identity": self._identity(), "proof": proof.state()}
+        if proof.log is not None:
+            values["log"] = proof.log.flush()
+        write_json(self.path, values)
+
+    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
+        """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
+
+        A proof that makes passes over the data is saved after each one.
+        """
+        last, passes = time.monotonic(), proof.search.passes
+
+        def save_and_call(search: AnytimeSearch) -> None:
+            nonlocal last, passes
+            made = getattr(search, "passes", 0)
+            if made > passes or time.monotonic() - last >= self.budget.save_seconds:
+                self.save(proof)
+                last, passes = time.monotonic(), made
+            if on_slice is not None:
+                on_slice(search)
+
+        return save_and_call
 
 
 def certify_selection(
@@ -184,10 +255,9 @@ def certify_selection(
     context = context or RunContext()
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
-    request = validated.request
-    dataset = validated.training or dataset
+    request, dataset = validated.request, validated.dataset
     with log_passes() as made:
-        prepared = _prepare(dataset, validated, context, budget)
+        prepared = _prepare(validated, context, budget)
         whole = prepared.objective(request.lam)
         objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
         _require_gram(objective, validated, budget)
@@ -208,12 +278,12 @@ def certify_selection(
     return with_submodularity(selection, objective)
 
 
-def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
+def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
     """Make the passes for the statistics of a proof, unless they are saved."""
-    request, engine, cache = validated.request, context.engine, context.cache
+    dataset, request, engine, cache = validated.dataset, validated.request, context.engine, context.cache
     shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
-    resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
-    saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
+    resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
+    saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
     limited = budget.coefficient_limit is not None
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
@@ -222,13 +292,13 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
         in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
-        return chosen.prepare_whole(dataset, request, engine, cache)
+        return chosen.prepare(replace(validated, partition=None), engine, cache)  # a proof is about all rows
     if not chosen.exact:
         raise CapacityError(
             f"A proof needs all of the data, and neither {shape.n} x {shape.n} nor {shape.m} x {shape.m} numbers fit.",
             "Use a machine with more memory.",
         )
-    return chosen.prepare(dataset, validated, engine, cache)
+    return chosen.prepare(validated, engine, cache)
 
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
@@ -244,6 +314,16 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
             f"Near-best subsets of {objective.n} columns are not listed: the proof would make passes over the data.",
             f"Exclude columns until there are at most {MOST_DENSE}, or use a machine with more memory.",
         )
+
+
+def data_again(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> tuple[Dataset, SelectionRequest]:
+    """Return the data of a selection, and its request without how the columns were searched.
+
+    That does not matter for a proof, and recorded options may conflict with each other.
+    """
+    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    request = selection.request.model_copy(update=asked)
+    return dataset_of(request, X, Y), request
 
 
 def validated_again(dataset: Dataset, request: SelectionRequest, selection: Selection) -> ValidatedRequest:
@@ -308,15 +388,15 @@ def _prove(
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
     setup = CommonSetup(subject, guided=len(incumbents) > 1)
+    together = _prove_together(run, setup, k, incumbents, budget)
+    if together:
+        return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
         name = "proof" if budget.near_best is None else "proof-near-best"
         path = None if folder is None else folder / (f"{name}.json" if size == k else f"{name}-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
-        store = ProofStore(
-            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficient_limit,
-            setup, budget.near_best,
-        )  # fmt: skip
+        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup)
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
         interrupted = False
@@ -357,6 +437,29 @@ def _prove(
     return found, alternatives, tuple(failed)
 
 
+def _prove_together(
+    run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
+) -> dict[int, Certificate]:  # fmt: skip
+    """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
+    subject, start, deadline = setup.objective, time.monotonic(), Deadline(budget.seconds).share(_TOGETHER)
+    listed = budget.log or budget.nodes is not None or budget.near_best is not None
+    if budget.sizes != "all" or listed or not suits_all_sizes(subject, k):
+        return {}
+    try:
+        path = [point.members for point in forward(subject, k).front]
+        found = best_of_sizes(subject, k, [*incumbents.values(), *path], deadline, run.context.on_slice)
+    except ValueError as error:
+        log.info("each size gets its own proof: %s", error)
+        return {}
+    seconds = time.monotonic() - start
+    if found.proven:
+        sizes = sorted(incumbents)
+        proofs = (found.certificate(setup, size, incumbents[size], seconds / len(sizes)) for size in sizes)
+        return {proof.size: proof for proof in proofs}
+    incumbents |= {size: list(S) for size, S in found.subsets.items()}
+    return {}
+
+
 def _identified(selection: Selection) -> dict[str, Any]:
     """Return what identifies the data of a proof log, and their preprocessing."""
     return {
@@ -365,7 +468,7 @@ def _identified(selection: Selection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _incumbents(subject: ItemObjective, selection: Selection, k: int, sizes: Sizes) -> dict[int, list[int]]:
+def _incumbents(subject: ItemObjective, selection: Selection, k: int, sizes: str) -> dict[int, list[int]]:
     """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""
     local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
     base = subject.included_size
@@ -427,19 +530,13 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     """
     if selection.groups:
         raise OptionError("The submodularity ratio is for single columns, not for groups.", "Select without groups.")
-    request = selection.request.model_copy(
-        update={"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
-    )
-    dataset = as_dataset(
-        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=sample_weight
-    )  # fmt: skip
-    dataset = select_rows(dataset, request.rows)
+    dataset, request = data_again(selection, X, Y, sample_weight)
     validated = validated_again(dataset, request, selection)
-    dataset = validated.training or dataset
+    dataset = validated.dataset
     with engine_of(None if dataset.in_memory else active_client()) as engine:
-        resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+        resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
         shape = ProblemShape.of(dataset, validated.request.limit, Requirements(whole_gram=True))
-        prepared = choose(shape, resources).prepare(dataset, validated, engine, None)
+        prepared = choose(shape, resources).prepare(validated, engine)
     whole = prepared.objective(validated.request.lam)
     objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
     require_same_data(objective, selection)

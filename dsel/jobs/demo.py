@@ -8,9 +8,8 @@ from pathlib import Path
 from dsel._lib.kernel_loading import compiling_in_background
 from dsel.config.cluster import ClusterSection, LocalSection
 from dsel.config.job import JobFile
-from dsel.errors import OutputError
 from dsel.jobs.locations import job_dataset, statistics_cache
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.runner import run_job
 from dsel.objective.subset_state import INSERTION_KERNELS
 from dsel.search.pareto.compiled import pareto_kernels
@@ -33,7 +32,10 @@ def run_demo(out: Path) -> dict[str, Selection]:
     """
     pareto, unused = pareto_kernels(exchange_every=1)
     with compiling_in_background(*INSERTION_KERNELS, *pareto, without=unused):
-        job = _job(_store(out), out / "poss")
+        job = JobFile(
+            store=_store(out).absolute(), k=K, method="poss", seed=2, out=(out / "poss").absolute(),
+            cluster=ClusterSection(local=LocalSection(workers=1)),
+        )  # fmt: skip
         poss = run_job(job, Reporter.for_terminal())
     request = job.request().model_copy(update={"method": "forward"})
     forward = run_selection(job_dataset(job), request, RunContext(cache=statistics_cache(job)))
@@ -47,12 +49,8 @@ def _store(out: Path) -> Path:
 
     store = out / "sonar.zarr"
     if not store.exists():
-        try:
+        with output_errors(f"The folder {out} cannot be created", "Choose another --out."):
             out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"The folder {out} cannot be created: {error.strerror}.", "Choose another --out."
-            ) from error
         with_source = files("dsel") / "examples" / "sonar.csv"
         ingest(str(with_source), store, target=["rock"], chunks=(64, 60))
     return store
@@ -61,27 +59,12 @@ def _store(out: Path) -> Path:
 def render_demo(found: dict[str, Selection], out: Path, width: int | None = None) -> str:
     """Return the answer of POSS, its comparison with forward selection, and what to do next, as text."""
     forward, poss = found["forward"], found["poss"]
-    return "\n".join([render(poss, width), _comparison(forward, poss), _next_steps(out)])
-
-
-def _job(store: Path, out: Path) -> JobFile:
-    local = LocalSection(workers=1)
-    return JobFile(
-        store=store.absolute(), k=K, method="poss", seed=2, out=out.absolute(), cluster=ClusterSection(local=local)
-    )
-
-
-def _comparison(forward: Selection, poss: Selection) -> str:
     return (
+        f"{render(poss, width)}\n"
         f"Share of the variance of rock/mine explained by {K} of 60 frequency bands:\n"
         f"  forward selection {forward.r2:.6f}\n"
         f"  POSS              {poss.r2:.6f}\n"
-        f"  best possible     {OPTIMUM:.6f} (known from exhaustive search)\n"
-    )
-
-
-def _next_steps(out: Path) -> str:
-    return (
+        f"  best possible     {OPTIMUM:.6f} (known from exhaustive search)\n\n"
         f"Saved in {out}: sonar.zarr, forward, poss. Next:\n"
         f"  dsel certify {out / 'poss'}                   # prove how good it is\n"
         f"  dsel compare {out / 'forward'} {out / 'poss'}\n"

@@ -3,69 +3,20 @@
 from __future__ import annotations
 
 import os
+from importlib.resources import files
 from pathlib import Path
 
 from dsel._lib.text import printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.errors import OptionError, OutputError
+from dsel.jobs.reporting import output_errors
 from dsel.planning.validation import validate
 from dsel.search.registry import METHODS, find_method
 from dsel.storage.paths import ObjectPath, as_path
 
 #: How many columns a job chooses if nobody says.
 DEFAULT_K = 10
-
-_TEMPLATE = """\
-# A job of dsel. Check it with "dsel plan {name}", and run it with "dsel run {name}".
-# Relative paths start at the folder of this file. Lines that start with "#" are not in use.
-
-# The data: {data}.
-store: {store}
-{targets}
-# How many columns to choose at most; auto chooses the number by the error on rows that are left out.
-k: {k}
-
-# How to choose them:
-{methods}
-method: {method}
-
-# Options of the method. "seconds" limits the time of a search; without it the method runs to its end.
-# options:
-#   seconds: 600
-
-# standardize: mean 0 and variance 1; center: mean 0; unit: norm 1 without centering; none: the values as they are.
-preprocess: standardize
-
-# Ridge penalty on the preprocessed data.
-lam: 0
-
-# Missing values in X: refuse them, or replace them by the mean of their column.
-missing: refuse
-
-# Columns that are always chosen, or never, by label or by index from 0.
-# include: [{first}]
-# exclude: [{last}]
-
-# The same seed gives the same selection on any number of workers.
-seed: 0
-
-# How far is the selection from the best one? This proves a bound after the search.
-# certify: {{time: 10m}}
-
-# Where the passes over the data run. By default this machine is shared equally by one worker per core.
-cluster:
-  local: {{}}
-# cluster:
-#   local: {{workers: 2, memory: 4GiB}}
-#   slurm: {{workers: 8, memory: 4GiB, walltime: "02:00:00", queue: batch}}
-#   kubernetes: {{workers: 8, memory: 4GiB, image: registry.example.org/dsel:latest}}
-#   gateway: {{workers: 8, address: "https://gateway.example.org"}}
-#   address: tls://scheduler.example.org:8786
-
-# The folder of the result: a path, or an s3://, gs:// or az:// URL.
-out: {out}
-"""
 
 
 def write_job_file(
@@ -107,17 +58,16 @@ def write_job_file(
             f"{method} chooses columns for X itself, and {store} has targets.", "Choose another --method."
         )
     validate(dataset, SelectionRequest.of(k=k, method=method))
-    try:
+    with output_errors(f"{path} cannot be written", "Choose another --out."):
         path.write_text(_fill(dataset, store, path, k, method), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}.", "Choose another --out.") from error
     return k
 
 
 def _fill(dataset: Dataset, store: str, path: Path, k: int | str, method: str) -> str:
     features = [str(label) for label in (dataset.features[0], dataset.features[-1])]
     lines = [f"#   {name}: {METHODS[name].summary}" for name in METHODS]
-    return _TEMPLATE.format(
+    template = files("dsel") / "examples" / "job.yaml.template"
+    return template.read_text(encoding="utf-8").format(
         name=printable(path.name), data=_describe(dataset), store=_quoted(_from(path, store)), k=k, method=method,
         methods="\n".join(lines), targets=_targets(dataset), out=_quoted(f"{path.stem}.result"),
         first=printable(_quoted(features[0])), last=printable(_quoted(features[1])),

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from dsel.config.import_path import guarding_imports
 from dsel.config.job import JobFile, RunSeries
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.store.reader import Store
-from dsel.errors import OptionError, OutputError
+from dsel.errors import DataError, OptionError, OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import MANIFEST, RunFolder, RunFolders, proof_logs
 from dsel.selection.result import Selection
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("dsel")
 
 
+def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
+    """Return the data of a request: the rows, targets and weights that it names. Only labels are read.
+
+    Errors: those of `as_dataset` and `select_rows`.
+    """
+    dataset = as_dataset(
+        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
+    )
+    return select_rows(dataset, request.rows)
+
+
 def job_dataset(job: JobFile) -> Dataset:
     """Return the dataset of a job. Only labels are read.
 
@@ -41,12 +53,17 @@ def job_dataset(job: JobFile) -> Dataset:
         The store cannot be used, or has no such targets or weights.
     """
     with listed_once(job.store):
-        dataset = as_dataset(
-            str(job.store), targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight
-        )
-        dataset = select_rows(dataset, job.rows)
+        dataset = dataset_of(job, str(job.store))
         if isinstance(dataset.store, Store) and isinstance(dataset.store.path, ObjectPath):
             _ = dataset.fingerprint, dataset.store.segments  # both are kept: the same listing answers
+    return dataset
+
+
+def unchanged_dataset(job: JobFile, identity: dict[str, Any], folder: AnyPath) -> Dataset:
+    """Return the dataset of the job in `folder`, or raise DataError if the store was written to since."""
+    dataset = job_dataset(job)
+    if dataset.fingerprint != identity["fingerprint"]:
+        raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     return dataset
 
 
@@ -102,23 +119,6 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
     else:
         writable = os.access(sibling if sibling.exists() else sibling.parent, os.W_OK)
     return StatisticsCache(sibling if writable else out / "artefacts")
-
-
-def scratch_folder(job: JobFile) -> Path | None:
-    """Return the folder for a cache of rows, or None if there is none that the workers share."""
-    from dsel.engine.clusters.connect import cluster_of  # a job that is finished needs no cluster
-
-    shared = cluster_of(job.cluster).shares_files
-    out = out_folder(job)
-    return out / "cache" if shared and isinstance(out, Path) else None
-
-
-def isolated_cluster(job: JobFile) -> str:
-    """Return the kind of a cluster whose workers share no folder with this process, else an empty string."""
-    from dsel.engine.clusters.connect import cluster_of
-
-    isolated = cluster_of(job.cluster).own_hosts and scratch_folder(job) is None
-    return job.cluster.chosen.kind if isolated else ""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
@@ -62,6 +62,15 @@ class _Lines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
+
+
+@contextmanager
+def output_errors(what: str, remedy: str) -> Iterator[None]:
+    """Raise OutputError for an OSError of the block. what: what it could not do."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{what}: {error.strerror or error}.", remedy) from error
 
 
 def _level() -> int:
@@ -139,12 +148,8 @@ class Reporter:
         log.setLevel(_level())
         log.propagate = False
         try:
-            with self._attached(handler), self._heartbeat():
-                if self._bars is not None:
-                    with self._bars:
-                        yield
-                else:
-                    yield
+            with self._attached(handler), self._heartbeat(), self._bars or nullcontext():
+                yield
         finally:
             self._showing = False
             log.setLevel(before[0])
@@ -161,25 +166,19 @@ class Reporter:
         OutputError
             If the file cannot be written.
         """
-        try:
+        with output_errors(f"The log {path} cannot be written", "Change its permissions, or choose another --out."):
             handler = self._formatted(log_handler(path, is_new=is_new))
-        except OSError as error:
-            raise OutputError(
-                f"The log {path} cannot be written: {error.strerror}.",
-                "Change its permissions, or choose another --out.",
-            ) from error
         with self._attached(handler):
             try:
                 yield
-            except DselError as error:
-                fields = {"kind": error.kind, "exit_code": error.exit_code}
-                level = logging.WARNING if error.kind == "interrupted" else logging.ERROR
-                record = log.makeRecord(log.name, level, "", 0, str(error), (), None, extra={"fields": fields})
-                handler.handle(record)
-                raise
             except Exception as error:
-                trace = (type(error), error, error.__traceback__)
-                handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, "unexpected error", (), trace))
+                level, message, fields = logging.ERROR, "unexpected error", {}
+                trace: Any = sys.exc_info()
+                if isinstance(error, DselError):
+                    level = logging.WARNING if error.kind == "interrupted" else logging.ERROR
+                    message, trace = str(error), None
+                    fields = {"kind": error.kind, "exit_code": error.exit_code}
+                handler.handle(log.makeRecord(log.name, level, "", 0, message, (), trace, extra={"fields": fields}))
                 raise
 
     @contextmanager
@@ -241,14 +240,14 @@ class Reporter:
         """Report the finished tasks of the current pass."""
         self._show(done, total, f"{done} of {total} tasks")
 
-    def search(self, search: AnytimeSearch, total: int | None = None) -> None:
+    def search(self, search: AnytimeSearch) -> None:
         """Report a search between two slices. A search on workers describes its own progress."""
         progress: SearchProgress | None = getattr(search, "progress", None)
         if progress is not None:
             self._show(progress.iterations, progress.limit, str(progress), progress.best, progress.seconds_left)
             return
         spent = max(time.monotonic() - self._start, 1e-9)
-        iterations, seconds = self._expected if self._stage == "search" else (total, None)
+        iterations, seconds = self._expected if self._stage == "search" else (None, None)
         note = (
             f"{search.iteration:,} iterations, best {search.best_value:.6g}, {search.iteration / spent:,.0f} per second"
         )

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from dsel._lib.versions import versions
 from dsel.config.job import JobFile
 from dsel.errors import DataError, DselError, Interrupted, MissingInputError, OutputError
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
@@ -74,12 +74,8 @@ class RunFolder:
         OutputError
             If the folder cannot be written, or another run holds it.
         """
-        try:
+        with output_errors(f"The result folder {self.path} cannot be written", "Choose another --out."):
             make_folder(self.path)
-        except OSError as error:
-            raise OutputError(
-                f"The result folder {self.path} cannot be written: {error.strerror}.", "Choose another --out."
-            ) from error
         with (
             reporter.showing(),
             Interrupts(),  # while it waits for another run

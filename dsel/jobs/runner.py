@@ -9,33 +9,32 @@ import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
 
-from dsel.config.job import JobFile, RunSeries
+from dsel.config.job import JobFile, ListLimits, RunSeries
 from dsel.data.dataset import Dataset
-from dsel.engine.clusters.connect import cluster_of
+from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask_engine import engine_for
-from dsel.errors import ClusterError, CriterionError, DataError, DselError, OutputError
-from dsel.jobs.certify import ProofBudget, certify_selection, list_rule, require_one_target
+from dsel.errors import ClusterError, CriterionError, DselError
+from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
     is_complete,
-    isolated_cluster,
     job_dataset,
     out_folder,
     require_separate,
     require_trusted_cluster,
-    scratch_folder,
     statistics_cache,
     trusting,
+    unchanged_dataset,
     with_previous,
 )
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import RunFolder, RunFolders
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.workers import engine_of_job
@@ -43,7 +42,7 @@ from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.exact.proof import Runner
+from dsel.search.exact.tree import Runner
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound
@@ -181,24 +180,21 @@ class _OpenedJob:
         """Validate the request of a job. Errors are those of `validate`."""
         request, out = job.request(), out_folder(job)
         require_one_target(dataset, request, None if job.certify is None else job.certify.coefficient_limit)
-        validated, folder = validate(dataset, request), RunFolder(out)
+        validated, folder, cluster = validate(dataset, request), RunFolder(out), cluster_of(job.cluster)
+        scratch = out / "cache" if cluster.shares_files and isinstance(out, Path) else None
+        isolated = cluster.own_hosts and scratch is None  # its workers share no folder with this process
         context = RunContext(
-            cache=statistics_cache(job), state=folder.read_checkpoint(identity), shared_folder=out,
-            scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
+            cache=statistics_cache(job), state=folder.read_checkpoint(identity), shared_folder=out, scratch=scratch,
+            isolated_cluster=job.cluster.chosen.kind if isolated else "",
         )  # fmt: skip
         return cls(job, dataset, identity, validated, folder, context)
 
     def plan(self, workers: int, memory: int | None) -> Plan:
         """Return the plan for these workers, with this much memory each."""
         return plan_selection(
-            self.dataset, self.validated, self.context, available=available_resources(workers, memory),
+            self.validated, self.context, available=available_resources(workers, memory),
             certified=self.job.certify is not None,
         )  # fmt: skip
-
-    def select(self, context: RunContext, plan: Plan) -> Selection:
-        """Select by a plan, which is made again if a search was saved since."""
-        again = context.state != self.context.state
-        return run_validated(self.dataset, self.validated, context, None if again else plan)
 
 
 def _run(
@@ -240,13 +236,17 @@ def _run(
         if selection is None:
             try:
                 with engine.errors(interrupts.fail), checkpoint_passes(checkpoints.passes):
-                    selection = opened.select(context, plan)
+                    again = context.state != opened.context.state  # a search was saved since it was planned
+                    selection = run_validated(opened.validated, context, None if again else plan)
             except (CriterionError, ClusterError):
                 checkpoints.save_last()
                 raise
             selection = saved(selection)
             checkpoints.passes.clear()
-        for budget in _budgets(job):
+        if (certify := job.certify) is not None:
+            budget = ProofBudget(
+                seconds=certify.seconds, save_seconds=job.checkpoint_seconds, **certify.model_dump(exclude={"time"})
+            )
             with engine.errors(interrupts.fail):
                 runner = on_workers(engine.executor)
                 selection = _certified(
@@ -263,13 +263,10 @@ def _budgets(job: JobFile) -> Iterator[ProofBudget]:
     """Yield the limits of the proofs that a job asks for."""
     every = job.checkpoint_seconds
     if (certify := job.certify) is not None:
-        yield ProofBudget(
-            certify.seconds, certify.nodes, certify.sizes, every, log=certify.log,
-            coefficient_limit=certify.coefficient_limit,
-        )  # fmt: skip
+        yield ProofBudget(seconds=certify.seconds, save_seconds=every, **certify.model_dump(exclude={"time"}))
     if (asked := job.alternatives) is not None:
-        rule = list_rule(asked.within, asked.nbest, asked.limit)
-        yield ProofBudget(asked.seconds, None, asked.sizes, every, near_best=rule)
+        limits = ListLimits(within=asked.within, nbest=asked.nbest, limit=asked.limit)
+        yield ProofBudget(seconds=asked.seconds, save_seconds=every, sizes=asked.sizes, near_best=limits)
 
 
 def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selection:
@@ -316,14 +313,13 @@ def certify_run(
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
-    dataset = job_dataset(job)
-    if dataset.fingerprint != identity["fingerprint"]:
-        raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
+    dataset = unchanged_dataset(job, identity, folder)
     reporter = reporter or Reporter.for_terminal()
     with trusting(folder, trust), RunFolder(folder).hold(reporter) as (lock, interrupts):
-        context, budget = RunContext(cache=statistics_cache(job)), replace(budget, keep_partial=True)
-        with dask_logging(), local_cluster(workers) if workers > 1 else nullcontext() as client:
-            runner = None if client is None else on_workers(engine_for(client).executor)
+        context, budget = RunContext(cache=statistics_cache(job)), budget.model_copy(update={"keep_partial": True})
+        started = local_cluster(workers) if workers > 1 else nullcontext()
+        with dask_logging(), started as client, engine_of(client) as engine:
+            runner = None if client is None else on_workers(engine.executor)
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
         certified.save(folder, overwrite=True)
@@ -348,12 +344,8 @@ def _certified(
 
 def _run_series(job: JobFile, series: RunSeries, reporter: Reporter) -> Selection:
     require_separate(job)
-    try:
+    with output_errors(f"The folder of runs {series.folder} cannot be written", "Choose another out."):
         make_folder(series.folder)
-    except OSError as error:
-        raise OutputError(
-            f"The folder of runs {series.folder} cannot be written: {error.strerror}.", "Choose another out."
-        ) from error
     with reporter.showing(), Interrupts(), locked(series.folder, reporter.run) as lock:
         return _Series(job, series, reporter, lock).run()
 
@@ -374,10 +366,12 @@ class _Series:
         if name is not None and self._saved_identity(name) != self._after(previous, identity):
             self._finish(name)
             name, previous = None, self._previous()
-        if name is None and previous is not None and self._is_unchanged(previous.name, identity):
-            RunFolder(self._series.folder / previous.name).tidy(self._reporter)
-            log.info("run %s has the same data and the same job: nothing to do", previous.name)
-            return previous.selection
+        if name is None and previous is not None:
+            saved = self._saved_identity(previous.name)
+            if saved == with_previous(identity, saved.get("previous")):  # that of another previous run is as good
+                RunFolder(self._series.folder / previous.name).tidy(self._reporter)
+                log.info("run %s has the same data and the same job: nothing to do", previous.name)
+                return previous.selection
         name = name or self._folders.new()
         log.info("run %s in %s, after %s", name, self._series.folder, "none" if previous is None else previous.name)
         job = self._job.model_copy(update={"out": self._series.folder / name})
@@ -392,11 +386,6 @@ class _Series:
     def _saved_identity(self, name: str) -> dict[str, Any]:
         manifest = RunFolder(self._series.folder / name).read_manifest()
         return {} if manifest is None else dict(manifest["identity"])
-
-    def _is_unchanged(self, name: str, identity: dict[str, Any]) -> bool:
-        """Return whether a good run is of this job and these data. It may have another previous run."""
-        saved = self._saved_identity(name)
-        return saved == with_previous(identity, saved.get("previous"))
 
     def _finish(self, name: str) -> None:
         """Publish an unfinished run of older data whose result is there; one without a result is left behind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from dsel._lib.termination import SIGNALS, Stopped, defer, in_callback, on_force, send_again
@@ -43,9 +43,7 @@ class Interrupts:
             on_force.append(self._force)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.deferred = self._raised = True
         defer(None)
         if self._before:

@@ -7,9 +7,8 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Literal
 
 import psutil
@@ -63,9 +62,7 @@ class StatusFile:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._stopped.set()
         self._thread.join(self._seconds)
         self.update(_ending(error))
@@ -220,18 +217,14 @@ def read_status(folder: AnyPath) -> RunStatus:
             f"{folder} holds no job: it has neither job.json nor {STATUS}.", "Name the folder that dsel run writes to."
         )
     values = found if isinstance(found, dict) else {}
-    fields = {name: values[name] for name in _FIELDS if values.get(name) is not None}
-    return RunStatus(
-        folder=str(folder), state=_state(values, isinstance(result, dict)), job=job if isinstance(job, dict) else {},
-        r2=result.get("r2") if isinstance(result, dict) else None,
-        has_checkpoint=(folder / "checkpoint.json").is_file(), **fields,
-    )  # fmt: skip
-
-
-_FIELDS = (
-    "run", "host", "pid", "started", "updated", "checkpoint", "stage", "done", "total", "note", "best", "seconds_left",
-    "message",
-)  # fmt: skip
+    kept = {field.name for field in fields(RunStatus)}
+    known: dict[str, Any] = {name: value for name, value in values.items() if name in kept and value is not None}
+    known |= {
+        "folder": str(folder), "state": _state(values, isinstance(result, dict)),
+        "job": job if isinstance(job, dict) else {}, "has_checkpoint": (folder / "checkpoint.json").is_file(),
+        "r2": result.get("r2") if isinstance(result, dict) else None,
+    }  # fmt: skip
+    return RunStatus(**known)
 
 
 def _state(values: dict[str, Any], has_result: bool) -> State:

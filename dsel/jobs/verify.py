@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dsel.data.column_groups import SingleColumns, column_groups
-from dsel.data.dataset import as_dataset
-from dsel.data.divide_rows import select_rows
+from dsel.engine.clusters.connect import engine_of
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask_engine import engine_for
-from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.jobs.locations import job_dataset
+from dsel.errors import MissingInputError, OptionError
+from dsel.jobs.locations import dataset_of, unchanged_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
 from dsel.selection.result import open_selection
@@ -82,18 +80,12 @@ def verify(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
         )
     request = job.request()
-    if store is None:
-        dataset = job_dataset(job)
-        if dataset.fingerprint != identity["fingerprint"]:
-            raise DataError(f"The store {job.store} was written to since {path} was made.", "Run the job again.")
-    else:
-        dataset = as_dataset(store, targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight)
-        dataset = select_rows(dataset, job.rows)
+    dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
     items = SingleColumns(dataset.n) if request.groups is None else column_groups(dataset, request.groups)
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
-    with log_passes() as made, local_cluster(workers) if workers > 1 else nullcontext() as client:
-        engine = engine_for(client)
+    started = local_cluster(workers) if workers > 1 else nullcontext()
+    with log_passes() as made, started as client, engine_of(client) as engine:
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
         checks = tuple(
             check_log(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto
-from dsel.search.pareto.synchronous_kernel import run_rounds
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection
 
@@ -57,47 +55,28 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
     """
     names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
-        pareto = (run_pareto, run_rounds, look_ahead, merge_external)
+        pareto = (run_pareto, look_ahead, merge_external)
         load_kernels(*pareto, begin, explore, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
-        Proof.begin(_objective(), _CHOSEN).run(nodes=10)
+        X, Y = _data(3)
+        Proof.begin(DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y))), _CHOSEN).run(nodes=10)
     for name in names:
         if on_method is not None:
             on_method(name)
-        for targets in (1, 3, 0):
-            if targets == 0 or not METHODS[name].unsupervised_only:
-                _select(name, targets)
+        method, level = METHODS[name], log.level
+        options = {key: value for key, value in _SHORT.items() if key in method.options.model_fields}
+        request = SelectionRequest.of(k=_CHOSEN, method=name, options=options)
+        log.setLevel(logging.WARNING)  # nobody asked for these selections
+        try:
+            for targets in (1, 3, 0):
+                if not (method.uses_rows if targets == 0 else method.unsupervised_only):
+                    X, Y = _data(targets)
+                    run_selection(as_dataset(X, Y if targets else None), request)
+        finally:
+            log.setLevel(level)
     return names
 
 
-def _data(targets: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _data(targets: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(_ROWS, _COLUMNS))
-    return X, None if targets == 0 else X[:, :targets] + rng.normal(size=(_ROWS, targets))
-
-
-def _objective() -> DenseObjective:
-    X, Y = _data(3)
-    assert Y is not None
-    return DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y)))
-
-
-def _select(name: str, targets: int) -> None:
-    method = METHODS[name]
-    if targets == 0 and method.uses_rows:
-        return
-    options = {key: value for key, value in _SHORT.items() if key in method.options.model_fields}
-    X, Y = _data(targets)
-    request = SelectionRequest.of(k=_CHOSEN, method=name, options=options)
-    with _without_lines():
-        run_selection(as_dataset(X, Y), request)
-
-
-@contextmanager
-def _without_lines() -> Iterator[None]:
-    """Leave out what a selection logs below warnings: nobody asked for this one."""
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
+    return X, X[:, :targets] + rng.normal(size=(_ROWS, targets))

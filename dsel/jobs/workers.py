@@ -18,21 +18,19 @@ from typing import Any
 import numpy as np
 
 from dsel.config.cluster import ClusterSection
-from dsel.config.request import Missing, Preprocess, SelectionRequest, SketchRule
-from dsel.data.dataset import as_dataset
-from dsel.data.divide_rows import select_rows
+from dsel.config.request import SelectionRequest
 from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
-from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
-from dsel.engine.workers_on_demand import WorkersOnDemand
+from dsel.engine.dask_engine import DaskEngine, WorkersOnDemand
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OutputError
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.locations import dataset_of
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, plan_lines
 from dsel.planning.plan import available_resources
+from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.result import open_selection
 from dsel.selection.results.predict_store import PredictionReport, predict_store
@@ -154,10 +152,7 @@ def stability_run(
     DselError
         As `dsel.stability` and the cluster raise them.
     """
-    dataset = as_dataset(
-        str(store), targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
-    )
-    dataset = select_rows(dataset, request.rows)
+    dataset = dataset_of(request, str(store))
     reporter = reporter or Reporter.for_terminal()
     with engine_on(cluster, reporter, "stability") as engine:
         found = run_stability(dataset, request, RunContext(engine), **sampling)
@@ -168,13 +163,13 @@ def stability_run(
 
 
 def eigh_run(
-    store: str, rule: SketchRule | None, out: Path | None, *, method: EighMethod, preprocess: Preprocess,
-    missing: Missing, seed: int, overwrite: bool, checkpoint_seconds: float, on_plan: Callable[[str], None],
+    store: str, request: SelectionRequest, out: Path | None, *, method: EighMethod, overwrite: bool,
+    checkpoint_seconds: float, on_plan: Callable[[str], None],
 ) -> Eigendecomposition:  # fmt: skip
     """Return the eigendecomposition of a store, and write it to `out` if that is given.
 
-    on_plan: called with each line of the plan before the first pass. Passes are saved next to `out` while they run, and
-    the files are removed at the end.
+    request: see `dsel.planning.eigh.eigh_request`. on_plan: called with each line of the plan before the first pass.
+    Passes are saved next to `out` while they run, and the files are removed at the end.
 
     Raises
     ------
@@ -185,26 +180,17 @@ def eigh_run(
     """
     if out is not None and out.exists() and not overwrite:
         raise OutputError(f"{out} exists.", "Choose another place, or replace it with --overwrite.")
-    dataset = as_dataset(store, None, unsupervised=True)
-    available = available_resources(THREADS.workers, THREADS.worker_memory, THREADS.keeps_values)
-    for line in plan_lines(dataset, rule, method, available):
+    validated = validate(dataset_of(request, store), request)
+    available = available_resources(THREADS.workers, THREADS.worker_memory, keeps_values=False)
+    for line in plan_lines(validated, method, available):
         on_plan(line)
-
-    def run() -> Eigendecomposition:
-        return decompose(
-            dataset, rule, method, THREADS, available, preprocess=preprocess, missing=missing, seed=seed
-        )  # fmt: skip
-
     if out is None:
-        return run()
+        return decompose(validated, method, THREADS, available)
     saved = PassCheckpoints(out.with_name(f"{out.name}.passes"), checkpoint_seconds, keep=True)
     with checkpoint_passes(saved):
-        found = run()
-    try:
-        labels = found.features.astype(np.dtypes.StringDType())
-        table = found.to_xarray().assign_coords(feature=labels)
-        table.to_zarr(out, mode="w", consolidated=False)
-    except OSError as error:
-        raise OutputError(f"{out} cannot be written: {error}", "Choose another place.") from error
+        found = decompose(validated, method, THREADS, available)
+    labels = found.features.astype(np.dtypes.StringDType())
+    with output_errors(f"{out} cannot be written", "Choose another place."):
+        found.to_xarray().assign_coords(feature=labels).to_zarr(out, mode="w", consolidated=False)
     saved.clear()
     return found

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.low_rank import square_of
@@ -21,10 +21,6 @@ from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
 from dsel.objective.objective_interface import FEW_TARGETS
 from dsel.objective.shared import SharedMethods
-
-
-def _unset() -> NDArray[Any]:
-    return np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +80,9 @@ class DenseObjective(SharedMethods):
     cross: Floats | None
     c: float
     lam: float = 0.0
-    columns: Ints = field(default_factory=_unset)
+    columns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     included: tuple[int, ...] = ()
-    scale: Floats = field(default_factory=_unset)
+    scale: Floats = field(default_factory=lambda: np.empty(0))
     total: float = float("nan")
     tolerance: float = DEPENDENCE_TOLERANCE
     moments: Floats | None = None
@@ -121,11 +117,6 @@ class DenseObjective(SharedMethods):
         if self.cross is None:
             return square_of(self.K)
         return np.ascontiguousarray(self.cross @ self.cross.T)
-
-    @cached_property
-    def target_gram(self) -> Floats | None:
-        """(N, N) Y'Y of what the included columns leave of the targets, or None if it cannot be loaded."""
-        return None if self.load_target_gram is None else self.load_target_gram()
 
     @property
     def few_targets(self) -> int:
@@ -207,13 +198,10 @@ class DenseObjective(SharedMethods):
         keep = np.asarray(allowed, np.int64)
         needs_moments = self.moments is not None or self.cross is None
         return replace(
-            self,
-            K=np.ascontiguousarray(self.K[np.ix_(keep, keep)]),
-            cross=None if self.cross is None else self.cross[keep],
-            columns=self.columns[keep],
-            scale=self.scale[keep],
+            self, K=np.ascontiguousarray(self.K[np.ix_(keep, keep)]), columns=self.columns[keep],
+            cross=None if self.cross is None else self.cross[keep], scale=self.scale[keep],
             moments=np.ascontiguousarray(self.M[np.ix_(keep, keep)]) if needs_moments else None,
-        )
+        )  # fmt: skip
 
     def condition(self, include: Sequence[int]) -> DenseObjective:
         """Return the objective of what to add to the local columns `include`, which are always chosen.
@@ -239,17 +227,11 @@ class DenseObjective(SharedMethods):
             cross = self.cross[rest] - A_I.T @ self.cross[I]
         load = None if cross is None else self.load_target_gram
         return replace(
-            self,
-            K=np.ascontiguousarray((K + K.T) / 2.0),
-            cross=cross,
-            c=self._left_by(I),
-            columns=self.columns[rest],
-            included=self.included + tuple(int(j) for j in self.columns[I]),
-            scale=self.scale[rest],
-            moments=moments,
+            self, K=np.ascontiguousarray((K + K.T) / 2.0), cross=cross, moments=moments, c=self._left_by(I),
+            columns=self.columns[rest], included=(*self.included, *self.columns[I].tolist()), scale=self.scale[rest],
             load_target_gram=self._target_gram_given(load, I, self.K[np.ix_(I, I)]),
             centering=self._centering_given(I, rest, self.K[np.ix_(I, I)], A_I, *self._targets_of(I)),
-        )
+        )  # fmt: skip
 
     def _left_by(self, I: Ints) -> float:
         """Return f of the independent local columns I: from B where f is otherwise computed from M.

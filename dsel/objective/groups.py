@@ -116,30 +116,6 @@ class GroupedObjective:
         gains[list(S)] = 0.0
         return gains
 
-    def correlations(self, S: Sequence[int]) -> Floats:
-        """Return (n,) the decrease of the squared residuals given S if only one group is fitted to them.
-
-        It is 0 for members, and for groups that depend on them.
-        """
-        basis, residual = self._residual(S)
-        scores = np.zeros(self.n)
-        for numbers, columns in self._batches:
-            V = basis[:, columns]
-            G = self._blocks(columns)
-            rank = self._explained(G - np.einsum("sbp,sbq->bpq", V, V), residual[columns], columns)[1]
-            scores[numbers] = np.where(rank > 0, self._explained(G, residual[columns], columns)[0], 0.0)
-        scores[list(S)] = 0.0
-        return scores
-
-    def residual_norms(self, S: Sequence[int]) -> Floats:
-        """Return (n,) the squared norm of what S leaves of each group; 0 for members and what depends on S."""
-        basis, _ = self._residual(S)
-        left = np.einsum("jj->j", self.K) - np.square(basis).sum(axis=0)
-        left[left <= self.columns_of.floor] = 0.0
-        norms = np.array([left[columns].sum() for columns in self.independent])
-        norms[list(S)] = 0.0
-        return norms
-
     def _blocks(self, columns: Ints) -> Floats:
         """Return (b, p, p) the diagonal blocks of K."""
         return self.K[columns[:, :, None], columns[:, None, :]]
@@ -209,12 +185,29 @@ class GroupState:
         return self.objective.gains(self._members)
 
     def correlations(self) -> Floats:
-        """Return (n,) the decrease of the squared residuals if only one group is fitted to them, as OMP compares it."""
-        return self.objective.correlations(self._members)
+        """Return (n,) the decrease of the squared residuals if only one group is fitted to them, as OMP compares it.
+
+        It is 0 for members, and for groups that depend on them.
+        """
+        objective = self.objective
+        basis, residual = objective._residual(self._members)
+        scores = np.zeros(objective.n)
+        for numbers, columns in objective._batches:
+            V = basis[:, columns]
+            G = objective._blocks(columns)
+            rank = objective._explained(G - np.einsum("sbp,sbq->bpq", V, V), residual[columns], columns)[1]
+            scores[numbers] = np.where(rank > 0, objective._explained(G, residual[columns], columns)[0], 0.0)
+        scores[self._members] = 0.0
+        return scores
 
     def residual_norms(self) -> Floats:
         """Return (n,) the squared norm of what S leaves of each group; 0 for members and groups that depend on S."""
-        return self.objective.residual_norms(self._members)
+        basis, _ = self.objective._residual(self._members)
+        left = np.einsum("jj->j", self.objective.K) - np.square(basis).sum(axis=0)
+        left[left <= self.objective.columns_of.floor] = 0.0
+        norms = np.array([left[columns].sum() for columns in self.objective.independent])
+        norms[self._members] = 0.0
+        return norms
 
     def losses(self) -> Floats:
         """Return (s,) the increase of f when each member is deleted, in the order of `members`.

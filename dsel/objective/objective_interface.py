@@ -90,7 +90,9 @@ class ItemObjective(Protocol):
     @property
     def total(self) -> float: ...
     @property
-    def has_gram(self) -> bool: ...
+    def has_gram(self) -> bool:
+        """Whether all of K is in memory. If not, rows must be fetched before they are used."""
+
     @property
     def groups(self) -> list[Ints] | None: ...
     @property
@@ -214,10 +216,6 @@ class Objective(ItemObjective, Protocol):
     @property
     def moment_diagonal(self) -> Floats:
         """(n,) diagonal of M."""
-
-    @property
-    def has_gram(self) -> bool:
-        """Whether all of K is in memory. If not, rows must be fetched before they are used."""
 
     @property
     def eigen_factor(self) -> tuple[Floats, Floats, Floats] | None:

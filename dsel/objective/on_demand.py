@@ -15,9 +15,9 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.linalg
@@ -161,6 +161,7 @@ class SchurUpdate:
         return K, M
 
 
+@dataclass(eq=False)
 class OnDemandObjective(SharedMethods):
     """Error f(S) over columns of a factor F with K = F'F, without an n x n matrix.
 
@@ -222,39 +223,41 @@ class OnDemandObjective(SharedMethods):
     #: Rows of K must be fetched before they are used.
     has_gram = False
 
-    def __init__(
-        self, factor: MatrixFactor, diagonal: Floats, cross: Floats | None, c: float, lam: float = 0.0, *,
-        target_operator: Floats | None = None, moment_diagonal: Floats | None = None, columns: Ints | None = None,
-        leading_rows: int = 256, gram_limit: int = 1 << 30, batch: int = BATCH, row_cache_bytes: int = 1 << 30,
-        included: tuple[int, ...] = (), scale: Floats | None = None, total: float | None = None,
-        update: SchurUpdate | None = None, load_target_gram: Callable[[], Floats] | None = None,
-        centering: CenteringError = NONE,
-    ) -> None:  # fmt: skip
-        if not lam >= 0.0:
-            raise OptionError(f"lam is {lam}; the ridge penalty is a number >= 0.")
-        if cross is None and (target_operator is None or moment_diagonal is None):
+    factor: MatrixFactor
+    diagonal: Floats
+    cross: Floats | None
+    c: float
+    lam: float = 0.0
+    _: KW_ONLY
+    target_operator: Floats | None = None
+    moment_diagonal: Floats = field(default_factory=lambda: np.empty(0))
+    columns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    leading_rows: int = 256
+    gram_limit: int = 1 << 30
+    batch: int = BATCH
+    row_cache_bytes: int = 1 << 30
+    included: tuple[int, ...] = ()
+    scale: Floats = field(default_factory=lambda: np.empty(0))
+    total: float = float("nan")
+    update: SchurUpdate | None = None
+    load_target_gram: Callable[[], Floats] | None = None
+    centering: CenteringError = NONE
+
+    def __post_init__(self) -> None:
+        if not self.lam >= 0.0:
+            raise OptionError(f"lam is {self.lam}; the ridge penalty is a number >= 0.")
+        if self.cross is None and (self.target_operator is None or not self.moment_diagonal.size):
             raise OptionError("Without targets M = F' T F needs T and its diagonal.")
-        self.factor = factor
-        self.diagonal = np.ascontiguousarray(diagonal)
-        self.cross = cross
-        self.c, self.lam = float(c), float(lam)
-        self.target_operator = target_operator
-        self.columns = np.arange(diagonal.size) if columns is None else columns
-        self.leading_rows, self.gram_limit = leading_rows, gram_limit
-        self.batch, self.row_cache_bytes = batch, row_cache_bytes
-        self.included = included
-        self.scale = diagonal + lam if scale is None else scale
-        self.total = float(c if total is None else total)
-        self.tolerance = DEPENDENCE_TOLERANCE
-        self.few_targets = int(cross.shape[1]) if cross is not None and cross.shape[1] <= FEW_TARGETS else 0
-        self._update = update
-        self._load_target_gram = load_target_gram
-        self.centering = centering
-        self._row_cache = GramRowCache(diagonal.size, row_cache_bytes)
-        if moment_diagonal is None and not self.few_targets:
-            assert cross is not None
-            moment_diagonal = np.square(cross).sum(axis=1)
-        self._moment_diagonal = None if self.few_targets else np.ascontiguousarray(moment_diagonal)
+        n, N = self.diagonal.size, 0 if self.cross is None else self.cross.shape[1]
+        self.columns = self.columns if self.columns.size else np.arange(n)
+        self.scale = self.scale if self.scale.size else self.diagonal + self.lam
+        self.total = float(self.c if np.isnan(self.total) else self.total)
+        self.c, self.lam, self.tolerance = float(self.c), float(self.lam), DEPENDENCE_TOLERANCE
+        self.few_targets = int(N) if N <= FEW_TARGETS else 0
+        if self.cross is not None and not self.few_targets and not self.moment_diagonal.size:
+            self.moment_diagonal = np.square(self.cross).sum(axis=1)
+        self.diagonal, self.moment_diagonal = map(np.ascontiguousarray, (self.diagonal, self.moment_diagonal))
+        self._row_cache = GramRowCache(n, self.row_cache_bytes)
         self.columns_entered: set[int] = set()
         self.row_passes = self.rows_fetched = self.entries_fetched = 0
 
@@ -283,7 +286,7 @@ class OnDemandObjective(SharedMethods):
     @property
     def moments(self) -> Floats | None:
         """M, where it does not follow from K and cross: without targets, after columns were included."""
-        return self.M if self.cross is None and self._update is not None else None
+        return self.M if self.cross is None and self.update is not None else None
 
     @cached_property
     def _gram_table(self) -> Rows:
@@ -297,31 +300,20 @@ class OnDemandObjective(SharedMethods):
     def eigen_factor(self) -> tuple[Floats, Floats, Floats] | None:
         """W, D and P with K = W'W and M = (PW)'(PW); None with a penalty or included columns."""
         D, F = self.target_operator, self.factor
-        if self.lam or self._update is not None or not isinstance(F, InMemoryFactor):
+        if self.lam or self.update is not None or not isinstance(F, InMemoryFactor):
             return None
         if F.targets is not None:  # Y = U T, U having orthonormal columns
             V, s, _ = scipy.linalg.svd(F.targets, full_matrices=False)
             return F.F[:, self.columns], s**2, s[:, None] * V.T
         return None if D is None or D.ndim != 1 else (F.F[:, self.columns], D, np.diag(np.sqrt(D)))
 
-    @cached_property
-    def target_gram(self) -> Floats | None:
-        """(N, N) Y'Y of what the included columns leave of the targets, or None if it cannot be loaded."""
-        return None if self._load_target_gram is None else self._load_target_gram()
-
-    @property
-    def moment_diagonal(self) -> Floats:
-        """(n,) diagonal of M."""
-        assert self._moment_diagonal is not None
-        return self._moment_diagonal
-
     def rows(self, S: Sequence[int] | Ints) -> Floats:
         """Return (s, n) rows of K, which must have been fetched."""
-        return _stack(self._gram_table, S, self.n)
+        return np.array([self._gram_table.held[int(j)] for j in S]).reshape(-1, self.n)
 
     def moment_rows(self, S: Sequence[int] | Ints) -> Floats:
         """Return (s, n) rows of M, which must have been fetched."""
-        return _stack(self._moment_table, S, self.n)
+        return np.array([self._moment_table.held[int(j)] for j in S]).reshape(-1, self.n)
 
     def counts(self) -> dict[str, int]:
         """Return what was read on demand.
@@ -377,10 +369,10 @@ class OnDemandObjective(SharedMethods):
         if not self.few_targets and self.target_operator is None:
             assert self.cross is not None
             M = self.cross[S] @ self.cross.T
-        if self._update is not None:
-            K = self._update.gram_rows(K, S)
+        if self.update is not None:
+            K = self.update.gram_rows(K, S)
             if not self.few_targets and self.target_operator is not None:
-                M = self._update.moment_rows(M, S)
+                M = self.update.moment_rows(M, S)
         self._store(self._gram_table, S, K)
         if not self.few_targets:
             self._store(self._moment_table, S, M)
@@ -399,15 +391,15 @@ class OnDemandObjective(SharedMethods):
     def gram_block(self, S: Ints, T: Ints, F_S: Floats, F_T: Floats) -> Floats:
         """Return (s, t) K_ST, from the columns F_S and F_T, without reading."""
         K = F_S.T @ F_T
-        return K if self._update is None else np.asarray(K - self._update.K_I[:, S].T @ self._update.A[:, T])
+        return K if self.update is None else np.asarray(K - self.update.K_I[:, S].T @ self.update.A[:, T])
 
     def gram_combinations(self, S: Ints, F_S: Floats, weights: Floats) -> Floats:
         """Return (c, n) the combinations K_:S weights (s, c), transposed, in one pass over F."""
         found = self.factor.products(F_S @ weights)
         found = found[:, self.columns] if self.columns.size < found.shape[1] else found
-        if self._update is None:
+        if self.update is None:
             return found
-        return np.asarray(found - (self._update.K_I[:, S] @ weights).T @ self._update.A)
+        return np.asarray(found - (self.update.K_I[:, S] @ weights).T @ self.update.A)
 
     @cached_property
     def fetch_cost(self) -> int:
@@ -418,7 +410,7 @@ class OnDemandObjective(SharedMethods):
         """Evaluate from rows where all were fetched, else from the columns S alone, without a pass over F."""
         members = np.unique(np.asarray(list(S), np.int64))
         few = 0 < members.size <= FEW_COLUMNS and 0 <= members[0] <= members[-1] < self.n
-        if self._update is not None or not few or not self.missing_rows(members):
+        if self.update is not None or not few or not self.missing_rows(members):
             return super()._evaluate(members.tolist())
         return self._dense(members)._evaluate(range(members.size))
 
@@ -434,8 +426,8 @@ class OnDemandObjective(SharedMethods):
         elif not self.few_targets:
             assert self.cross is not None
             M = np.einsum("pt,pt->p", self.cross[J], self.cross[L])
-        if self._update is not None:
-            K, M = self._update.entries(K, M, J, L)
+        if self.update is not None:
+            K, M = self.update.entries(K, M, J, L)
         self.entries_fetched += J.size
         return np.vstack([K, M])
 
@@ -446,7 +438,7 @@ class OnDemandObjective(SharedMethods):
 
     @cached_property
     def _partial(self) -> Partial:
-        p = 0 if self._update is not None else min(self.leading_rows, self.factor.shape[0])
+        p = 0 if self.update is not None else min(self.leading_rows, self.factor.shape[0])
         if p == 0:
             return Partial(np.zeros((self.n, 1), np.float32), np.sqrt(np.maximum(self.diagonal, 0.0)))
         with np.errstate(over="ignore"):
@@ -473,24 +465,14 @@ class OnDemandObjective(SharedMethods):
     def restrict(self, allowed: ArrayLike) -> Objective:
         """Return the objective over the local columns `allowed` alone; with few of them a dense one."""
         keep = np.asarray(allowed, np.int64)
-        if keep.size <= FEW_COLUMNS and self._update is None:
+        if keep.size <= FEW_COLUMNS and self.update is None:
             return self._dense(keep)
-        if self._update is not None:
+        if self.update is not None:
             raise OptionError("Columns are taken away before others are included.")
-        return self._over(
-            keep, self.diagonal[keep], None if self.cross is None else self.cross[keep], self.c,
-            moment_diagonal=None if self._moment_diagonal is None else self._moment_diagonal[keep],
-            included=self.included, load_target_gram=self._load_target_gram, centering=self.centering,
-        )  # fmt: skip
-
-    def _over(
-        self, keep: Ints, diagonal: Floats, cross: Floats | None, c: float, **changes: Any
-    ) -> OnDemandObjective:  # fmt: skip
-        """Return an objective over some of the columns, on the same factor."""
-        return OnDemandObjective(
-            self.factor, diagonal, cross, c, self.lam, target_operator=self.target_operator,
-            columns=self.columns[keep], leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
-            row_cache_bytes=self.row_cache_bytes, scale=self.scale[keep], total=self.total, **changes,
+        return replace(
+            self, diagonal=self.diagonal[keep], cross=None if self.cross is None else self.cross[keep],
+            moment_diagonal=self.moment_diagonal[keep] if self.moment_diagonal.size else self.moment_diagonal,
+            columns=self.columns[keep], scale=self.scale[keep],
         )  # fmt: skip
 
     def _dense(self, keep: Ints) -> DenseObjective:
@@ -513,7 +495,8 @@ class OnDemandObjective(SharedMethods):
         self.fetch_rows(I.tolist())
         K_I = self.rows(I)
         A = solve(K_I[:, I] + self.lam * np.eye(I.size), K_I)
-        M_I = M_II = moment_diagonal = None
+        M_I = M_II = None
+        moment_diagonal = np.empty(0)
         if self.target_operator is not None:
             M_I = self.moment_rows(I)
             M_II = M_I[:, I]
@@ -523,10 +506,11 @@ class OnDemandObjective(SharedMethods):
         update = SchurUpdate(np.ascontiguousarray(K_I[:, rest]), np.ascontiguousarray(A[:, rest]), M_I, M_II)
         cross = None if self.cross is None else self.cross[rest] - A[:, rest].T @ self.cross[I]
 
-        return self._over(
-            rest, np.maximum(diagonal[rest], 0.0), cross, self.value(I), moment_diagonal=moment_diagonal,
-            included=self.included + tuple(int(j) for j in self.columns[I]), update=update,
-            load_target_gram=self._target_gram_given(self._load_target_gram, I, K_I[:, I]),
+        return replace(
+            self, diagonal=np.maximum(diagonal[rest], 0.0), cross=cross, c=self.value(I), update=update,
+            moment_diagonal=moment_diagonal, columns=self.columns[rest], scale=self.scale[rest],
+            included=(*self.included, *self.columns[I].tolist()),
+            load_target_gram=self._target_gram_given(self.load_target_gram, I, K_I[:, I]),
             centering=self._centering_given(
                 I, rest, K_I[:, I], A[:, rest], None if self.cross is None else self.cross[I], M_II
             ),
@@ -536,7 +520,3 @@ class OnDemandObjective(SharedMethods):
 def _apply(target_operator: Floats, F: Floats) -> Floats:
     """Return T F, from T or its diagonal."""
     return np.asarray(target_operator[:, None] * F if target_operator.ndim == 1 else target_operator @ F)
-
-
-def _stack(table: Rows, S: Sequence[int] | Ints, n: int) -> Floats:
-    return np.array([table.held[int(j)] for j in S]).reshape(-1, n)

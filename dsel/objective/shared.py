@@ -21,22 +21,19 @@ from dsel.objective.subset_state import SubsetState
 
 
 def independent_columns(objective: Objective, S: Iterable[int]) -> Ints:
-    """Return the ascending columns of S without those that depend on the ones before them, as in f(S). O(s^3)."""
+    """Return the ascending columns of S without those that depend on the ones before them, as in f(S).
+
+    Columns are dependent if the others leave at most its floor of the square of one (`dsel._lib.tolerances`). O(s^3),
+    or O(s^4) at most where some are nearly dependent.
+    """
     columns = np.unique(np.asarray(list(S), np.int64))
     if not columns.size:
         return columns
     objective.fetch_rows(columns.tolist())
     K = objective.rows(columns)[:, columns] + objective.lam * np.eye(columns.size)
-    return columns[independent_places(K, objective.floor[columns])]
-
-
-def independent_places(K: Floats, floor: Floats) -> Ints:
-    """Return the rows of K, ascending, without those that would make the ones before them dependent. O(s^4) at most.
-
-    Rows are dependent if the others leave at most its floor of the square of one (`dsel._lib.tolerances`).
-    """
+    floor = objective.floor[columns]
     if _clearly_independent(K, floor):
-        return np.arange(K.shape[0])
+        return columns
     K_left, kept = K.copy(), np.zeros(0, np.int64)
     for a in range(K.shape[0]):
         if not K_left[a, a] > floor[a]:
@@ -47,7 +44,7 @@ def independent_places(K: Floats, floor: Floats) -> Ints:
             continue
         kept = S
         K_left[a + 1 :, a + 1 :] -= np.outer(K_left[a + 1 :, a] / K_left[a, a], K_left[a, a + 1 :])
-    return kept
+    return columns[kept]
 
 
 def _clearly_independent(K: Floats, floor: Floats) -> bool:
@@ -72,6 +69,8 @@ class SharedMethods:
 
     #: Columns are no groups.
     groups = None
+    #: Returns Y'Y (N, N); None without access to the data.
+    load_target_gram: Callable[[], Floats] | None
 
     @property
     def columns_of(self: Objective) -> Objective:
@@ -112,6 +111,11 @@ class SharedMethods:
     def floor(self: Objective) -> Floats:
         """(n,) array: a subset in which the others leave at most this of a column's square is dependent."""
         return self.tolerance * self.scale
+
+    @cached_property
+    def target_gram(self) -> Floats | None:
+        """(N, N) Y'Y of what the included columns leave of the targets, or None if it cannot be loaded."""
+        return None if self.load_target_gram is None else self.load_target_gram()
 
     def value(self: _Evaluable, S: Iterable[int]) -> float:
         """Return f(S), which is not negative. A column that would make those before it dependent explains nothing."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from dsel._lib.kernel_loading import load_kernels
@@ -22,15 +20,12 @@ class SubsetState:
     A step costs O(n s); the deletion of a column that nearly depends on the others costs O(n s^2).
     """
 
-    def __init__(self, objective: Objective, limit: int, S: Iterable[int] = ()) -> None:
+    def __init__(self, objective: Objective, limit: int) -> None:
         self.objective = objective
         self.limit = limit
         #: The tables of the compiled kernels, with S in slot 0.
         self.tables = objective.subset_tables(limit, 1)
         self.clear()
-        for j in S:
-            if not self.insert(j):
-                raise OptionError(f"Column {j} depends on the columns before it.", "Leave it out.")
 
     def clear(self) -> None:
         """Make S the empty set."""

@@ -18,8 +18,7 @@ from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import Part, RowPartition
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError
 from dsel.passes.moments import (
     Moments,
@@ -28,7 +27,6 @@ from dsel.passes.moments import (
     Tiling,
     block_moments,
     block_present,
-    first_column,
     merge,
     merge_present,
 )
@@ -66,9 +64,7 @@ def gram_statistics(
 
 def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:
     """Return the sums of the Gram matrix, as far as they are saved. The means that replace NaN depend on all rows."""
-    return SegmentSums(
-        dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean", extends=missing != "mean"
-    )
+    return SegmentSums(dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean")
 
 
 def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:
@@ -76,19 +72,15 @@ def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:
     return SegmentSums(without_targets(dataset), cache, "means", {})
 
 
-def gram_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> RowPass:
-    """Return the pass that sums the Gram matrix, by default over all segments. Argument: fill."""
-    m, n, N = dataset.m, dataset.n, dataset.n_targets
+def gram_pass(dataset: Dataset, ranges: tuple[Range, ...]) -> RowPass:
+    """Return the pass that sums the Gram matrix over some ranges of rows. Argument: fill."""
+    flops = dataset.m * dataset.n * (dataset.n + 2 * dataset.n_targets)
     per_block = partial(_block_moments, where=dataset.name)
-    return RowPass(
-        "Gram matrix", dataset, per_block, merge, partial_bytes(dataset), m * n * (n + 2 * N),
-        ranges=dataset.row_ranges if ranges is None else ranges,
-    )  # fmt: skip
+    return RowPass("Gram matrix", dataset, per_block, merge, partial_bytes(dataset), flops, ranges=ranges)
 
 
-def tile_passes(dataset: Dataset, tiling: Tiling, ranges: tuple[Range, ...] | None = None) -> list[RowPass]:
+def tile_passes(dataset: Dataset, tiling: Tiling, ranges: tuple[Range, ...]) -> list[RowPass]:
     """Return the passes that sum the tiles of the Gram matrix; only the first reads the targets. Argument: fill."""
-    ranges = dataset.row_ranges if ranges is None else ranges
     passes = []
     for i, read in enumerate(tiling.reads):
         columns = _columns_of_read(dataset, read)
@@ -101,13 +93,11 @@ def tile_passes(dataset: Dataset, tiling: Tiling, ranges: tuple[Range, ...] | No
     return passes
 
 
-def means_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> RowPass:
-    """Return the pass that computes the means of the values that are not missing, by default over all segments."""
+def means_pass(dataset: Dataset, ranges: tuple[Range, ...]) -> RowPass:
+    """Return the pass that computes the means of the values that are not missing, over some ranges of rows."""
+    data, size, flops = without_targets(dataset), 16 * dataset.n, dataset.m * dataset.n
     per_block = partial(_block_present, where=dataset.name)
-    return RowPass(
-        "means", without_targets(dataset), per_block, merge_present, 16 * dataset.n, dataset.m * dataset.n,
-        ranges=dataset.row_ranges if ranges is None else ranges,
-    )  # fmt: skip
+    return RowPass("means", data, per_block, merge_present, size, flops, ranges=ranges)
 
 
 def fill_values(
@@ -147,7 +137,7 @@ def _place(where: str, block: Block) -> str:
 
 def _columns_of_read(dataset: Dataset, read: tuple[Strip, ...]) -> Ints | None:
     """Return the columns that a read of tiles needs, where leaving out the others saves chunks; None for all."""
-    first = first_column(read)
+    first = min(strip.top for strip in read)
     if dataset.store is None or first < dataset.store.column_bounds[1]:
         return None
     return np.arange(first, dataset.n)
@@ -194,13 +184,12 @@ def _block_folds(
     x: Any, y: Any, block: Block, where: str, partition: RowPartition, fill: Floats | None = None
 ) -> FoldMoments:
     found: FoldMoments = {}
-    place = f"{where}, rows {block.start} to {block.stop}"
     for repetition in range(partition.repeats):
         part = partition.of_rows(block.start, block.stop, repetition)
         for p in np.unique(part).tolist():
             rows = np.flatnonzero(part == p)
-            w = None if block.w is None else block.w[rows]
-            found[repetition, p] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start, w)
+            t, w = None if y is None else y[rows], None if block.w is None else block.w[rows]
+            found[repetition, p] = block_moments(x[rows], t, fill, _place(where, block), block.start, w)
     return found
 
 
@@ -210,16 +199,13 @@ def _merge_folds(a: FoldMoments, b: FoldMoments) -> FoldMoments:
     return a
 
 
-def fold_pass(dataset: Dataset, partition: RowPartition, ranges: tuple[Range, ...] | None = None) -> RowPass:
-    """Return the pass that sums the moments of every part, by default over all segments. Argument: fill."""
-    m, n, N = dataset.m, dataset.n, dataset.n_targets
+def fold_pass(dataset: Dataset, partition: RowPartition, ranges: tuple[Range, ...]) -> RowPass:
+    """Return the pass that sums the moments of every part, over some ranges of rows. Argument: fill."""
     per_block = partial(_block_folds, where=dataset.name, partition=partition)
     size = partition.parts * partition.repeats * partial_bytes(dataset)
-    flops = partition.repeats * m * n * (n + 2 * N)
-    return RowPass(
-        "folds", dataset, per_block, _merge_folds, size, flops, share=partition.labels is not None,
-        ranges=dataset.row_ranges if ranges is None else ranges,
-    )  # fmt: skip
+    flops = partition.repeats * dataset.m * dataset.n * (dataset.n + 2 * dataset.n_targets)
+    share = partition.labels is not None
+    return RowPass("folds", dataset, per_block, _merge_folds, size, flops, share=share, ranges=ranges)
 
 
 def fold_sums(
@@ -227,37 +213,29 @@ def fold_sums(
 ) -> SegmentSums:
     """Return the sums of every part, as far as they are saved. A segment is saved if its rows stay in their parts."""
     reusable = missing != "mean" and partition.by_row and (dataset.row_part is None or dataset.row_part.by_row)
-    options = {"missing": missing}
-    return SegmentSums(dataset, cache, "folds", options, by_segment=reusable, partition=partition, extends=reusable)
+    return SegmentSums(dataset, cache, "folds", {"missing": missing}, by_segment=reusable, partition=partition)
 
 
 def fold_statistics(
-    dataset: Dataset, partition: RowPartition, *, missing: Missing = "refuse", engine: Engine = THREADS,
-    cache: StatisticsCache | None = None,
+    dataset: Dataset, partition: RowPartition, cache: StatisticsCache | None, *, missing: Missing = "refuse",
+    engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
     """Return the statistics of all rows and those of every part, from one pass (two with `missing="mean"`).
 
-    A worker holds parts x repeats partial sums of n (n + N) float64. cache: where the sums of each segment of a store
-    are saved.
+    A worker holds parts x repeats partial sums of n (n + N) float64. cache: where the statistics are saved, or the sums
+    of each segment of a store; there is no pass if it has all of it.
     """
 
     def compute(ranges: tuple[Range, ...]) -> Iterator[FoldMoments]:
         fill = fill_values(dataset, missing, engine, cache)
         yield from fold_pass(dataset, partition, ranges).run_ranges(engine, fill=fill)
 
-    found: FoldMoments = fold_sums(dataset, partition, missing, cache).total(compute, _merge_folds)
-    first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
-    moments = reduce(merge, first)
-    require_in_range(dataset, moments)
-    whole = Statistics.from_moments(moments)
-    return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
+    def statistics() -> tuple[Statistics, FoldStatistics]:
+        found: FoldMoments = fold_sums(dataset, partition, missing, cache).total(compute, _merge_folds)
+        moments = reduce(merge, [deepcopy(found[key]) for key in sorted(found) if key[0] == 0])
+        require_in_range(dataset, moments)
+        parts = {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
+        return Statistics.from_moments(moments), parts
 
-
-def cached_fold_statistics(
-    dataset: Dataset, partition: RowPartition, cache: StatisticsCache | None, *, missing: Missing = "refuse",
-    engine: Engine = THREADS,
-) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
-    """Return the same as `fold_statistics`, without a pass if the cache has all of it."""
-    compute = partial(fold_statistics, dataset, partition, missing=missing, engine=engine, cache=cache)
     whole = None if keeps_sums(dataset, cache) else cache  # where the statistics are saved, not the sums of segments
-    return load_or_compute(whole, dataset, "folds", compute, missing=missing, **partition.key)
+    return load_or_compute(whole, dataset, "folds", statistics, missing=missing, **partition.key)

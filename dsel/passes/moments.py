@@ -56,9 +56,8 @@ class Strip:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles of `width` columns, and the strips of them that each read sums."""
+    """The strips of tiles that each read sums."""
 
-    width: int
     reads: tuple[tuple[Strip, ...], ...]
 
     @property
@@ -102,7 +101,7 @@ def _pack(n: int, width: int, budget: float) -> Tiling:
                 reads[-1][-1] = Strip(top, bottom, last.left, tile.right)
             else:
                 reads[-1].append(tile)
-    return Tiling(width, tuple(tuple(read) for read in reads))
+    return Tiling(tuple(tuple(read) for read in reads))
 
 
 @storable
@@ -134,11 +133,6 @@ class StripSums:
         """Write the strips into the upper triangle of K, which begins `by` columns before."""
         for total, s in zip(self.sums, self.strips, strict=True):
             K[s.top + by : s.bottom + by, s.left + by : s.right + by] = total
-
-
-def first_column(read: tuple[Strip, ...]) -> int:
-    """Return the first column that a read needs. It needs all columns from there on."""
-    return min(strip.top for strip in read)
 
 
 #: How many columns, and rows, an error names at most.
@@ -358,10 +352,15 @@ def _pieces(rows: int, width: int) -> list[tuple[int, int]]:
 
 def _piece(x: Any, start: int, stop: int, fill: Floats | None) -> Floats:
     z = dense_rows(x, start, stop)
+    fill_missing(z, fill)
+    return z
+
+
+def fill_missing(z: Floats, fill: Floats | None) -> None:
+    """Replace NaN in each column of z by the column's value in `fill`, if there is any."""
     if fill is not None:
         rows, columns = np.nonzero(np.isnan(z))
         z[rows, columns] = fill[columns]
-    return z
 
 
 def _survey(

@@ -24,10 +24,8 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Ints
 from dsel.data.blocks import Block, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
-from dsel.passes.data_pass import Pass, PassCost, PassRecord, merge_tasks, record_pass
-from dsel.passes.execution.merge_tree import MergeTree
+from dsel.engine.engine_protocol import THREADS, Engine
+from dsel.passes.data_pass import MergeTree, Pass, PassCost, PassRecord, merge_tasks, record_pass
 from dsel.passes.execution.pass_checkpoints import identity_of_pass, storable
 from dsel.passes.execution.waves import Executed, Reduction, run_reductions
 

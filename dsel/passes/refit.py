@@ -25,9 +25,9 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.store.reader import Store
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.passes.execution.pass_checkpoints import storable
+from dsel.passes.moments import fill_missing
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache
@@ -68,19 +68,14 @@ def grows(dataset: Dataset) -> bool:
 
 def check_sums(dataset: Dataset, columns: Ints, cache: StatisticsCache | None) -> SegmentSums:
     """Return the factors on these ascending columns, as far as they are saved."""
-    return SegmentSums(
-        dataset, cache, "check", {}, by_segment=False, extends=True, replaced={"columns": columns.tolist()}
-    )
+    return SegmentSums(dataset, cache, "check", {}, by_segment=False, replaced={"columns": columns.tolist()})
 
 
-def check_pass(dataset: Dataset, columns: Ints, ranges: tuple[Range, ...] | None = None) -> RowPass:
-    """Return the pass that factors the ascending columns, by default over all segments. Argument: chosen."""
-    s, N = columns.size, dataset.n_targets or dataset.n
-    return RowPass(
-        "check", dataset, _centered_block_factors, merge_centered,
-        8 * (s + 3) * (s + N), 2 * dataset.m * s * (s + 2 * N), columns if dataset.n_targets else None,
-        ranges=dataset.row_ranges if ranges is None else ranges,
-    )  # fmt: skip
+def check_pass(dataset: Dataset, columns: Ints, ranges: tuple[Range, ...]) -> RowPass:
+    """Return the pass that factors the ascending columns, over some ranges of rows. Argument: chosen."""
+    s, N, read = columns.size, dataset.n_targets or dataset.n, columns if dataset.n_targets else None
+    size, flops = 8 * (s + 3) * (s + N), 2 * dataset.m * s * (s + 2 * N)
+    return RowPass("check", dataset, _centered_block_factors, merge_centered, size, flops, read, ranges=ranges)
 
 
 def likely_check_pass(dataset: Dataset, most: int, cache: StatisticsCache | None) -> RowPass | None:
@@ -223,9 +218,7 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
     width = x.shape[1] if y is None else chosen.size + y.shape[1]
     result: QRFactors | None = None
     for rows, t, w in _pieces(x, y, block.w, width):
-        if fill is not None:
-            where, which = np.nonzero(np.isnan(rows))
-            rows[where, which] = fill[which]
+        fill_missing(rows, fill)
         rows = (rows - scaling.center_x) / scaling.scale_x
         Z, T = rows[:, chosen], rows if t is None else (t - scaling.center_y) / scaling.scale_y
         if w is not None:

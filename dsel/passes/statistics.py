@@ -140,13 +140,12 @@ class ColumnScales:
         blocks: of rows, whose sums were merged. filled, merged: as for `CenteringError.of`.
         """
         raw, usable = preprocess in ("unit", "none"), ~self.unusable(preprocess)
-        added = self.weight if raw else 0.0
-        ratios = _ratios(self.weight, self.mean_x, self.squares + added * self.mean_x**2)[usable]
-        of_targets = _ratios(self.weight, self.mean_y, self.yy + added * self.mean_y**2)
+        ratios = _ratios(self.weight, self.mean_x, self._raw_squares(preprocess))[usable]
+        of_targets = _ratios(self.weight, self.mean_y, self.yy + (self.weight if raw else 0.0) * self.mean_y**2)
         largest = float(self.preprocessed_squares(preprocess)[usable].max(initial=0.0))
         return CenteringError.of(
             ratios, of_targets, rows=self.m, blocks=blocks, largest=largest, filled=filled, raw=raw, merged=merged
-        )  # fmt: skip
+        )
 
     def no_column_varies(self) -> DataError:
         """Return the error for data whose columns are all constant."""

@@ -33,7 +33,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.reader import Store
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
-from dsel.passes.execution.pass_checkpoints import read_header, read_value, stored_bytes, write_value
+from dsel.passes.execution.pass_checkpoints import read_value, stored_bytes, write_value
 from dsel.storage.leftovers import remove_leftovers
 from dsel.storage.paths import AnyPath, list_names, make_folder
 
@@ -89,13 +89,9 @@ class StatisticsCache:
 
     # The files, by name.
 
-    def names(self) -> set[str]:
-        """Return the names of all files."""
-        return list_names(self.folder)
-
     def header(self, name: str) -> dict[str, Any]:
         """Return what a file depends on; nothing if it is missing or damaged."""
-        return read_header(self.folder / name) or {}
+        return (read_value(self.folder / name, with_arrays=False) or ({}, None))[0]
 
     def read(self, name: str, wanted: dict[str, Any]) -> Any:
         """Return the value of a file; None if it is missing or damaged, or its header has not all that is wanted."""
@@ -245,10 +241,9 @@ class SegmentSums:
         Whether the sum of a segment is of use if other rows change. If not, only the total is saved.
     partition : RowPartition, optional
         The division of the rows that the sums depend on.
-    extends : bool
-        Whether the total of the first segments is of use if rows follow. Sums of a segment always are, if so.
     replaced : dict, optional
-        What the sums depend on besides, of which only the last total is saved.
+        What the sums depend on besides, of which only the last total is saved. That of the first segments is of use if
+        rows follow, as it is where the sum of a segment is.
     """
 
     dataset: Dataset
@@ -257,7 +252,6 @@ class SegmentSums:
     options: dict[str, Any]
     by_segment: bool = True
     partition: RowPartition | None = None
-    extends: bool = True
     replaced: dict[str, Any] | None = None
 
     @property
@@ -348,7 +342,7 @@ class SegmentSums:
 
     @cached_property
     def _present(self) -> set[str]:
-        return self._store.names() if self._store is not None and self.by_segment else set()
+        return list_names(self._store.folder) if self._store is not None and self.by_segment else set()
 
     def _name(self, i: int) -> str:
         return f"{self._prefix}-{self._segments[i]}.npz"
@@ -377,7 +371,8 @@ class SegmentSums:
         covers = list(header.get("segments", []))
         if not covers or header.get("depends") != self._depends:
             return 0
-        partly = self.extends and covers == self._segments[: len(covers)]
+        extends = self.by_segment or self.replaced is not None
+        partly = extends and covers == self._segments[: len(covers)]
         return len(covers) if partly or covers == self._segments else 0
 
     def _remove_stale(self, store: StatisticsCache) -> None:
@@ -386,7 +381,7 @@ class SegmentSums:
             return
         assert isinstance(self.dataset.store, Store)
         whole = {segment.fingerprint(*self._variables) for segment in self.dataset.store.segments}
-        for name in store.names():
+        for name in list_names(store.folder):
             known = name.removeprefix(f"{self._prefix}-").removesuffix(".npz")
             if not name.startswith(f"{self._prefix}-") or known.partition("-")[0] in whole or known in self._segments:
                 continue

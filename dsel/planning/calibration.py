@@ -48,15 +48,8 @@ class Speed:
     flops: float
     overhead: float
 
-    def seconds(self, plan: Plan) -> float:
-        """Return the seconds of all passes of a plan."""
-        return self._of(plan.total, plan.workers)
-
-    def seconds_of_more_rows(self, plan: Plan) -> float:
-        """Return the seconds of the passes that a search makes for Gram rows, beyond the least number in the plan."""
-        return self._of(plan.expected, plan.workers) - self.seconds(plan)
-
-    def _of(self, cost: PassCost, workers: int) -> float:
+    def seconds(self, cost: PassCost, workers: int) -> float:
+        """Return the seconds of passes on workers."""
         work = cost.bytes_read / self.read + self.overhead * cost.flops / self.flops
         return work / max(1, workers) + TASK_SECONDS * cost.tasks
 
@@ -67,7 +60,7 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
     Errors: those of reading them.
     """
     speed = measure(plan, dataset)
-    return replace(plan, seconds=speed.seconds(plan), search_seconds=search_seconds(plan, speed))
+    return replace(plan, seconds=speed.seconds(plan.total, plan.workers), search_seconds=search_seconds(plan, speed))
 
 
 def search_seconds(plan: Plan, speed: Speed) -> float | None:
@@ -77,7 +70,8 @@ def search_seconds(plan: Plan, speed: Speed) -> float | None:
     """
     if plan.placement.seconds is None or not plan.iterations:
         return None
-    seconds = plan.placement.seconds + speed.seconds_of_more_rows(plan)
+    least, expected = (speed.seconds(cost, plan.workers) for cost in (plan.total, plan.expected))
+    seconds = plan.placement.seconds + expected - least
     seconds = seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
     return seconds + (_preparation(plan, speed) if plan.chosen.holds_gram else 0.0)
 

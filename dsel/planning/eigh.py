@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -12,26 +12,16 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.config.request import Missing, Preprocess, SketchRule
-from dsel.data.dataset import Dataset
+from dsel.config.request import SelectionRequest, SketchRule
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, OptionError
-from dsel.passes.columns.column_blocks import ColumnBlocks
-from dsel.passes.columns.column_factor import ColumnFactor
-from dsel.passes.columns.column_statistics import column_statistics
-from dsel.passes.columns.eigendecomposition import (
-    ROUNDING,
-    Eigen,
-    exact_eigendecomposition,
-    signed,
-    sketch_passes,
-    sketched_eigendecomposition,
-)
+from dsel.passes.columns.eigendecomposition import ROUNDING, signed, sketch_passes
 from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.reduced import RowGram, Sketch, usable_squares
+from dsel.planning.representations.reduced import EigenReduced, RowGram, Sketch
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources
+from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 
 if TYPE_CHECKING:
@@ -96,6 +86,12 @@ class Eigendecomposition:
         """W of shape (r, n): rows of `components` times the roots of `values`, so that W'W is about X'X."""
         return np.asarray(np.sqrt(self.values)[:, None] * self.components)
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The rank, what the components capture and miss, and how they were computed, by name."""
+        names = ("rank", "captured", "relative_error", "error_bound", "error_chance", "total", "method", "passes")
+        return {name: getattr(self, name) for name in names}
+
     def to_xarray(self) -> xr.Dataset:
         """Return values and components as an xarray Dataset with labels, and the figures as attributes.
 
@@ -106,13 +102,8 @@ class Eigendecomposition:
         """
         import xarray as xr
 
-        figures = {
-            "total": self.total, "captured": self.captured, "relative_error": self.relative_error,
-            "error_bound": self.error_bound, "error_chance": self.error_chance, "method": self.method,
-            "passes": self.passes,
-        }  # fmt: skip
         variables = {"values": ("component", self.values), "components": (("component", "feature"), self.components)}
-        return xr.Dataset(variables, {"feature": self.features}, figures)
+        return xr.Dataset(variables, {"feature": self.features}, self.figures)
 
     def __str__(self) -> str:
         return (
@@ -121,9 +112,22 @@ class Eigendecomposition:
         )
 
 
-def plan_lines(dataset: Dataset, rule: SketchRule | None, method: EighMethod, available: Resources) -> list[str]:
+def eigh_request(
+    rank: int | None, accuracy: float | None, oversampling: int, power_iterations: int, **more: Any
+) -> SelectionRequest:
+    """Return the request for the eigenvalues of X, up to a rank or an accuracy. more: other fields of a request.
+
+    Errors: OptionError for values that make no sense.
+    """
+    rule = None
+    if rank is not None or accuracy is not None:
+        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+    return SelectionRequest.of(k=1, method="forward", unsupervised=True, reduce=rule, **more)
+
+
+def plan_lines(validated: ValidatedRequest, method: EighMethod, available: Resources) -> list[str]:
     """Return how a dataset will be decomposed, as text: method, passes, bytes and memory. No data are read."""
-    chosen = _choose(dataset, available, rule, method)
+    chosen, rule = _choose(validated, available, method), validated.request.reduce
     passes = {GramMatrix.name: 1, RowGram.name: 3}.get(chosen.name)
     again = ""
     if passes is None:
@@ -133,29 +137,28 @@ def plan_lines(dataset: Dataset, rule: SketchRule | None, method: EighMethod, av
         again = f", and {each} more for each doubling of the rank" if rule.accuracy is not None else ""
     return [
         f"method: {_NAMES.get(chosen.name, chosen.name)}",
-        f"passes: {passes}, {format_bytes(passes * dataset.x_bytes)} read{again}",
+        f"passes: {passes}, {format_bytes(passes * validated.dataset.x_bytes)} read{again}",
         f"memory: {format_bytes(chosen.worker_bytes)} a worker, {format_bytes(chosen.client_bytes)} in this process",
     ]
 
 
 def decompose(
-    dataset: Dataset, rule: SketchRule | None, method: EighMethod, engine: Engine, available: Resources, *,
-    preprocess: Preprocess, missing: Missing, seed: int,
-) -> Eigendecomposition:  # fmt: skip
-    """Return the eigendecomposition of a dataset, without its targets."""
-    chosen = _choose(dataset, available, rule, method)
+    validated: ValidatedRequest, method: EighMethod, engine: Engine, available: Resources
+) -> Eigendecomposition:
+    """Return the eigendecomposition of the data of an `eigh_request`."""
+    chosen, dataset, request = _choose(validated, available, method), validated.dataset, validated.request
     with log_passes() as made:
-        if isinstance(chosen, GramMatrix):
-            K = gram_statistics(dataset, missing=missing, engine=engine).objective(preprocess).K
+        if isinstance(chosen, EigenReduced):
+            found = chosen.eigen(validated, engine)
+            values, components = found.values, found.W / np.sqrt(found.values)[:, None]
+            total, bound, chance = found.total, found.error_bound, found.error_chance
+        else:
+            K = gram_statistics(dataset, missing=request.missing, engine=engine).objective(request.preprocess).K
             values, V = scipy.linalg.eigh(K)
             order = values[::-1] > ROUNDING * max(float(values[-1]), 0.0)
             values, components = values[::-1][order], signed(np.ascontiguousarray(V.T[::-1][order]))[0]
             total, bound, chance = float(np.trace(K)), 0.0, 0.0
-        else:
-            found = _by_columns(dataset, chosen, engine, preprocess, missing, rule, seed)
-            values, components = found.values, found.W / np.sqrt(found.values)[:, None]
-            total, bound, chance = found.total, found.error_bound, found.error_chance
-    kept = _kept(values, total, rule)
+    kept = _kept(values, total, request.reduce)
     if kept < values.size:
         bound = math.hypot(bound, math.sqrt(values[kept]))  # of parts in orthogonal directions
     return Eigendecomposition(
@@ -164,8 +167,9 @@ def decompose(
     )  # fmt: skip
 
 
-def _choose(dataset: Dataset, available: Resources, rule: SketchRule | None, method: EighMethod) -> Representation:
+def _choose(validated: ValidatedRequest, available: Resources, method: EighMethod) -> Representation:
     """Return the cheapest way that fits in memory, or the one that is named."""
+    dataset, rule = validated.dataset, validated.request.reduce
     least = min(dataset.m, dataset.n)
     if rule is not None and rule.rank is not None and rule.rank > least:
         raise OptionError(f"rank is {rule.rank}, and X is {dataset.m} x {dataset.n}.", f"It is at most {least}.")
@@ -197,23 +201,6 @@ def _operations(one: Representation, shape: ProblemShape) -> float:
         width = one.passes * (one.rank + one.rule.oversampling)
     side = {GramMatrix.name: shape.n, RowGram.name: shape.m}.get(one.name, 0)
     return float(shape.m * shape.n * (width + 50.0 * one.passes) + 9.0 * side**3)
-
-
-def _by_columns(
-    dataset: Dataset, chosen: Representation, engine: Engine, preprocess: Preprocess, missing: Missing,
-    rule: SketchRule | None, seed: int,
-) -> Eigen:  # fmt: skip
-    """Return the eigendecomposition by passes over column blocks."""
-    blocks = ColumnBlocks(dataset)
-    statistics = column_statistics(blocks, missing, engine)
-    factor = ColumnFactor(blocks, statistics, preprocess, missing, engine)
-    total = usable_squares(statistics, preprocess)
-    if not total:
-        raise statistics.no_column_varies()
-    if isinstance(chosen, Sketch):
-        assert rule is not None
-        return sketched_eigendecomposition(factor, total, rule, chosen.rank, seed)
-    return replace(exact_eigendecomposition(factor), total=total)
 
 
 def _kept(values: Floats, total: float, rule: SketchRule | None) -> int:

@@ -12,22 +12,30 @@ import psutil
 from dask.utils import format_bytes
 
 from dsel.data.dataset import Dataset
-from dsel.errors import CapacityError
+from dsel.errors import CapacityError, OptionError
+from dsel.objective.on_demand import FEW_COLUMNS
+from dsel.passes.columns.column_factor import product_pass
+from dsel.passes.cross_validation.column_rows import penalty_cost
+from dsel.passes.cross_validation.column_rows import round_costs as costs_on_columns
+from dsel.passes.cross_validation.disk_cache import cache_file_bytes, cache_width, rounds_between_rewrites
+from dsel.passes.cross_validation.held_out import held_out_pass
+from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.planning.planned_rounds import (
-    held_out_cost,
-    number_of_rounds,
-    rewrite_interval,
-    round_costs,
-    round_worker_bytes,
-    rounds_are_known,
-)
 from dsel.planning.representations.choice import candidates, choose
-from dsel.planning.representations.column_blocks import GRAM_ROWS
+from dsel.planning.representations.column_blocks import GRAM_ROWS, InColumnBlocks
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.representation import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
+from dsel.planning.representations.representation import (
+    COMPILED,
+    INTERPRETER,
+    TASK_SHARE,
+    ProblemShape,
+    Representation,
+    Resources,
+    Saved,
+    gib,
+)
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
@@ -76,7 +84,7 @@ class Plan:
         Estimates of the duration of the passes and of the search, from a calibration.
     lacks, remedy : str
         Why the selection cannot run, and what would help. Empty if it can.
-    fold_every : int, optional
+    rewrite_every : int, optional
         Rounds between rewrites of a cache on disk.
     placement : Placement
         Where the search runs, and why.
@@ -101,7 +109,7 @@ class Plan:
     search_seconds: float | None = None
     lacks: str = ""
     remedy: str = ""
-    fold_every: int | None = None
+    rewrite_every: int | None = None
     placement: Placement = HERE
     search_workers: int = 0
 
@@ -266,19 +274,16 @@ def available_resources(workers: int = 1, worker_memory: int | None = None, keep
 
 
 def make_plan(
-    dataset: Dataset, validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
-    state: dict[str, Any] | None = None, certified: bool = False,
-    scratch: Path | None = None, isolated_cluster: str = "", search_workers: int = 0,
-    shares_folder: bool = True,
+    validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
+    state: dict[str, Any] | None = None, certified: bool = False, scratch: Path | None = None,
+    isolated_cluster: str = "", search_workers: int = 0, shares_folder: bool = True,
 ) -> Plan:  # fmt: skip
     """Return the plan of one selection. No data are read.
 
     Parameters
     ----------
-    dataset : Dataset
-        The data.
     validated : ValidatedRequest
-        The request.
+        The data and the request.
     available : Resources
         Workers and memory.
     cache : StatisticsCache, optional
@@ -306,9 +311,10 @@ def make_plan(
     OptionError
         If a cache of rows is requested and the workers share no folder for it.
     """
-    shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.reduce)
-    if shape.rows_beat_gram and cache and GramMatrix(shape, available).saved(dataset, validated, cache).statistics:
-        shape = replace(shape, few_columns=False, seconds=None)  # the Gram matrix costs nothing
+    dataset, needs = validated.dataset, validated.requirements
+    shape = ProblemShape.of(dataset, validated.request.limit, needs, validated.request.reduce)
+    if shape.rows_beat_gram and cache and GramMatrix(shape, available).saved(validated, cache).statistics:
+        shape = replace(shape, needs=replace(needs, few_columns=False, seconds=None))  # the Gram matrix costs nothing
     found = candidates(shape, available)
     lack, rewrite_every, row_cache_bytes = ("", ""), None, 0
     try:
@@ -316,26 +322,26 @@ def make_plan(
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
     placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))
-    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated, chosen))
+    worker_bytes = max(chosen.worker_bytes, _round_worker_bytes(validated, chosen))
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
-        rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster, chosen)
+        rewrite_every, row_cache_bytes = _rewrite_interval(validated, scratch, isolated_cluster, chosen)
     except CapacityError as error:
         lack = lack if lack[0] else (error.what, error.remedy)
-    saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
+    saved = Saved() if cache is None else chosen.saved(validated, cache)
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     saves_check = cache is not None and cache.on_disk and grows(dataset)
-    known = (chosen.holds_gram or shape.rounds) and rounds_are_known(validated) and rewrite_every is None
+    known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every, cache)),
+        tuple(_stages(validated, chosen, saved, state, rewrite_every, cache)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
-        (*_notes(dataset, validated, chosen, saved, certified, row_cache_bytes, saves_check), *placement.notes),
-        iterations=placement.iterations or validated.requirements.iterations,
-        iteration_seconds=validated.requirements.seconds,
-        lacks=lack[0], remedy=lack[1], fold_every=rewrite_every, placement=placement, search_workers=search_workers,
+        (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check), *placement.notes),
+        iterations=placement.iterations or needs.iterations,
+        iteration_seconds=needs.seconds,
+        lacks=lack[0], remedy=lack[1], rewrite_every=rewrite_every, placement=placement, search_workers=search_workers,
     )  # fmt: skip
 
 
@@ -367,15 +373,16 @@ def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]
 
 
 def _stages(
-    dataset: Dataset, validated: ValidatedRequest, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
+    validated: ValidatedRequest, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
     rewrite_every: int | None, cache: StatisticsCache | None,
 ) -> Iterator[PassCost]:  # fmt: skip
     """Yield the costs of the passes that are still to be made, in their order."""
-    yield from chosen.costs(dataset, validated, saved)
-    yield from round_costs(dataset, validated, state, rewrite_every, chosen)
-    if validated.held_out is not None and (validated.size_rule is not None or number_of_rounds(dataset, validated)):
-        yield held_out_cost(validated.held_out, validated)
-    yield chosen.check_cost(dataset, validated, cache)
+    yield from chosen.costs(validated, saved)
+    yield from _round_costs(validated, state, rewrite_every, chosen)
+    if validated.held_out is not None and (validated.size_rule is not None or _number_of_rounds(validated)):
+        k = validated.request.limit  # the pass reads all columns
+        yield held_out_pass(validated.held_out, k + 1, k).cost()
+    yield chosen.check_cost(validated, cache)
 
 
 def _reads_chosen_chunks(dataset: Dataset) -> bool:
@@ -384,25 +391,20 @@ def _reads_chosen_chunks(dataset: Dataset) -> bool:
 
 
 def _notes(
-    dataset: Dataset,
-    validated: ValidatedRequest,
-    chosen: Representation,
-    saved: Saved,
-    certified: bool,
-    row_cache_bytes: int,
+    validated: ValidatedRequest, chosen: Representation, saved: Saved, certified: bool, row_cache_bytes: int,
     saves_check: bool,
-) -> Iterator[str]:
+) -> Iterator[str]:  # fmt: skip
     if saved.statistics:
         yield "statistics are saved: no pass for them"
     if saved.eigendecomposition:
         yield "the eigendecomposition is saved: no pass for it"
     yield from validated.requirements.notes
-    if not rounds_are_known(validated):
+    if not _rounds_are_known(validated):
         yield "the number of rounds depends on the data"
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
     yield from chosen.notes()
-    if _reads_chosen_chunks(dataset):
+    if _reads_chosen_chunks(validated.dataset):
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if saves_check:
         yield "the last pass reads only new segments if the same columns are chosen as before, else all rows of them"
@@ -418,3 +420,122 @@ def _alternative(other: Representation) -> str:
         f"it could be used too, with {_count(other.passes, 'pass', 'passes')}, {format_bytes(other.bytes_read)} read, "
         f"{format_bytes(other.worker_bytes)} per worker, {format_bytes(other.client_bytes)} in this process"
     )
+
+
+# The rounds of methods that score subsets on left-out rows.
+
+
+def _number_of_rounds(validated: ValidatedRequest) -> int:
+    """Return how many rounds the method makes, at least: columns to insert, or to remove."""
+    cv, included, k = validated.requirements.cross_validation, validated.include.size, validated.request.limit
+    if cv is None or k == included:
+        return 0
+    free = validated.dataset.n - validated.exclude.size
+    return max(0, free - k) if cv.direction == "backward" else min(k, free) - included
+
+
+def _rounds_are_known(validated: ValidatedRequest) -> bool:
+    """Return whether the number of rounds does not depend on the data."""
+    cv = validated.requirements.cross_validation
+    return cv is None or cv.direction == "forward"
+
+
+def _round_costs(
+    validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None, chosen: Representation
+) -> Iterator[PassCost]:
+    """Yield the costs of the passes of all rounds. Cross-validation by folds takes none with their Gram matrices.
+
+    state: of an interrupted search. rewrite_every: rounds between rewrites of a cache on disk, None without one.
+    """
+    cv, rounds, dataset = validated.requirements.cross_validation, _number_of_rounds(validated), validated.dataset
+    if isinstance(chosen, InColumnBlocks) and cv is not None:
+        yield from _column_round_costs(validated, state, rewrite_every, chosen)
+        return
+    if cv is None or cv.folds or not rounds:
+        return
+    if cv.penalties and state is None:
+        yield penalty_pass(dataset, cv.penalties).cost()
+    if cv.direction == "forward" and would_cache(dataset):
+        return
+    backward = cv.direction == "backward"
+    first = dataset.n - validated.exclude.size if backward else validated.include.size
+    costs = []
+    for step in range(0 if state is None else len(state["path"]), rounds):
+        cost = loo_pass(dataset, first - step if backward else first + step).cost()
+        if rewrite_every is not None and step > rewrite_every:  # it reads the cache on disk
+            m, n, N, since = dataset.m, dataset.n, dataset.n_targets, step % rewrite_every
+            cost = replace(cost, passes=0, bytes_read=8 * m * (n + N + 1), flops=m * n * (2 * since + 8 * N))
+        costs.append(cost)
+    yield PassCost.total("rounds of leave-one-out", costs)
+
+
+def _column_round_costs(
+    validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None, chosen: InColumnBlocks
+) -> Iterator[PassCost]:
+    """Yield the costs of rounds on blocks of columns."""
+    dataset = validated.dataset
+    blocks, rows_per_pass = chosen.blocks(dataset), chosen.shape.rows_per_pass
+    cv, done = validated.requirements.cross_validation, 0 if state is None else len(state["path"])
+    assert cv is not None
+    included, rounds = validated.include.size, _number_of_rounds(validated)
+    if included and dataset.n > FEW_COLUMNS:  # the objective needs their rows, too
+        batches = math.ceil(included / rows_per_pass)
+        yield PassCost.total("included columns", [product_pass(blocks, rows_per_pass).cost()] * batches)
+    if cv.penalties and state is None:
+        yield penalty_cost(blocks)
+    steps = list(range(done, rounds))
+    cached = {}
+    if rewrite_every is not None:
+        cached = {i: step % rewrite_every for i, step in enumerate(steps) if step > rewrite_every}
+    memory = cv.direction == "forward" and not cv.folds and would_cache(dataset)
+    if cv.penalties or not memory:
+        yield PassCost("targets", bytes_read=dataset.y_bytes)
+    costs = costs_on_columns(
+        blocks, [included + step for step in steps], included + done, validated.partition, memory, cached
+    )
+    yield PassCost.total("rounds on blocks of columns", costs)
+
+
+def _rewrite_interval(
+    validated: ValidatedRequest, scratch: Path | None, isolated_cluster: str, chosen: Representation
+) -> tuple[int | None, int]:
+    """Return the rounds between rewrites of a cache of rows on disk and its bytes; (None, 0) if there is none.
+
+    scratch: a folder for it. isolated_cluster: the kind of a cluster whose workers share no folder with this process.
+
+    Errors: CapacityError where it does not fit the disk; OptionError where the workers would not see it.
+    """
+    cv, dataset = validated.requirements.cross_validation, validated.dataset
+    if cv is None or cv.folds:
+        return None, 0
+    asked = cv.rewrite_every
+    if dataset.weighted and asked != "never":
+        return None, 0
+    if isinstance(asked, int) and isolated_cluster:
+        raise OptionError(
+            f"rewrite_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
+            "Leave it out (then nothing is cached), or use slurm with out on a file system that all nodes share.",
+        )
+    if asked == "auto" and isinstance(chosen, InColumnBlocks) and chosen.keeps_blocks:
+        return None, 0  # rounds read nothing
+    columns = chunk_columns(chosen, dataset)
+    nbytes = cache_file_bytes(dataset, cache_width(dataset, cv.loss, columns), columns)
+    every = rounds_between_rewrites(
+        asked, dataset, validated.include.size, validated.request.limit, scratch, nbytes=nbytes, direction=cv.direction
+    )
+    return every, 0 if every is None else nbytes
+
+
+def chunk_columns(chosen: Representation, dataset: Dataset) -> int | None:
+    """Return the columns of a chunk of the cache, where rounds read blocks of columns; else None."""
+    return chosen.blocks(dataset).edges[1] if isinstance(chosen, InColumnBlocks) else None
+
+
+def _round_worker_bytes(validated: ValidatedRequest, chosen: Representation) -> int:
+    """Return the memory limit that a worker needs for a round on rows; 0 without rounds."""
+    dataset = validated.dataset
+    if validated.requirements.cross_validation is None or isinstance(chosen, InColumnBlocks):
+        return 0
+    arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
+    block = dataset.nbytes // max(len(dataset.blocks), 1)
+    return math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / TASK_SHARE)

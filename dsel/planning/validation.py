@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import SizeRule
+from dsel.config.size_rule import INFORMATION, SizeRule
 from dsel.config.types import first_error, suggest_option
 from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
@@ -65,8 +65,13 @@ def plan_size(
         return SizePlan(request)
     rule = _resolved(request.choose_k or SizeRule(), method)
     _check_method(rule, method, options)
-    if rule.by in ("bic", "ebic") and not dataset.n_targets:
+    if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
+    if rule.by == "cp" and dataset.m <= dataset.n + 1:
+        raise OptionError(
+            f"choose_k cp needs more rows than columns: there are {dataset.m} and {dataset.n}.",
+            "Choose by aicc or bic.",
+        )
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
@@ -129,6 +134,8 @@ class ValidatedRequest:
 
     Parameters
     ----------
+    dataset : Dataset
+        The rows to select on: all, or the others where a share is held out.
     request : SelectionRequest
         What was asked. An automatic k has its upper limit.
     method : Method
@@ -145,8 +152,6 @@ class ValidatedRequest:
         The user's criterion.
     held_out : Dataset, optional
         Rows that every step of the method is tested on.
-    training : Dataset, optional
-        The rows to select on, where a share of the rows is held out.
     size_rule : SizeRule, optional
         How the number of columns is chosen, with `by` resolved.
     partition : RowPartition, optional
@@ -155,6 +160,7 @@ class ValidatedRequest:
         The groups of columns that are chosen together.
     """
 
+    dataset: Dataset
     request: SelectionRequest
     method: Method
     options: Options
@@ -164,7 +170,6 @@ class ValidatedRequest:
     summary: ProblemSummary
     criterion: Callable[..., float] | None = None
     held_out: Dataset | None = None
-    training: Dataset | None = None
     size_rule: SizeRule | None = None
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
@@ -245,13 +250,13 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     requirements = method.requirements(summary, size.options(options))
     if request.polish != "none":  # exchanges need rows of many columns
         requirements = replace(requirements, few_columns=False)
-    partition, held_out, training = size.partition, size.held_out, None
+    partition, held_out = size.partition, size.held_out
     scored = requirements.cross_validation
     if scored is not None:
         _check_scoring(dataset, request, scored)
-        training, held_out = _held_out(dataset, request, scored)
+        dataset, held_out = _held_out(dataset, request, scored)
         if scored.folds:
-            partition = _partition(training or dataset, scored, scored.folds, request.seed)
+            partition = _partition(dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
     if partition is not None:
@@ -262,7 +267,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     if request.reduce is not None:
         _check_reduction(request, requirements)
     return ValidatedRequest(
-        request, method, options, include, exclude, requirements, summary, criterion, held_out, training, size.rule,
+        dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
         partition, groups,
     )  # fmt: skip
 
@@ -363,14 +368,12 @@ def _check_scoring(dataset: Dataset, request: SelectionRequest, scored: CrossVal
         )
 
 
-def _held_out(
-    dataset: Dataset, request: SelectionRequest, scored: CrossValidation
-) -> tuple[Dataset | None, Dataset | None]:
-    """Return the rows to select on, where they are not all, and the rows that every step is tested on."""
+def _held_out(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> tuple[Dataset, Dataset | None]:
+    """Return the rows to select on, and the rows that every step is tested on."""
     if scored.held_out is None:
-        return None, None
+        return dataset, None
     if not isinstance(scored.held_out, float):
-        return None, held_out_dataset(dataset, scored.held_out)
+        return dataset, held_out_dataset(dataset, scored.held_out)
     return split_held_out(dataset, _partition(dataset, scored, 0, request.seed, scored.held_out))
 
 

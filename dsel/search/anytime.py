@@ -89,6 +89,10 @@ class Deadline:
             self._whole._extend(seconds)
 
 
+#: A deadline that never comes.
+NEVER = Deadline(None)
+
+
 @dataclass(frozen=True)
 class Stop:
     """The rules that end a search. The first one that is met ends it; None is never met.

@@ -17,6 +17,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,8 @@ class PenalizedProblem:
         return np.asarray(largest * np.geomspace(1.0, options.smallest_penalty, options.penalties))
 
 
-#: Yields the coefficients (n, N) for each penalty.
-Solver = Callable[[PenalizedProblem, Floats], Iterable[Floats]]
+#: Yields the coefficients (n, N) for each penalty, with the options of the method.
+Solver = Callable[[PenalizedProblem, Floats, Any], Iterable[Floats]]
 
 
 def supports(task: SearchTask, solve: Solver) -> SearchOutcome:
@@ -101,7 +102,7 @@ def supports(task: SearchTask, solve: Solver) -> SearchOutcome:
     load_subset_kernels()
     problem, path = PenalizedProblem.of(objective), Path(objective)
     seen: set[tuple[int, ...]] = set()
-    for coefficients in _quietly(solve(problem, problem.penalties(task.options))):
+    for coefficients in _quietly(solve(problem, problem.penalties(task.options), task.options)):
         path.steps += 1
         strength = np.square(coefficients).sum(axis=1)
         members = tuple(np.flatnonzero(strength).tolist())
@@ -126,30 +127,28 @@ def _quietly(models: Iterable[Floats]) -> Iterator[Floats]:
         yield found
 
 
-def needs(package: tuple[str, str]) -> Callable[[ProblemSummary, PathOptions], Requirements]:
-    """Return the requirements of a method that uses a package: its module, and its name.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not installed.
-    """
+def _method(
+    name: str, summary: str, solve: Solver, options: type[PathOptions], package: tuple[str, str]
+) -> Method:  # fmt: skip
+    """Return a method that solves with a package: its module, and its name. Raises MissingExtraError without it."""
 
     def requirements(problem: ProblemSummary, options: PathOptions) -> Requirements:
-        module, name = package
-        if importlib.util.find_spec(module) is None:
+        if importlib.util.find_spec(package[0]) is None:
             raise MissingExtraError(
-                f"The penalized methods need {name}, which is not installed.", f"pip install 'dsel[{EXTRA}]'."
+                f"The penalized methods need {package[1]}, which is not installed.", f"pip install 'dsel[{EXTRA}]'."
             )
         return whole_gram(problem, options)
 
-    return requirements
+    return Method(
+        name, summary, partial(supports, solve=solve), options=options, requirements=requirements, every_size=True,
+        extra=EXTRA, no_groups="its penalty is on single coefficients",
+    )  # fmt: skip
 
 
 _TOLERANCE, _SWEEPS = 1e-6, 10_000
 
 
-def _models(problem: PenalizedProblem, penalties: Floats) -> Iterator[Floats]:
+def _models(problem: PenalizedProblem, penalties: Floats, options: PathOptions) -> Iterator[Floats]:
     from sklearn.linear_model import Lasso, MultiTaskLasso
 
     several = problem.T.shape[1] > 1
@@ -162,23 +161,8 @@ def _models(problem: PenalizedProblem, penalties: Floats) -> Iterator[Floats]:
         yield np.array(model.coef_).reshape(problem.T.shape[1], -1).T
 
 
-def run(task: SearchTask) -> SearchOutcome:
-    """Run the method on a task."""
-    return supports(task, _models)
-
-
-def _method(
-    name: str, summary: str, run: Callable[[SearchTask], SearchOutcome], options: type[PathOptions],
-    package: tuple[str, str],
-) -> Method:  # fmt: skip
-    return Method(
-        name, summary, run, options=options, requirements=needs(package), every_size=True, extra=EXTRA,
-        no_groups="its penalty is on single coefficients",
-    )  # fmt: skip
-
-
 LASSO = _method(
-    "lasso", "Choose the columns of the models along the path of the lasso.", run, PathOptions,
+    "lasso", "Choose the columns of the models along the path of the lasso.", _models, PathOptions,
     ("sklearn", "scikit-learn"),
 )  # fmt: skip
 
@@ -193,20 +177,15 @@ def concave_method(name: str, title: str, options: type[PathOptions], penalties:
     coefficients of several targets.
     """
 
-    def run(task: SearchTask) -> SearchOutcome:
-        """Run the method on a task."""
+    def models(problem: PenalizedProblem, strengths: Floats, options: Any) -> Iterator[Floats]:
+        import skglm.penalties
 
-        def models(problem: PenalizedProblem, strengths: Floats) -> Iterator[Floats]:
-            import skglm.penalties
+        several = problem.T.shape[1] > 1
+        penalty = getattr(skglm.penalties, penalties[several])
+        solve = _several_targets if several else _one_target
+        return solve(problem, strengths, lambda strength: penalty(strength, options.shape))
 
-            several = problem.T.shape[1] > 1
-            penalty = getattr(skglm.penalties, penalties[several])
-            solve = _several_targets if several else _one_target
-            return solve(problem, strengths, lambda strength: penalty(strength, task.options.shape))
-
-        return supports(task, models)
-
-    return _method(name, title, run, options, ("skglm", "skglm"))
+    return _method(name, title, models, options, ("skglm", "skglm"))
 
 
 def _one_target(problem: PenalizedProblem, penalties: Floats, make: Callable[[float], Any]) -> Iterator[Floats]:

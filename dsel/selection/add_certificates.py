@@ -16,7 +16,7 @@ from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.assembly import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
-from dsel.selection.record import FrontRow
+from dsel.selection.front_row import FrontRow
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
 

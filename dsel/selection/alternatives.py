@@ -1,4 +1,7 @@
-"""All near-best subsets of a selection, with a verdict and a price for each column, as plain data."""
+"""What could take the place of a selection or of its columns, as plain data.
+
+All near-best subsets, with a verdict and a price for each column, and the best substitutes of each chosen column.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dsel.search.exact.alternatives import Verdict
-from dsel.selection.record import FrontRow
+from dsel.selection.front_row import FrontRow
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,35 @@ class Price:
         reliance = values.get("reliance")
         lists = {name: tuple(values[name]) for name in ("with_column", "without_column")}
         return cls(**{**values, **lists, "reliance": None if reliance is None else tuple(reliance)})
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """A column that could take the place of a chosen one.
+
+    Parameters
+    ----------
+    replaces : int
+        The chosen column, 0-based.
+    index : int
+        The column that takes its place.
+    label : str
+        Its label.
+    error, r2 : float
+        f of the subset after the swap, and the share of ||Y||^2 that it explains.
+    correlation : float or None
+        The correlation of the two columns. None if one of them does not vary.
+    proved : bool
+        Whether no subset of as many columns without the chosen one has a smaller f, which is proved.
+    """
+
+    replaces: int
+    index: int
+    label: str
+    error: float
+    r2: float
+    correlation: float | None
+    proved: bool = False
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,18 +20,24 @@ from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.search.cross_validation.rounds import subset_fit
+from dsel.search.exact.alternatives import swap_values
 from dsel.search.exact.certificate import dependence
 from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.selection.alternatives import Substitute
 from dsel.selection.context import SelectionRun
-from dsel.selection.record import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
+from dsel.selection.front_row import FrontRow
+from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
-from dsel.selection.run_method import Errors, rank_error
+from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath
 
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.
 _AGREEMENT = 1e-6
 #: The number of excluded columns that the result names.
 _EXCLUDED_LABELS = 100
+
+#: Substitutes of a column, and the largest number of columns and of elementary steps for which they are looked up.
+_SUBSTITUTES, _MOST_SUBSTITUTED, _MOST_STEPS = 5, 100, 1e8
 
 #: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
 MOST_CLASSES = 10
@@ -98,6 +104,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "groups": items.by_name(S),
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
         "statistics": _chosen_statistics(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
+        "swaps": _substitutes(run, chosen),
         "rank_error": None if dataset.n_targets else rank_error(run.whole, len(S)),
     }
 
@@ -265,6 +272,48 @@ def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fi
     coefficients = found * scaling.scale_y / scaling.scale_x[S][:, None]
     intercept = scaling.center_y - scaling.center_x[S] @ coefficients
     return coefficients, intercept
+
+
+def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | None:
+    """Return the best substitutes of each chosen column, or None where they are not cheap or there are none.
+
+    They take the tables of the search, and O(s^2 n) operations.
+    """
+    objective, whole, request = run.objective, run.whole, run.validated.request
+    S = [int(place) for place in np.flatnonzero(np.isin(objective.columns, chosen))]
+    exact = objective.has_gram and objective.eigen_factor is None and run.prepared.errors is None
+    if not exact or run.validated.groups is not None or run.validated.criterion is not None:
+        return None
+    if len(S) > _MOST_SUBSTITUTED or objective.n * len(S) ** 2 > _MOST_STEPS:
+        return None
+    with threads_for(objective):
+        values = swap_values(objective, S)
+    place = {int(j): i for i, j in enumerate(whole.columns)}
+    features = run.dataset.features
+    found = []
+    for row, i in enumerate(S):
+        for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
+            if not np.isfinite(values[row, l]):
+                break
+            old, new = int(objective.columns[i]), int(objective.columns[l])
+            members = objective.in_data([*S[:row], *S[row + 1 :], int(l)])
+            error = float(values[row, l])
+            correlation = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            r2 = explained_share(whole, members, error)
+            found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
+    return tuple(found)
+
+
+def _correlation_of(
+    statistics: ColumnScales, preprocess: Preprocess, whole: Objective, i: int, j: int
+) -> float | None:  # fmt: skip
+    """Return the correlation of two columns of an objective, or None if one of them does not vary."""
+    both = np.array([i, j])
+    scaling, columns = statistics.scaling(preprocess), whole.columns[both]
+    mean = (statistics.mean_x[columns] - scaling.center_x[columns]) / scaling.scale_x[columns]
+    covariance = whole.K[np.ix_(both, both)] - statistics.weight * np.outer(mean, mean)
+    value = float(_correlation(covariance)[0, 1])
+    return value if np.isfinite(value) else None
 
 
 def _class_count(dataset: Dataset) -> int | None:

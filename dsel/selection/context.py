@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dsel.data.dataset import Dataset
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.statistics_cache import StatisticsCache

@@ -14,7 +14,7 @@ from dsel._lib.types import Ints
 from dsel._lib.versions import now, provenance
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS
 from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
@@ -54,20 +54,18 @@ class StageTimer:
 
 def run_selection(dataset: Dataset, request: SelectionRequest, context: RunContext | None = None) -> Selection:
     """Validate a request and select columns."""
-    return run_validated(dataset, validate(dataset, request), context or RunContext())
+    return run_validated(validate(dataset, request), context or RunContext())
 
 
-def run_validated(
-    dataset: Dataset, validated: ValidatedRequest, context: RunContext, plan: Plan | None = None
-) -> Selection:
+def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan | None = None) -> Selection:
     """Select columns. Errors that do not depend on the data are raised before the first pass.
 
     plan: what was planned before the workers started. It is made again if there are others than were planned for.
     """
-    dataset = validated.training or dataset
+    dataset = validated.dataset
     there = context.engine.workers, context.engine.worker_memory
     if plan is None or there != (plan.workers, plan.worker_limit):
-        plan = plan_selection(dataset, validated, context)
+        plan = plan_selection(validated, context)
     plan.require()
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
@@ -81,38 +79,35 @@ def run_validated(
     if validated.criterion is not None:
         context.search_engine.require(validated.criterion)
     with log_passes() as made, naming_columns(dataset):
-        selection = _run(dataset, validated, plan, context)
+        selection = _run(validated, plan, context)
     compared = plan.compare(made, selection.counts)
     return replace(selection, passes=made.passes, bytes_read=made.bytes_read, plan=compared)
 
 
 def plan_selection(
-    dataset: Dataset, validated: ValidatedRequest, context: RunContext, *, available: Resources | None = None,
-    certified: bool = False,
-) -> Plan:  # fmt: skip
+    validated: ValidatedRequest, context: RunContext, *, available: Resources | None = None, certified: bool = False
+) -> Plan:
     """Return the plan of what `run_selection` will do in this context.
 
     available: workers and memory to plan for, by default those of the engine. certified: whether a proof follows.
     """
-    dataset = validated.training or dataset
     if available is not None and available.keeps_values:
         search_workers = available.workers
     else:
         search_workers = 0 if context.engine.in_process else context.engine.workers
     if available is None:
-        engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
-        available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+        engine = THREADS if validated.dataset.in_memory else context.engine  # data in memory need no workers
+        available = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     return make_plan(
-        dataset, validated, available, cache=context.cache, state=context.state, certified=certified,
-        scratch=context.scratch, isolated_cluster=context.isolated_cluster, search_workers=search_workers,
-        shares_folder=context.shares_folder,
+        validated, available, cache=context.cache, state=context.state, certified=certified, scratch=context.scratch,
+        isolated_cluster=context.isolated_cluster, search_workers=search_workers, shares_folder=context.shares_folder,
     )  # fmt: skip
 
 
-def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
-    timer, started = StageTimer(context.on_stage), now()
+def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
+    dataset, timer, started = validated.dataset, StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
-        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
+        prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Column, Preprocess, SelectionRequest
+from dsel.errors import OptionError
+from dsel.selection.alternatives import Alternatives, Substitute
+from dsel.selection.front_row import FrontRow
 from dsel.selection.submodularity import Submodularity
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-    from dsel.selection.alternatives import Alternatives
 
 FORMAT = 3
 #: selection.json holds the coefficients, too, if there are at most this many.
@@ -26,6 +27,8 @@ _JSON_COEFFICIENTS = 10_000
 
 #: Values that differ by at most this share are equal, and the smaller size wins.
 _TIE = 1e-12
+#: Follows an error about a result without substitutes.
+_HOW_TO_SUBSTITUTE = "Select again with this version, fewer columns to choose, or more memory."
 #: The dimensions of the arrays, as they are saved.
 _DIMS = {
     "gains": ("selected",),
@@ -153,31 +156,6 @@ class ChosenStatistics:
 
 
 @dataclass(frozen=True)
-class FrontRow:
-    """The best subset found of one size.
-
-    Parameters
-    ----------
-    size : int
-        Number of columns, or of groups of columns, those that are always included counted.
-    error : float
-        f(S).
-    r2 : float
-        Share of ||Y||^2 that is explained, without the ridge penalty.
-    indices : tuple of int
-        The columns, 0-based.
-    criterion : float, optional
-        Value of the custom criterion, if one was minimized.
-    """
-
-    size: int
-    error: float
-    r2: float
-    indices: tuple[int, ...]
-    criterion: float | None = None
-
-
-@dataclass(frozen=True)
 class TraceRow:
     """An improvement of the best subset of at most k columns.
 
@@ -275,6 +253,7 @@ class SelectionRecord:
     submodularity: Submodularity | None = None
     rank_error: float | None = None
     alternatives: Alternatives | None = None
+    swaps: tuple[Substitute, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -347,6 +326,53 @@ class SelectionRecord:
         if index in self.column_labels:
             return self.column_labels[index]
         return self.labels[self.indices.index(index)] if index in self.indices else str(index)
+
+    def substitutes(self) -> dict[str, tuple[Substitute, ...]]:
+        """Return the best substitutes of each chosen column, which no column of `include` has.
+
+        Returns
+        -------
+        dict of str to tuple of Substitute
+            By the label of the chosen column, at most five columns that could take its place, best first: with R2
+            after the swap, and the correlation of the two columns. `proved` says that nothing better is possible
+            without the chosen column. That takes `alternatives`.
+
+        Raises
+        ------
+        OptionError
+            If the result has none: for groups, custom criteria, very many columns, without the Gram matrix in memory,
+            and in results of older versions.
+
+        Examples
+        --------
+        >>> import dsel
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(200, 20))
+        >>> X[:, 5] += 5 * X[:, 7]
+        >>> found = dsel.select(X, X[:, 3] - 2 * X[:, 7], k=2).substitutes()
+        >>> found["x7"][0].label
+        'x5'
+        """
+        if self.swaps is None:
+            raise OptionError(f"The result has no substitutes: {self._no_substitutes()}.", _HOW_TO_SUBSTITUTE)
+        prices = {}
+        if self.alternatives is not None and self.alternatives.size == len(self):
+            prices = {price.index: price.bound_without for price in self.alternatives.columns}
+            slack = _TIE * self.alternatives.total
+        found: dict[str, tuple[Substitute, ...]] = {}
+        place = {j: i for i, j in enumerate(self.indices)}
+        for swap in sorted(self.swaps, key=lambda swap: place[swap.replaces]):
+            proved = swap.replaces in prices and swap.error <= prices[swap.replaces] + slack
+            label = self.label(swap.replaces)
+            found[label] = (*found.get(label, ()), replace(swap, proved=proved))
+        return found
+
+    def _no_substitutes(self) -> str:
+        if self.groups:
+            return "they are for single columns, not for groups"
+        if self.request.criterion is not None:
+            return "they are for the squared error, not for a custom criterion"
+        return "the Gram matrix was not in memory, k is too large, or an older version saved it"
 
     def arrays(self) -> Arrays:
         """Return the arrays of selection.zarr with their dimensions."""
@@ -429,7 +455,7 @@ class SelectionRecord:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
-        for name in ("changes", "submodularity", "rank_error", "alternatives"):
+        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps"):
             if values[name] is None:
                 del values[name]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

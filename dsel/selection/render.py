@@ -34,7 +34,7 @@ def render(selection: SelectionRecord, width: int | None = None, *, details: boo
     width : int, optional
         Columns of the terminal; longer lines are broken. By default no line is broken.
     details : bool
-        Add the cost, and the plan compared with what was measured.
+        Add what could replace each column, the cost, and the plan compared with what was measured.
 
     Returns
     -------
@@ -69,6 +69,9 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     if selection.changes:
         yield from map(printable, describe_changes(selection.changes))
     if details:
+        if selection.swaps:
+            yield "What could replace each column:"
+            yield _substitutes(selection)
         yield from describe_cost(selection)
     yield from (f"note: {printable(note)}" for note in selection.notes)
 
@@ -116,6 +119,27 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     yield table
     if useless := found.labels("useless"):
         yield f"In no near-best subset: {shorten(useless, _FEW)}"
+
+
+def _substitutes(selection: SelectionRecord) -> Table:
+    """Return the best substitutes of each chosen column as a table."""
+    table = text_table(
+        "column",
+        "substitute",
+        "R2 with it",
+        "correlation",
+        "further substitutes",
+        left=("column", "substitute", "further substitutes"),
+        fold=("column", "substitute", "further substitutes"),
+    )
+    for label, (first, *others) in selection.substitutes().items():
+        r2 = f"{first.r2:.6f}{', the best (proved)' if first.proved else ''}"
+        correlation = "" if first.correlation is None else f"{first.correlation:.4f}"
+        table.add_row(
+            printable(label), printable(first.label), r2, correlation,
+            ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
+        )  # fmt: skip
+    return table
 
 
 def _r2_of(found: Alternatives, error: float | None) -> str:

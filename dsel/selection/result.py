@@ -7,6 +7,7 @@ from typing import Any
 
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.changes.runs import SUMMARY, read_history
+from dsel.selection.information_criteria import CriterionRow, preferred_sizes
 from dsel.selection.plots.accessor import SelectionPlots
 from dsel.selection.record import SelectionRecord
 from dsel.selection.render import render
@@ -108,6 +109,8 @@ class Selection(SelectionRecord):
         matrix, and for more than 2000 columns. `error_ratio` compares it with the selection.
     alternatives : Alternatives, optional
         All near-best subsets, with a verdict for each column, from `dsel.alternatives`.
+    swaps : tuple of Substitute, optional
+        The best substitutes of the chosen columns; see `substitutes`. None where they are not cheap.
     """
 
     @property
@@ -129,6 +132,26 @@ class Selection(SelectionRecord):
             A copy.
         """
         return replace(self, alternatives=alternatives)
+
+    def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
+        """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
+
+        Parameters
+        ----------
+        gamma : float
+            The weight of the number of subsets in EBIC, from 0 to 1.
+
+        Returns
+        -------
+        list of CriterionRow
+            One row for each criterion. `proved` needs a certificate of every size: ``dsel.certify(..., sizes="all")``.
+
+        Raises
+        ------
+        OptionError
+            With a ridge penalty, weights, groups or a custom criterion, or without targets.
+        """
+        return preferred_sizes(self, gamma)
 
     def report(self, out: str | AnyPath | None = None) -> AnyPath:
         """Write the selection as one HTML page with pictures, and return its path.

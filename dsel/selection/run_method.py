@@ -18,12 +18,11 @@ from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.column_rows import ColumnRows
-from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
+from dsel.passes.cross_validation.disk_cache import DiskCache, cache_width
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
-from dsel.planning.plan import Plan
-from dsel.planning.planned_rounds import chunk_columns
+from dsel.planning.plan import Plan, chunk_columns
 from dsel.search.ask_tell import Task
 from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import Certificate
@@ -195,18 +194,17 @@ def _disk_cache(run: SelectionRun, plan: Plan) -> DiskCache | None:
     """Return the cache on disk that the plan asks for."""
     dataset, validated = run.dataset, run.validated
     request, cv = validated.request, validated.requirements.cross_validation
-    if plan.fold_every is None or cv is None:
+    if plan.rewrite_every is None or cv is None:
         return None
-    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, plan.fold_every)
+    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, plan.rewrite_every)
     columns = chunk_columns(plan.chosen, dataset)
     key = {
         "preprocess": request.preprocess, "loss": cv.loss, "missing": request.missing,
         "intercept": check_intercept(cv.intercept, request.preprocess),
     }  # fmt: skip
     return DiskCache(
-        dataset, every=plan.fold_every, first=validated.include.size, folder=run.context.scratch,
-        width=row_width(dataset, cv.loss) if columns is None else 0, key=key,
-        optional=cv.rewrite_every == "auto", columns=columns,
+        dataset, every=plan.rewrite_every, first=validated.include.size, folder=run.context.scratch,
+        width=cache_width(dataset, cv.loss, columns), key=key, optional=cv.rewrite_every == "auto", columns=columns,
     )  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
-from dsel.selection.alternatives import Alternatives
+from dsel.selection.alternatives import Alternatives, Substitute
+from dsel.selection.front_row import FrontRow
 from dsel.selection.record import Arrays, SelectionRecord
 from dsel.selection.submodularity import Submodularity
 from dsel.storage import paths
@@ -107,7 +108,7 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
-            values[name] = tuple(record.FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
+            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
         values["path"] = tuple(record.PathRow(**row) for row in values.get("path", ()))
         values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
         if values.get("size_curve") is not None:
@@ -116,6 +117,8 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
             values["submodularity"] = Submodularity(**values["submodularity"])
         if values.get("alternatives") is not None:
             values["alternatives"] = Alternatives.from_dict(values["alternatives"])
+        if values.get("swaps") is not None:
+            values["swaps"] = tuple(Substitute(**row) for row in values["swaps"])
         # Older versions named the fields differently, and judged gaps by other rules.
         values["certificate"] = tuple(Certificate.from_dict(row).as_dict() for row in values.get("certificate", ()))
         for name in ("indices", "shape", "targets", "constant", "notes"):

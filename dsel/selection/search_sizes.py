@@ -1,20 +1,12 @@
 """Search for subsets of every size, and choose the number of columns (``k="auto"``).
 
-The information criteria of a subset are BIC, and EBIC for many candidate columns:
-
-    BIC(S)  = m N log(RSS(S) / (m N)) + N df(S) log(m)
-    EBIC(S) = BIC(S) + 2 gamma log C(p, s)
-
-with s of p candidate columns chosen, N targets whose errors count as independent with one variance, and the effective
-degrees of freedom df(S) = tr(K_SS (K_SS + lam I)^-1), which is the rank of X_S without a penalty. Sources: Schwarz,
-"Estimating the dimension of a model", Annals of Statistics 6, 1978; Chen and Chen, "Extended Bayesian information
-criteria for model selection with large model spaces", Biometrika 95, 2008.
+The information criteria are those of `dsel.selection.information_criteria`. The degrees of freedom of a subset are
+tr(K_SS (K_SS + lam I)^-1), which is the rank of X_S without a penalty.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.positive_definite import solve
+from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.objective.objective_interface import Objective
@@ -33,17 +25,16 @@ from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import SubsetErrors
 from dsel.passes.statistics import Statistics, combined
+from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import members_along
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.information_criteria import NAMES, CriterionContext
 from dsel.selection.record import PathRow, SizeCurve, SizePoint
 from dsel.selection.run_method import path_rows, run_method
-
-#: A residual of at most this share of ||Y||^2 is rounding error.
-_NO_RESIDUAL = 1e-12
 
 
 def residual_and_freedom(whole: Objective, members: Sequence[int]) -> tuple[float, float]:
@@ -60,21 +51,6 @@ def residual_and_freedom(whole: Objective, members: Sequence[int]) -> tuple[floa
     explained = np.einsum("si,st,ti->i", V, M, V)
     rss = whole.total - float((explained * (2.0 * shrunk - values * shrunk**2)).sum())
     return rss, float((values * shrunk).sum())
-
-
-def bayesian_criterion(
-    rss: float, total: float, freedom: float, weight: float, n_targets: int, subsets: tuple[int, int], gamma: float
-) -> float:
-    """Return BIC, or EBIC with gamma above 0.
-
-    rss: of the subset. total: ||Y||^2. freedom: effective degrees of freedom. weight: number of rows. subsets: s of p
-    candidates are chosen.
-    """
-    count = weight * n_targets
-    s, p = subsets
-    choices = gammaln(p + 1) - gammaln(s + 1) - gammaln(p - s + 1)
-    fit = count * math.log(max(rss, _NO_RESIDUAL * total) / count)
-    return fit + n_targets * freedom * math.log(weight) + 2.0 * gamma * float(choices)
 
 
 log = logging.getLogger("dsel")
@@ -143,6 +119,25 @@ def every_size(run: SelectionRun) -> tuple[SearchOutcome, Subsets]:
     return outcome, [tuple(int(objective.columns[j]) for j in members) for members in best]
 
 
+def subsets_of_part(
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, prepared: Prepared, part: Statistics,
+    where: str, remedy: str, load_target_gram: Callable[..., Any] | None = None,
+) -> Subsets:  # fmt: skip
+    """Return the best subset of at most s columns for s = 0, ..., the limit, by the statistics of a part of the rows.
+
+    where, remedy: what errors say of the part.
+    """
+    try:
+        whole = part.objective(validated.request.preprocess, validated.request.lam)
+        if load_target_gram is not None:
+            whole = replace(whole, load_target_gram=load_target_gram)
+        objective, _ = candidates_of(dataset, validated, part, whole)
+    except (DataError, OptionError) as error:
+        what = f"{where} {part.m} rows. There: {error.what}"
+        raise type(error)(what, f"{error.remedy} Or {remedy}.".strip()) from error
+    return every_size(SelectionRun(dataset, validated, context, prepared, whole, objective))[1]
+
+
 def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
     best: dict[int, FrontPoint] = {}
     for point in points:
@@ -201,25 +196,17 @@ class _FoldErrors:
         return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
 
     def _errors(self, number: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
-        validated = self._validated
-        request = validated.request
+        run, validated, request = self._run, self._validated, self._validated.request
         parts = [self._parts[part] for part in train if part in self._parts]
         if not parts:
             raise DataError(f"The rows that model {number + 1} is trained on have no weight.", "Choose other folds.")
         trained = combined(parts)
-        try:
-            whole = trained.objective(request.preprocess, request.lam)
-            if not trained.unsupervised:
-                load = partial(target_gram, self._run.dataset, trained, request.preprocess, self._rows_of(train))
-                whole = replace(whole, load_target_gram=load)
-            objective, _ = candidates_of(self._run.dataset, validated, trained, whole)
-        except (DataError, OptionError) as error:
-            raise type(error)(
-                f"Model {number + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
-                f"{error.remedy} Or choose fewer or other folds.".strip(),
-            ) from error
-        run = replace(self._run, whole=whole, objective=objective, context=self.context(validated.method.every_size))
-        _, subsets = every_size(run)
+        load = partial(target_gram, run.dataset, trained, request.preprocess, self._rows_of(train))
+        subsets = subsets_of_part(
+            run.dataset, validated, self.context(validated.method.every_size), run.prepared, trained,
+            f"Model {number + 1} of the choice of k is trained on", "choose fewer or other folds",
+            load_target_gram=None if trained.unsupervised else load,
+        )  # fmt: skip
         members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.most + 1)]
         with one_blas_thread():  # the matrices are small: threads would wait for each other
             errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
@@ -275,16 +262,17 @@ def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
     validated, rule = run.validated, run.validated.size_rule
     whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
-    assert rule.by is not None
-    gamma = rule.gamma if rule.by == "ebic" else 0.0
-    candidates, points = run.subject.n, []
+    by = next(name for name in NAMES if name == rule.by)
+    of_all = whole.value(run.objective.in_data(range(run.objective.n))) if by == "cp" else None
+    context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, of_all)
+    points = []
     for members in subsets:
         rss, freedom = residual_and_freedom(whole, [*run.base, *members])
-        chosen = validated.items.count(members), candidates
-        value = bayesian_criterion(rss, whole.total, freedom, weight, run.dataset.n_targets, chosen, gamma)
-        points.append(SizePoint(validated.included + chosen[0], value))
-    name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")
-    return SizeCurve.choose(rule.by, f"the size of least {name}", tuple(points))
+        s = validated.items.count(members)
+        points.append(SizePoint(validated.included + s, context.value(by, rss, freedom, s)))
+    name = NAMES[by] + (f" (gamma {rule.gamma:g})" if by == "ebic" else "")
+    what = "the size of largest adjusted R2" if by == "adjusted-r2" else f"the size of least {name}"
+    return SizeCurve.choose(by, what, tuple(points))
 
 
 def _along_path(run: SelectionRun) -> SizeChoice:
@@ -301,7 +289,7 @@ def _along_path(run: SelectionRun) -> SizeChoice:
         assert error is not None
         if row.size not in best or error < best[row.size][0]:
             best[row.size] = error, members
-    if rule.by in ("bic", "ebic") or not best:
+    if rule.by in NAMES or not best:
         best.setdefault(len(start), (np.inf, start))
         subsets = [tuple(j for j in best[size][1] if j not in start) for size in sorted(best)]
         curve = _by_criterion(at_lam, subsets)

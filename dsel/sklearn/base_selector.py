@@ -24,14 +24,15 @@ from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
 from dsel.selection.results.apply import take_columns
 from dsel.sklearn.inputs import (
+    EncodedTarget,
     check_features,
     check_training_data,
     data_digest,
+    encode_target,
     in_memory,
     is_lazy_or_labelled,
     spread_columns,
 )
-from dsel.sklearn.targets import EncodedTarget, encode_target
 from dsel.storage.paths import AnyPath, as_path
 
 #: Statistics of the data that this process has fitted selectors to, the last ones.

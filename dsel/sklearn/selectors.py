@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dsel.search.exact.certificate import dependence
 from dsel.sklearn.base_selector import BaseSelector
-from dsel.sklearn.targets import EncodedTarget, Task
+from dsel.sklearn.inputs import EncodedTarget, Task
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -18,18 +18,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import IO, Any, Literal, TypeVar, overload
+from typing import IO, Any, Literal, TypeVar
 
 from dsel.errors import OptionError, StorageError
-from dsel.storage.retries import (
-    MAX_RETRIES,
-    RetryPolicy,
-    connection,
-    is_missing_bucket,
-    obstore_module,
-    retry_delay,
-    translate_error,
-)
+from dsel.storage.retries import MAX_RETRIES, RetryPolicy, connection, is_missing_bucket, obstore_module
 
 T = TypeVar("T")
 
@@ -169,8 +161,8 @@ class ObjectPath:
         """Return the content of the object. Raises FileNotFoundError."""
         return self._request(lambda obstore, store: bytes(obstore.get(store, self.key).bytes()))
 
-    def read_text(self, encoding: str = "utf-8") -> str:
-        return self.read_bytes().decode(encoding)
+    def read_text(self) -> str:
+        return self.read_bytes().decode()
 
     def write_bytes(self, data: bytes) -> None:
         """Write or replace the object in one request."""
@@ -190,24 +182,16 @@ class ObjectPath:
 
         The data must be unique to the caller. That is how it recognises its own object if an answer was lost.
         """
-        obstore = obstore_module()
+        obstore_module()
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        for attempt in range(MAX_RETRIES + 1):
-            try:
-                obstore.put(connection(self.scheme, self.bucket), self.key, data, mode="create")
-                return True
-            except (AlreadyExistsError, PreconditionError):
-                with suppress(FileNotFoundError):
-                    return self.read_bytes() == data
-                return False
-            except Exception as error:
-                translated = translate_error(error, str(self))
-                repeated = isinstance(translated, StorageError) and translated.attempts > 1
-                if not isinstance(translated, StorageError) or repeated or attempt == MAX_RETRIES:
-                    raise translated from None
-            time.sleep(retry_delay(attempt))
-        raise AssertionError
+        try:
+            self._request(lambda obstore, store: obstore.put(store, self.key, data, mode="create"))
+        except (AlreadyExistsError, PreconditionError):
+            with suppress(FileNotFoundError):
+                return self.read_bytes() == data
+            return False
+        return True
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object. It is no error if it does not exist."""
@@ -219,19 +203,12 @@ class ObjectPath:
         if keys:
             self._delete(keys)
 
-    @overload
-    def open(self, mode: Literal["rb"]) -> IO[bytes]: ...
-    @overload
-    def open(self, mode: Literal["r"] = "r", *, encoding: str, newline: str | None = None) -> IO[str]: ...
-    def open(self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None) -> IO[Any]:
+    def open(self, mode: Literal["rb"]) -> IO[bytes]:
         """Open the object for reading; a request reads a few megabytes. Raises FileNotFoundError."""
         info = self.stat()
-        binary: Any
         if info.size <= READ_BYTES:
-            binary = io.BytesIO(self.read_range(0, info.size, info.tag) if info.size else b"")
-        else:
-            binary = io.BufferedReader(_RangeReader(self, info), READ_BYTES)
-        return binary if mode == "rb" else io.TextIOWrapper(binary, encoding=encoding, newline=newline)
+            return io.BytesIO(self.read_range(0, info.size, info.tag) if info.size else b"")
+        return io.BufferedReader(_RangeReader(self, info), READ_BYTES)
 
     def read_range(self, start: int, stop: int, tag: str) -> bytes:
         """Return bytes [start, stop) of the object. Raises StorageError if it no longer has this tag."""
@@ -247,7 +224,6 @@ class ObjectPath:
             ) from error
 
     def _delete(self, keys: list[str]) -> None:
-
         def delete(obstore: Any, store: Any, keys: list[str] = keys) -> None:
             for start in range(0, len(keys), 1000):
                 try:

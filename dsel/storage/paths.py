@@ -26,7 +26,7 @@ from dsel.storage.leftovers import temporary_tag
 from dsel.storage.object_store import SCHEMES
 from dsel.storage.object_store import FileInfo as FileInfo
 from dsel.storage.object_store import ObjectPath as ObjectPath
-from dsel.storage.zarr_store import complete_store, object_zarr_store, redescribed_store
+from dsel.storage.zarr_store import complete_store, object_zarr_store
 
 AnyPath = Path | ObjectPath
 
@@ -107,20 +107,23 @@ def make_folder(folder: AnyPath) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def zarr_store(path: AnyPath, *, complete: bool = False, metadata: bytes | None = None) -> Any:
-    """Return what Zarr accepts as a store, rooted at `path`, so that Zarr writes no metadata above it.
+def zarr_store(path: AnyPath, *, complete: bool = False) -> Any:
+    """Return a store of Zarr rooted at `path`, so that Zarr writes no metadata above it.
 
-    If it is complete, to be read only, then reading an absent chunk raises LostChunkError. `metadata` take the place of
-    the zarr.json at `path`, which is neither read nor written.
+    If it is complete, to be read only, then reading an absent chunk raises LostChunkError.
     """
-    if not complete and metadata is None:
-        return object_zarr_store(path) if isinstance(path, ObjectPath) else path
     from zarr.storage import LocalStore
 
     store = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path, read_only=complete)
-    if metadata is not None:
-        store = redescribed_store()(store, metadata)
     return complete_store()(store) if complete else store
+
+
+def described_array(path: AnyPath, metadata: Mapping[str, Any], *, complete: bool = False) -> Any:
+    """Return the Zarr array at `path` with these metadata: its zarr.json is neither read nor written."""
+    import zarr
+    from zarr.storage import StorePath
+
+    return zarr.Array.from_dict(StorePath(zarr_store(path, complete=complete)), dict(metadata))
 
 
 @contextmanager
@@ -251,16 +254,12 @@ def foreign_owner(path: AnyPath) -> str | None:
         owner = os.stat(path).st_uid
     except FileNotFoundError:
         return None
-    return None if owner in (os.geteuid(), 0) else _name(owner)
-
-
-def _name(user: int) -> str:
-    import pwd
-
+    if owner in (os.geteuid(), 0):
+        return None
     try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"user {user}"
+        return path.owner()
+    except KeyError:  # a user without a name
+        return f"user {owner}"
 
 
 #: The pointer to the latest good run in a folder of runs: a symbolic link on disk, a small file in object storage.

@@ -53,12 +53,7 @@ class RetryPolicy:
         self._attempts += 1
         if _is_exhausted(str(error)) or self._attempts > self._max_retries:
             raise translate_error(error, self._where, self._attempts) from None
-        return retry_delay(self._attempts - 1)
-
-
-def retry_delay(retries: int) -> float:
-    """Return the seconds to wait before the next attempt, after this many retries."""
-    return float(min(FIRST_DELAY.total_seconds() * 2**retries, LONGEST_DELAY.total_seconds()))
+        return float(min(FIRST_DELAY.total_seconds() * 2 ** (self._attempts - 1), LONGEST_DELAY.total_seconds()))
 
 
 def translate_error(error: Exception, where: str, attempts: int = 1) -> Exception:

@@ -70,29 +70,6 @@ def complete_store() -> Any:
     return CompleteStore
 
 
-@lru_cache(maxsize=1)
-def redescribed_store() -> Any:
-    """Return the class of a store whose root metadata are given, not read: what is written beyond them stays unseen."""
-    from zarr.storage import WrapperStore
-
-    class RedescribedStore(WrapperStore[Any]):
-        def __init__(self, store: Any, metadata: bytes) -> None:
-            super().__init__(store)
-            self._metadata = metadata
-
-        def _with_store(self, store: Any) -> RedescribedStore:
-            return RedescribedStore(store, self._metadata)
-
-        async def get(self, key: str, prototype: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if key == "zarr.json":
-                from zarr.core.buffer import default_buffer_prototype
-
-                return (prototype or default_buffer_prototype()).buffer.from_bytes(self._metadata)
-            return await super().get(key, prototype, *args, **kwargs)
-
-    return RedescribedStore
-
-
 #: Files of metadata, of Zarr formats 3 and 2, any of which may be absent.
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 

@@ -125,12 +125,7 @@ def _rows(source: Source | SparseSource, start: int, stop: int, scratch: Path, p
         y = np.column_stack(targets)[start - blocks[0].start :][: stop - start] if targets else None
         return Rows(values, y)
     r = stop - start
-    rows = Rows(
-        np.full((r, source.shape[1]), 0, source.dtype),
-        None if source.y_dtype is None else np.zeros((r, source.n_targets), source.y_dtype),
-        None if source.w_dtype is None else np.zeros(r, source.w_dtype),
-        np.full(r, "", object) if source.has_samples else None,
-    )
+    rows = Rows.of(source, r, np.zeros)
     reader = source.open(start, scratch)
     try:
         for first in range(0, r, piece or max(r, 1)):

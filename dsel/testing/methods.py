@@ -229,11 +229,11 @@ class _Check:
             saved.append(json.loads(json.dumps(search.state())))
             raise _Interrupted
 
-        whole = run_validated(as_dataset(self.X, self.Y), validated, RunContext())
+        whole = run_validated(validated, RunContext())
         try:
-            run_validated(as_dataset(self.X, self.Y), validated, RunContext(on_slice=stop))
+            run_validated(validated, RunContext(on_slice=stop))
         except _Interrupted:
-            continued = run_validated(as_dataset(self.X, self.Y), validated, RunContext(state=saved[0]))
+            continued = run_validated(validated, RunContext(state=saved[0]))
             require(_bits(continued) == _bits(whole), f"{self.name} that continues has another answer.")
 
     def _split(self) -> dict[str, Any]:

@@ -37,7 +37,6 @@ comes from does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -67,12 +66,8 @@ _WELL_CONDITIONED = 1e-9
 _FLOAT64 = float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A leaf that does not hold, and why."""
-
-    leaf: Leaf
-    why: str
+#: A leaf that does not hold, and why.
+Failure = tuple[Leaf, str]
 
 
 class Checker:
@@ -116,7 +111,7 @@ class Checker:
         yield from self._compared(compared)
         for leaf in leaves:
             if leaf.reason not in (BOUND, COMPARISON) and not self._by_dependence(leaf):
-                yield Failure(leaf, "its columns are not dependent")
+                yield (leaf, "its columns are not dependent")
 
     def hidden(self, ridge: float) -> float:
         """Return what a ridge may hide, as a share of ||Y||^2. O(n^3)."""
@@ -162,9 +157,9 @@ class Checker:
                 self.ridge = self._larger_ridge
             for leaf, bound in zip(batch, bounds, strict=True):
                 if self._exceeds(leaf, bound):
-                    yield Failure(leaf, f"the log says that f is at least {leaf.bound * unit:.10g}; it is {bound:.10g}")
+                    yield (leaf, f"the log says that f is at least {leaf.bound * unit:.10g}; it is {bound:.10g}")
                 elif not bound >= self.threshold and not self._holds_after_division(leaf, bound):
-                    yield Failure(leaf, f"the bound is {bound:.10g}, below {float(self.threshold):.10g}")
+                    yield (leaf, f"the bound is {bound:.10g}, below {float(self.threshold):.10g}")
 
     def _exceeds(self, leaf: Leaf, bound: float) -> bool:
         """Return whether the bound in the log is above the recomputed one."""
@@ -223,9 +218,7 @@ class Checker:
 
     def _holds_after_division(self, leaf: Leaf, bound: float) -> bool:
         lacks = float(self.threshold) - bound
-        if not lacks <= _SHORTFALL * float(self.problem.total):
-            return False
-        return self._divided(leaf, self.threshold)
+        return lacks <= _SHORTFALL * float(self.problem.total) and self._divided(leaf, self.threshold)
 
     def _divided(self, leaf: Leaf, level: Any) -> bool:
         """Return whether f of all independent subsets of a leaf is at least `level`, by dividing it."""
@@ -262,7 +255,7 @@ class Checker:
                     if not self.dependent(subset) and not self.value(subset) >= self.threshold:
                         f = float(self.value(subset))
                         why = f"f of columns {sorted(subset)} is {f:.10g}, below {float(self.threshold):.10g}"
-                        yield Failure(leaf, why)
+                        yield (leaf, why)
                         break
 
     def _suspects(self, leaves: Sequence[Leaf]) -> list[list[tuple[int, ...]]]:
@@ -426,7 +419,7 @@ class GroupChecker(Checker):
         for leaf in leaves:
             if not self._divided(leaf, self.threshold):
                 f = float(self.value([*leaf.chosen, *columns_of(leaf.allowed)][: self.k]))
-                yield Failure(leaf, f"not all of its subsets are at least {float(self.threshold):.10g}; f is {f:.10g}")
+                yield (leaf, f"not all of its subsets are at least {float(self.threshold):.10g}; f is {f:.10g}")
 
     def _exceeds(self, leaf: Leaf, bound: float) -> bool:
         """Return whether the bound in the log is above f of some subset: near dependence makes bounds low."""

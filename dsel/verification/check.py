@@ -93,11 +93,11 @@ def _check_content(name: str, content: bytes, digest: str, claim: Claim, picked:
 
 
 def _described(name: str, failure: Failure, claim: Claim) -> str:
-    leaf = failure.leaf
+    leaf, why = failure
     of_data = [int(claim.columns[j]) for j in claim.problem.members(leaf.chosen)]
     return (
         f"{name}, leaf {leaf.number} (columns {of_data} chosen, at most {leaf.most} of {leaf.allowed.bit_count()} to "
-        f"add): {failure.why}"
+        f"add): {why}"
     )
 
 

@@ -7,7 +7,6 @@ another file, of other data or of another claim is never used.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
@@ -22,6 +21,7 @@ from dsel.errors import OutputError
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import foreign_owner
 from dsel.verification.problem import Claim
+from dsel.verification.tree import digest_of
 
 log = logging.getLogger("dsel")
 
@@ -86,7 +86,7 @@ class CheckedFiles:
                 if time.time() - old.stat().st_mtime > _OLD_SECONDS:
                     shutil.rmtree(old, ignore_errors=True)
             asked = (claim.problem.digest(), claim.k, float(claim.threshold).hex(), list(claim.columns))
-            found = cls(folder / _digest(repr((versions()["dsel"], *asked))))
+            found = cls(folder / digest_of(repr((versions()["dsel"], *asked)).encode()))
             found.folder.mkdir(exist_ok=True)
             known = sum(1 for _ in found.folder.iterdir())
         except (OSError, RuntimeError) as error:
@@ -118,11 +118,8 @@ class CheckedFiles:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, name: str, digest: str, picked: Sequence[int] | None) -> Path:
-        return self.folder / f"{_digest(repr((name, digest, None if picked is None else list(picked))))}.json"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+        asked = repr((name, digest, None if picked is None else list(picked)))
+        return self.folder / f"{digest_of(asked.encode())}.json"
 
 
 def _state_folder() -> Path:

@@ -23,8 +23,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.cross_validation.losses import block_errors
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
@@ -244,7 +243,7 @@ def _repeat_block(block: Block, round: Any, transform: Any, times: int) -> float
     with threadpool_limits(1, "blas"):
         start = time.perf_counter()
         for _ in range(times):
-            block_errors(x, y, round, transform)
+            block_errors(x, y, block, round, transform, "the data")
     return (time.perf_counter() - start) / times
 
 

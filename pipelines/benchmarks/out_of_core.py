@@ -30,6 +30,7 @@ from dsel.passes.moments import PIECE_BYTES
 from dsel.passes.reduce_blocks import RowPass
 from dsel.planning.representations.choice import choose
 from dsel.planning.representations.representation import ProblemShape, Resources
+from dsel.search.method import Requirements
 from pipelines.table import json_line, text_table
 
 RANK, WORKERS = 50, 2
@@ -199,7 +200,8 @@ def _ratios(dataset: Dataset, figures: dict[str, Measured | None], limit: int) -
     assert eigen is not None
     peers = [f for f in (figures.get("dask svd_compressed"), figures.get("dask-ml PCA")) if f is not None]
     rows = max(b.stop - b.start for b in dataset.blocks)
-    problem = ProblemShape(dataset.m, dataset.n, 0, dataset.x_bytes // (dataset.m * dataset.n), RANK, (rows, dataset.n))
+    itemsize = dataset.x_bytes // (dataset.m * dataset.n)
+    problem = ProblemShape(dataset.m, dataset.n, 0, itemsize, RANK, (rows, dataset.n), Requirements())
     planned = choose(problem, Resources(WORKERS, limit, 4 << 30)).passes
     return {
         "gram_over_floor": ours.seconds / floor.seconds,

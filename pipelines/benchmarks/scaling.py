@@ -24,7 +24,7 @@ import numpy as np
 from dsel.engine.clusters.local import usable_cores
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
-from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.objective.objective_on_workers import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import ExecutorOptions, Work
 from dsel.search.greedy.path import forward

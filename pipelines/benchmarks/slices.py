@@ -13,7 +13,7 @@ import numpy as np
 
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
-from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.objective.objective_on_workers import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import Cleanup, ExecutorOptions, Task, TaskResult
 from dsel.search.greedy.path import forward

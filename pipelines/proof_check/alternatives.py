@@ -174,7 +174,7 @@ def _answers(
     objective = problem.objective
     for bound in ("combined", "leaps", "eigenvalue", "perspective"):
         with suppress(ValueError):  # nearly dependent columns
-            tree: Any = tree_in_memory(ProofProblem(objective, k, near_best=rule), bound)  # type: ignore[arg-type]
+            tree: Any = tree_in_memory(ProofProblem(objective, k, near_best=rule), bound)
             tree.warm_up()
             tree.advance(tree.iteration + int(rng.integers(1, 20)))
             yield _of_tree(bound, tree)

@@ -13,7 +13,7 @@ import xarray as xr
 
 import dsel
 from dsel.data.dataset import as_dataset
-from dsel.data.info import describe
+from dsel.data.info import describe, render
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store.reader import open_store
@@ -133,7 +133,7 @@ class TestAStore:
         files = {e.key: e.size for e in walk(tmp_path / "t.zarr") if e.key != "zarr.json"}
         assert {e.key: e.size for e in walk(store) if e.key != "zarr.json"} == files
         assert xr.open_zarr(zarr_store(store), consolidated=False, chunks={})["X"].shape == (60, 2)
-        assert "60 x 2" in describe(store).lines()[1]
+        assert "60 x 2" in render(describe(store))
 
     def test_it_continues_after_the_last_complete_row_of_chunks(
         self, url: str, proxy: FaultProxy, tmp_path: Path

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 import dsel
-from dsel.data.info import describe
+from dsel.data.info import describe, render
 from dsel.data.ingest import ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store.reader import open_store
@@ -150,7 +150,7 @@ def test_the_time_of_the_rows_is_recorded(tmp_path: Path) -> None:
     dsel.ingest(table(0, 3), tmp_path / "s", **TABLE)
     dsel.append(table(3, 5), tmp_path / "s", time="2026-08-01")
     assert open_store(tmp_path / "s").segments[1].time == "2026-08-01"
-    assert "2026-08-01" in "\n".join(describe(tmp_path / "s").lines())
+    assert "2026-08-01" in render(describe(tmp_path / "s"))
     with pytest.raises(OptionError, match="time is 'yesterday'"):
         dsel.append(table(3, 5), tmp_path / "s", time="yesterday")
 

@@ -25,7 +25,7 @@ from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store import writer as writing
 from dsel.data.store.reader import open_store
-from dsel.data.store.staging import DiskStaging
+from dsel.data.store.staging import Staging
 from dsel.errors import CapacityError, DataError, MissingInputError, OptionError, OutputError
 from dsel.storage import locks
 from dsel.storage.leftovers import machine
@@ -225,13 +225,13 @@ def test_killed_between_the_two_renames_the_same_call_publishes(tmp_path: Path) 
 def test_killed_after_the_store_appeared_the_next_call_removes_what_is_left(
     tmp_path: Path, lock: dict[str, Any] | None
 ) -> None:
-    def killed(self: DiskStaging) -> None:
+    def killed(self: Staging) -> None:
         raise Stop
 
     source, options = make_source(tmp_path, "npy")
     left = staging_path(tmp_path / "s")
     for _ in "ab":
-        with patch.object(DiskStaging, "forget", killed), pytest.raises(Stop):
+        with patch.object(Staging, "forget", killed), pytest.raises(Stop):
             ingest(source, tmp_path / "s", **options, overwrite=True)
         assert (left / "progress.json").exists()
         if lock is not None:
@@ -241,7 +241,7 @@ def test_killed_after_the_store_appeared_the_next_call_removes_what_is_left(
         ingest(source, tmp_path / "s", **options)
     assert not left.exists()
 
-    with patch.object(DiskStaging, "forget", killed), pytest.raises(Stop):
+    with patch.object(Staging, "forget", killed), pytest.raises(Stop):
         ingest(source, tmp_path / "s", **options, overwrite=True)
     assert append(source, tmp_path / "s", **options).shape == (2 * M, N)
     assert not left.exists()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dsel.cli import app
 from dsel.data.dataset import as_dataset
-from dsel.data.info import describe
+from dsel.data.info import describe, render
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.data.store.segments import begin_append, compact, merge_plan, publish_append, read_segments
@@ -136,12 +136,12 @@ def test_a_variable_that_is_named_counts_as_well(path: Path) -> None:
 
 
 def test_info_lists_the_segments(path: Path) -> None:
-    assert not any(line.startswith("segments") for line in describe(path).lines())
+    assert not any(line.startswith("segments") for line in render(describe(path)).splitlines())
     for stop in range(11, 31):
         append_rows(path, X[:stop], Y[:stop])
     info = describe(path)
     assert [(one["start"], one["stop"]) for one in info.as_dict()["segments"]] == ranges(path)
-    lines = info.lines()
+    lines = render(info).splitlines()
     first = lines.index("segments: 21")
     assert lines[first + 1].startswith("  rows 0 to 10, 20")
     assert lines[first + 6] == "  ..."

@@ -14,7 +14,7 @@ import zarr
 import dsel
 from dsel.data.blocks import load_block
 from dsel.data.dataset import as_dataset
-from dsel.data.info import describe
+from dsel.data.info import describe, render
 from dsel.data.store import sparse as sparse_store
 from dsel.errors import DataError, OptionError
 from dsel.passes.data_pass import log_passes
@@ -129,7 +129,7 @@ def test_every_byte_of_x_is_counted_and_a_change_is_seen(tmp_path: Path) -> None
 
 def test_info_describes_the_store(tmp_path: Path) -> None:
     X, y = sparse_data()
-    text = "\n".join(describe(write(tmp_path / "s.zarr", X, y=y)).lines())
+    text = render(describe(write(tmp_path / "s.zarr", X, y=y)))
     assert f"X: 300 x 25 float32, {X.nnz:,} values (0.2 of the elements), by rows, 1 row blocks" in text
     assert "obs: y" in text
 

@@ -206,7 +206,7 @@ def test_arrays_with_missing_values(tmp_path: Path, missing: Any, stop_at: int |
 
 
 def test_buffers_of_any_height_leave_out_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsel.data.formats.missing.BUFFER_BYTES", 5 * 2 * 8)
+    monkeypatch.setattr("dsel.data.formats.source.BUFFER_BYTES", 5 * 2 * 8)
     values = np.random.default_rng(0).standard_normal((50, 2))
     values[np.random.default_rng(1).random((50, 2)) < 0.3] = np.nan
     np.save(tmp_path / "x.npy", values)

@@ -18,11 +18,9 @@ from distributed import Client, futures_of, wait
 
 from dsel.data.dataset import as_dataset
 from dsel.engine import parcel as large_values
-from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.dask_engine import SMALL_BYTES, SMALL_FLOPS, DaskEngine, WorkersOnDemand
 from dsel.engine.dask_futures import DaskExecutor
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS, ThreadEngine
-from dsel.engine.workers_on_demand import SMALL_BYTES, SMALL_FLOPS, WorkersOnDemand
+from dsel.engine.engine_protocol import THREADS, Engine, ThreadEngine
 from dsel.passes.columns import column_blocks
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
@@ -57,9 +55,9 @@ def test_a_pass_gives_the_same_bits(dask_engine: Engine, tmp_path: Path) -> None
 
 
 def test_what_an_engine_says_of_itself(dask_engine: Engine) -> None:
-    assert (THREADS.workers, THREADS.worker_memory, THREADS.keeps_values, THREADS.in_process) == (1, None, False, True)
+    assert (THREADS.workers, THREADS.worker_memory, THREADS.in_process) == (1, None, True)
     assert ThreadEngine(2, 1 << 30).worker_memory == 1 << 30
-    assert (dask_engine.workers, dask_engine.keeps_values, dask_engine.in_process) == (1, True, False)
+    assert (dask_engine.workers, dask_engine.in_process) == (1, False)
     assert (dask_engine.worker_memory or 0) > 0
 
 

@@ -17,7 +17,7 @@ from dsel.config.job import read_job
 from dsel.data.dataset import as_dataset
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
-from dsel.objective.objective_file import save_objective
+from dsel.objective.objective_on_workers import save_objective
 from dsel.search.journal import Journal, journalled_values
 from dsel.storage.json_files import read_json, write_json
 from tests.cli_runner import call

@@ -16,7 +16,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.cross_validation.rows import DatasetRows
@@ -166,4 +166,4 @@ def test_a_cache_that_workers_elsewhere_do_not_see_is_refused_before_the_pass(st
     assert not (store.parent / "job.result").exists()
     # Slurm's nodes see the folder of the result
     job = write_job(store, method="greedy-rls", lam=1.0, options={"rewrite_every": 2}, cluster={"slurm": keys})
-    assert plan_job(read_job(job))[0].fold_every == 2
+    assert plan_job(read_job(job))[0].rewrite_every == 2

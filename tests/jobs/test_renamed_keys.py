@@ -58,10 +58,12 @@ def test_a_call_may_have_the_earlier_name() -> None:
     selection = dsel.select(X, Y, k=2, method="omp", progress=False)
     before, after = (dsel.certify(selection, X, Y, **{name: 2.0}) for name in ("coefficients", "coefficient_limit"))
     assert before.certificate[-1]["bound"] == after.certificate[-1]["bound"]
-    with pytest.raises(OptionError, match=r"coefficient_limit is 0\.5"):
-        dsel.certify(selection, X, Y, coefficients=0.5)  # type: ignore[call-arg]
+    with pytest.raises(OptionError, match=r"'coefficient_limit' is 0\.5"):
+        dsel.certify(selection, X, Y, coefficients=0.5)
     with pytest.raises(OptionError, match="coefficients is the earlier name of coefficient_limit: leave it out"):
-        dsel.certify(selection, X, Y, coefficients=2.0, coefficient_limit=3.0)  # type: ignore[call-arg]
+        dsel.certify(selection, X, Y, coefficients=2.0, coefficient_limit=3.0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'coefficient'"):
+        dsel.certify(selection, X, Y, coefficient=2.0)
 
 
 def test_a_result_with_earlier_names_is_that_of_the_same_job_and_its_proof_continues(tmp_path: Path) -> None:

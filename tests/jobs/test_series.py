@@ -22,7 +22,7 @@ from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
 from dsel.engine import scheduler_plugins
 from dsel.engine.clusters import connect
-from dsel.engine.thread_engine import ThreadEngine
+from dsel.engine.engine_protocol import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
 from dsel.jobs import runner, workers
 from dsel.jobs.locations import finished_job
@@ -292,7 +292,7 @@ def test_splitting_the_rows_explains_a_difference_between_equally_good_columns(t
     from dsel.passes.gram import gram_statistics
 
     scaling = gram_statistics(dataset).scaling("standardize")
-    from dsel.engine.thread_engine import THREADS
+    from dsel.engine.engine_protocol import THREADS
 
     sums = part_sums(
         dataset, np.arange(4), scaling, first_new=400, only_new=False, centered=True, lam=0.0, fill=None,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dsel._lib.damage import DamagedFileError
-from dsel._lib.npz import _PARSER_IS_SHARED, open_npz, pack_npz, read_npz
+from dsel._lib.npz import _PARSER_IS_SHARED, pack_npz, read_npz
 
 
 @pytest.mark.skipif(not _PARSER_IS_SHARED, reason="this Python parses in several threads without error")
@@ -27,8 +27,8 @@ def test_one_thread_at_a_time_parses_a_header(monkeypatch: pytest.MonkeyPatch) -
         return parse(text)
 
     def read(_: int) -> float:
-        with open_npz(io.BytesIO(archive.getvalue())) as arrays:
-            return float(arrays["a"].sum() + arrays["b"].sum())
+        arrays = read_npz(io.BytesIO(archive.getvalue()))
+        return float(arrays["a"].sum() + arrays["b"].sum())
 
     monkeypatch.setattr(ast, "literal_eval", slow_parse)
     with ThreadPoolExecutor(4) as threads:

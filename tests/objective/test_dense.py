@@ -45,9 +45,16 @@ def problem(seed: int, N: int | None, lam: float) -> tuple[Criterion, DenseObjec
     return least_squares(X, Y, lam), objective(X, Y, lam)
 
 
+def subset_of(obj: DenseObjective, limit: int, S: list[int]) -> SubsetState:
+    """S, whose columns are independent, inserted in this order."""
+    state = SubsetState(obj, limit)
+    assert all(state.insert(j) for j in S)
+    return state
+
+
 def expand(obj: DenseObjective, S: list[int]) -> tuple[Floats, Floats]:
     """The gains of all insertions and the losses of all deletions."""
-    state = SubsetState(obj, max(len(S), 1), S)
+    state = subset_of(obj, max(len(S), 1), S)
     return state.gains(), state.losses()
 
 

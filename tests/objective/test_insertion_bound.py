@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dsel.objective.kernels import layout
-from dsel.objective.kernels.insertion_bound import bound_after_insertions
-from dsel.objective.kernels.multi_flip import value_after_flips
+from dsel.objective.kernels.multi_flip import bound_after_insertions, value_after_flips
 from dsel.objective.kernels.neighbour_table import fill_outcome, rebuild
 from tests.search.cases import random_data, self_expression
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dsel.objective import objective_file as module
-from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.objective import objective_on_workers as module
+from dsel.objective.objective_on_workers import ObjectiveFile, save_objective
 from dsel.search.ask_tell import Task, call_all
 from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules
 from dsel.search.portfolio.steps import RunSteps, Step

@@ -43,7 +43,7 @@ def problem(N: int | None, lam: float, leading: int = 12) -> tuple[DenseObjectiv
     whole = DenseObjective(X.T @ X, cross, c, lam)
     factor = Counting(X)
     target_operator = X @ X.T if N is None else None
-    moment_diagonal = np.diag(whole.M).copy() if N is None else None
+    moment_diagonal = np.diag(whole.M).copy() if N is None else np.empty(0)
     diagonal = np.square(X).sum(axis=0)
     return whole, OnDemandObjective(
         factor, diagonal, cross, c, lam, target_operator=target_operator, moment_diagonal=moment_diagonal,

@@ -18,8 +18,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.planning.plan import Plan, Resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
@@ -170,7 +169,7 @@ def planned(m: int, n: int, method: str, chunks: tuple[int, int], memory: int, *
     data = as_dataset(da.zeros((m, n), chunks=chunks), np.zeros(m))
     request = SelectionRequest(k=10, method=method, lam=1.0, options=options)
     resources = Resources(2, memory, memory)
-    return plan_selection(data, validate(data, request), RunContext(), available=resources)
+    return plan_selection(validate(data, request), RunContext(), available=resources)
 
 
 def test_a_million_columns_fit_workers_of_a_gibibyte() -> None:

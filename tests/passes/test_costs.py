@@ -11,7 +11,7 @@ import pytest
 
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_partition import RowPartition
-from dsel.engine.thread_engine import ThreadEngine
+from dsel.engine.engine_protocol import ThreadEngine
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor, leading_rows_pass, product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import column_means_pass, column_moments_pass, column_statistics
@@ -40,10 +40,10 @@ def agrees(one: Pass, **arguments: Any) -> Any:
 
 
 def test_passes_over_rows(dataset: Dataset) -> None:
-    agrees(gram_pass(dataset))
-    agrees(means_pass(dataset))
-    agrees(fold_pass(dataset, RowPartition(200, 3, repeats=2)))
-    for one in tile_passes(dataset, plan_tiles(60, 8 * 32 * 32)):
+    agrees(gram_pass(dataset, dataset.row_ranges))
+    agrees(means_pass(dataset, dataset.row_ranges))
+    agrees(fold_pass(dataset, RowPartition(200, 3, repeats=2), dataset.row_ranges))
+    for one in tile_passes(dataset, plan_tiles(60, 8 * 32 * 32), dataset.row_ranges):
         agrees(one)
 
 
@@ -62,13 +62,11 @@ def test_passes_over_columns(dataset: Dataset) -> None:
 def test_other_data(kind: str) -> None:
     X, Y = regression(m=200)
     dataset = as_dataset(X if kind == "memory" else da.from_array(X, chunks=(30, 24)), Y)  # type: ignore[no-untyped-call]
-    agrees(gram_pass(dataset))
+    agrees(gram_pass(dataset, dataset.row_ranges))
     agrees(column_moments_pass(ColumnBlocks(dataset)))
 
 
 class _Keeping(ThreadEngine):
-    keeps_values = True
-
     def keep(self, values: list[Any]) -> list[Any]:
         import dask
 

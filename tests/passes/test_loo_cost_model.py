@@ -1,4 +1,4 @@
-"""The cost model behind fold_every, against rounds played one by one."""
+"""The cost model behind rewrite_every, against rounds played one by one."""
 
 from __future__ import annotations
 

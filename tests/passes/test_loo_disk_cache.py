@@ -20,7 +20,7 @@ from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.cross_validation.leave_one_out import prepare
 from dsel.passes.cross_validation import disk_cache as cache_on_disk
-from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
+from dsel.passes.cross_validation.disk_cache import DiskCache, cache_width
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
 from dsel.selection.context import RunContext
@@ -85,7 +85,7 @@ def test_rows_in_the_cache_are_those_of_the_paper() -> None:
     A, B = problem(30, 6, 1, 4)
     dataset = as_dataset(da.from_array(A, chunks=(11, 6)), B)
     statistics = gram_statistics(dataset)
-    cache = DiskCache(dataset, every=2, first=0, width=row_width(dataset, "squared"), key={})
+    cache = DiskCache(dataset, every=2, first=0, width=cache_width(dataset, "squared"), key={})
     rows = DatasetRows(dataset, statistics, "none", disk=cache)
     whole = rows.problem(0.7)
     for size in range(5):

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 import dsel.passes.reduce_blocks as reduce_blocks
 from dsel.data.dataset import as_dataset
-from dsel.engine.thread_engine import THREADS, ThreadEngine
+from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import OutputError
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import product_pass, right_product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import column_moments_pass
-from dsel.passes.data_pass import FAN_IN
-from dsel.passes.execution.merge_tree import MergeTree, complete_subtrees
+from dsel.passes.data_pass import FAN_IN, MergeTree, complete_subtrees
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
 from dsel.passes.gram import gram_pass
 from tests.stores import make_store, regression
@@ -64,7 +63,8 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gram(store: str) -> Callable[[Any], Any]:
-    return lambda engine: gram_pass(as_dataset(store)).run(engine, fill=None)
+    dataset = as_dataset(store)
+    return lambda engine: gram_pass(dataset, dataset.row_ranges).run(engine, fill=None)
 
 
 def over_columns(store: str, name: str) -> Callable[[Any], Any]:
@@ -168,8 +168,8 @@ def test_another_argument_is_another_pass(tall: str, tmp_path: Path) -> None:
     with checkpoint_passes(PassCheckpoints(tmp_path / "passes", 1e-6)):
         with pytest.raises(StoppedError):
             gram(tall)(Killed(graphs=3))
-        fill = np.full(24, 7.0)
-        found = gram_pass(as_dataset(tall)).run(THREADS, fill=fill)
+        dataset = as_dataset(tall)
+        found = gram_pass(dataset, dataset.row_ranges).run(THREADS, fill=np.full(24, 7.0))
     np.testing.assert_array_equal(np.triu(found.K), np.triu(gram(tall)(THREADS).K))
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsel.passes.data_pass import FAN_IN, merge_tasks
-from dsel.passes.execution.merge_tree import MergeTree
+from dsel.passes.data_pass import FAN_IN, MergeTree, merge_tasks
 from dsel.passes.reduce_blocks import PartialResult, merge_partials, merge_stream
 
 

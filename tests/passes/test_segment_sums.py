@@ -18,9 +18,9 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.store.segments import compact
-from dsel.engine.thread_engine import ThreadEngine
+from dsel.engine.engine_protocol import ThreadEngine
 from dsel.passes.data_pass import log_passes
-from dsel.passes.gram import cached_fold_statistics, gram_statistics
+from dsel.passes.gram import fold_statistics, gram_statistics
 from dsel.passes.moments import plan_tiles
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import StatisticsCache
@@ -167,7 +167,7 @@ def test_tiles_give_the_same_sums_and_are_saved(tmp_path: Path) -> None:
 
 def folds(dataset: Dataset, cache: StatisticsCache | None) -> list[Statistics]:
     partition = partition_rows(dataset, folds=3, repeats=2, seed=5)
-    whole, parts = cached_fold_statistics(dataset, partition, cache)
+    whole, parts = fold_statistics(dataset, partition, cache)
     return [whole, *(parts[key] for key in sorted(parts))]
 
 
@@ -190,7 +190,7 @@ def test_folds_that_move_with_the_rows_are_summed_again(tmp_path: Path, split: A
             append_rows(store, X[:rows], Y[:rows])
         dataset = as_dataset(str(store))
         partition = partition_rows(dataset, folds=3, split=split)
-        equal(cached_fold_statistics(dataset, partition, cache)[0], cached_fold_statistics(dataset, partition, None)[0])
+        equal(fold_statistics(dataset, partition, cache)[0], fold_statistics(dataset, partition, None)[0])
 
 
 def test_rows_to_train_on_read_only_the_new_segment(tmp_path: Path) -> None:

@@ -153,5 +153,5 @@ def test_a_reduction_is_refused_where_it_cannot_be_used() -> None:
         dsel.select(X, k=6, method="forward", reduce={"rank": 5})
     with pytest.raises(OptionError, match="rank or the accuracy"):
         dsel.select(X, k=2, reduce={})
-    with pytest.raises(OptionError, match="two names of one key"):
-        dsel.select(X, k=2, reduce={"rank": 5}, sketch={"rank": 5})
+    with pytest.raises(OptionError, match="sketch is the earlier name of reduce: leave it out"):
+        dsel.select(X, k=2, reduce={"rank": 5}, sketch={"rank": 6})

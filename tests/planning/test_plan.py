@@ -19,7 +19,7 @@ from dsel.config.job import read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
-from dsel.engine.thread_engine import ThreadEngine
+from dsel.engine.engine_protocol import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.data_pass import FAN_IN
@@ -118,7 +118,7 @@ def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], 
     asked = SelectionRequest(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
-        return make_plan(dataset, validate(dataset, asked), PLENTY, cache=context.cache)
+        return make_plan(validate(dataset, asked), PLENTY, cache=context.cache)
 
     assert agrees(run_selection(dataset, asked, context))["passes"] == 2
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
@@ -166,7 +166,7 @@ class TestMemory:
     def plan(self, path: Path, limit: int | None, client: int = 8 << 30, **asked: Any) -> Plan:
         dataset = as_dataset(path)
         asked = {"method": "backward", **asked}  # which asks for the whole Gram matrix
-        return make_plan(dataset, validate(dataset, SelectionRequest(k=3, **asked)), Resources(2, limit, client))
+        return make_plan(validate(dataset, SelectionRequest(k=3, **asked)), Resources(2, limit, client))
 
     def test_one_pass_where_the_gram_matrix_fits_a_worker_and_tiles_where_it_does_not(self, path: Path) -> None:
         least = needs(as_dataset(path), 400, 1)

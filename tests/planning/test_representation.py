@@ -11,12 +11,13 @@ from dsel.planning.representations.choice import candidates, choose, methods_wit
 from dsel.planning.representations.column_blocks import InColumnBlocks
 from dsel.planning.representations.reduced import EigenReduced
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources
+from dsel.search.method import Requirements
 
 GIB = 1 << 30
 
 
 def chosen(m: int, n: int, N: int, chunk: tuple[int, int], worker: int, client: int = 16 * GIB) -> Representation:
-    return choose(ProblemShape(m, n, N, 4, 20, chunk, table_slots=43), Resources(2, worker, client))
+    return choose(ProblemShape(m, n, N, 4, 20, chunk, Requirements(table_slots=43)), Resources(2, worker, client))
 
 
 def test_tall_data_have_a_gram_matrix() -> None:
@@ -55,32 +56,36 @@ def test_what_fits_nothing_is_refused_with_the_numbers_of_each() -> None:
 
 
 def test_a_method_that_needs_few_rows_of_a_large_gram_matrix_does_without_it() -> None:
-    few = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), few_columns=True, in_memory=True)
+    needs = Requirements(few_columns=True)
+    few = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), needs, in_memory=True)
     resources = Resources(1, None, 64 * GIB)
     assert choose(few, resources).name == "column-blocks"
     assert "few rows of the Gram matrix (20000 x 20000)" in choose(few, resources).reason
     for other in (
-        replace(few, few_columns=False), replace(few, n=1000, chunk=(1000, 1000)), replace(few, gram_sums=5),
-        replace(few, N=0), replace(few, k=500), replace(few, whole_gram=True),
+        replace(few, needs=Requirements()), replace(few, n=1000, chunk=(1000, 1000)), replace(few, N=0),
+        replace(few, needs=replace(needs, gram_sums=5)), replace(few, k=500),
+        replace(few, needs=replace(needs, whole_gram=True)),
     ):  # fmt: skip
         assert choose(other, resources).name == "gram"
 
 
 def test_a_search_in_memory_with_a_short_limit_does_without_a_large_gram_matrix() -> None:
-    short = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), in_memory=True, seconds=5.0)
+    short = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), Requirements(seconds=5.0), in_memory=True)
     resources = Resources(1, None, 64 * GIB)
     assert choose(short, resources).name == "column-blocks"
-    for other in (replace(short, seconds=60.0), replace(short, in_memory=False), replace(short, n=5000)):
+    for other in (
+        replace(short, needs=Requirements(seconds=60.0)), replace(short, in_memory=False), replace(short, n=5000),
+    ):  # fmt: skip
         assert choose(other, resources).name == "gram"
 
 
 def test_a_method_that_needs_the_gram_matrix_gets_nothing_else() -> None:
-    problem = ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000), whole_gram=True)
+    problem = ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000), Requirements(whole_gram=True))
     assert [c.name for c in candidates(problem, Resources(2, GIB, 16 * GIB)) if not c.obstacle] == []
 
 
 def test_the_methods_that_do_without_the_gram_matrix_are_named() -> None:
-    able = methods_without_gram(ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000)))
+    able = methods_without_gram(ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000), Requirements()))
     expected = [
         "astar",
         "exchange",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -179,23 +180,60 @@ def test_ridge_with_its_own_scales_in_each_fold() -> None:
     assert found.size_curve.points[0].value == pytest.approx(total / count, rel=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["bic", "ebic"])
+@pytest.mark.parametrize("rule", ["aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"])
 def test_information_criteria_choose_the_best_of_all_subsets(rule: Any) -> None:
     X, y = problem(m=60, n=7, noise=2.0)
     found = dsel.select(X, y, k="auto", max_k=7, method="branch-and-bound", choose_k=rule)
     m, t = 60, (y - y.mean()) / y.std()
+    centred = X - X.mean(axis=0)
+    full = float(((t - centred @ np.linalg.lstsq(centred, t, rcond=None)[0]) ** 2).sum())
     best: dict[int, float] = {}
     for s in range(8):
         for S in combinations(range(7), s):
             Z = (X[:, S] - X[:, S].mean(axis=0)) if S else np.zeros((m, 1))
             rss = float(((t - Z @ np.linalg.lstsq(Z, t, rcond=None)[0]) ** 2).sum())
-            value = m * np.log(rss / m) + s * np.log(m)
-            if rule == "ebic":
-                value += 2.0 * np.log(sum(1 for _ in combinations(range(7), s)))
+            fit, K = m * np.log(rss / m), s + 2
+            value = {
+                "aic": fit + 2 * s,
+                "aicc": fit + 2 * s + 2 * K * (K + 1) / (m - K - 1),
+                "bic": fit + s * np.log(m),
+                "ebic": fit + s * np.log(m) + 2.0 * np.log(comb(7, s)),
+                "cp": rss / (full / (m - 8)) - m + 2 * (s + 1),
+                "adjusted-r2": (rss / (m - s - 1)) / (float((t**2).sum()) / (m - 1)) - 1,
+            }[rule]
             best[s] = min(best.get(s, np.inf), value)
     assert found.size_curve is not None
     assert {p.size: pytest.approx(p.value, rel=1e-9) for p in found.size_curve.points} == best
     assert found.k == min(best, key=lambda s: best[s])
+
+
+def test_the_sizes_that_criteria_prefer_have_the_values_of_r_and_are_proved() -> None:
+    X, y = problem(m=40, n=7, noise=2.0)
+    selection = dsel.select(X, 3.0 * y, k=7)
+    rows = {row.criterion: row for row in selection.information_criteria()}
+    assert not any(row.proved for row in rows.values())  # no size is certified
+    certified = dsel.certify(selection, X, 3.0 * y, sizes="all")
+    for row in certified.information_criteria():
+        assert row.proved
+        assert (row.size, row.indices) == (rows[row.criterion].size, rows[row.criterion].indices)
+    S = rows["bic"].indices
+    design = np.column_stack([np.ones(40), X[:, S]])
+    rss = float(((3.0 * y - design @ np.linalg.lstsq(design, 3.0 * y, rcond=None)[0]) ** 2).sum())
+    log_likelihood = -20.0 * (np.log(2.0 * np.pi) + np.log(rss / 40) + 1.0)  # logLik() of lm()
+    assert rows["bic"].value == pytest.approx(-2.0 * log_likelihood + np.log(40) * (len(S) + 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("option", [{"lam": 1.0}, {"sample_weight": np.ones(40)}, {"groups": [[0, 1], [2, 3]]}])
+def test_information_criteria_are_for_plain_least_squares(option: dict[str, Any]) -> None:
+    X, y = problem(m=40, n=7, noise=2.0)
+    with pytest.raises(OptionError, match="Information criteria are for targets and least squares"):
+        dsel.select(X, y, k=1, method="forward", **option).information_criteria()
+
+
+def test_cp_needs_more_rows_than_columns() -> None:
+    X, y = problem(m=12, n=11, noise=2.0)
+    with pytest.raises(OptionError, match="needs more rows than columns: there are 12 and 11"):
+        dsel.select(X, y, k="auto", max_k=3, choose_k="cp")
 
 
 def test_the_one_standard_error_rule_takes_the_smallest_size_near_the_best() -> None:

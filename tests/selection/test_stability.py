@@ -16,7 +16,7 @@ from dsel.data.dataset import as_dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.selection.context import RunContext
-from dsel.selection.stability.result import error_bound, threshold_for, unimodal_factor
+from dsel.selection.stability.result import error_bound, unimodal_factor
 from dsel.selection.stability.run import _draws, run_stability
 from tests.cli_runner import call
 from tests.stores import make_store
@@ -134,7 +134,6 @@ def test_noise_stays_below_the_bound() -> None:
         X, Y = rng.normal(size=(80, 20)), rng.normal(size=80)
         mistakes.append(len(dsel.stability(X, Y, k=3, samples=20, parts=10).stable(0.8)))
     assert np.mean(mistakes) <= error_bound(0.8, 3.0, 20)
-    assert threshold_for(error_bound(0.8, 3.0, 20) + 1e-9, 3.0, 20) == pytest.approx(0.8)
 
 
 def test_a_result_is_saved_printed_and_drawn(tmp_path: Path) -> None:

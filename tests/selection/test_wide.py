@@ -242,7 +242,7 @@ def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_p
     store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
     dataset = as_dataset(str(store))
     force("column-blocks")
-    plan = make_plan(dataset, validate(dataset, SelectionRequest(k=5)), Resources(1, None, 1 << 33))
+    plan = make_plan(validate(dataset, SelectionRequest(k=5)), Resources(1, None, 1 << 33))
     monkeypatch.setattr("dsel.planning.calibration._SECONDS", 0.0)
     count_reads()
     assert measure(plan, dataset).read > 0.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.data.dataset import as_dataset
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS
 from dsel.verification.bounds import Checker
 from dsel.verification.problem import extended_sums
 from dsel.verification.tree import BOUND, COMPARISON, DEPENDENCE, Leaf, columns_of

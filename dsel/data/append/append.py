@@ -20,9 +20,8 @@ import json
 import re
 import shutil
 import time as clock
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 from functools import partial
 from math import ceil
@@ -39,7 +38,7 @@ from dsel.data.append.matching import StoreColumns, match_source, match_sparse
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import Source, SparseBlock, SparseSource
 from dsel.data.ingest import open_any
-from dsel.data.ingest_report import ColumnProfile, as_json, profile_of
+from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
 from dsel.data.labels import default_labels
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
 from dsel.data.store import writer
@@ -50,7 +49,7 @@ from dsel.data.store.sparse import SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError, OutputError
 from dsel.storage.locks import Lock
-from dsel.storage.paths import AnyPath, ObjectPath, as_path, walk, write_bytes, zarr_store
+from dsel.storage.paths import AnyPath, ObjectPath, as_path, described_array, walk, write_bytes
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,7 @@ class GrowingArray:
 
     def open(self) -> Any:
         """Return the array with its new length, for writing. Its metadata stay as they are."""
-        import zarr
-
-        metadata = json.dumps(self._metadata()).encode()
-        array = zarr.open_array(zarr_store(self.folder, metadata=metadata), mode="r+")
-        return array.with_config({"write_empty_chunks": True})
+        return described_array(self.folder, self._metadata()).with_config({"write_empty_chunks": True})
 
     def publish(self) -> None:
         """Write the new length."""
@@ -136,60 +131,23 @@ def _has(store: Store, name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class NewRows(ABC):
-    """The rows of a source that are appended to a store.
+class DenseRows:
+    """The rows of a source that are appended to a store with a dense X.
 
     Parameters
     ----------
-    source : Source or SparseSource
+    source : Source
         The rows, with the columns of the store.
-    store : Store or SparseStore
+    store : Store
         The store.
+    memory : int
+        Bytes that the rows of one row of chunks may take.
     """
-
-    source: Source | SparseSource
-    store: Store | SparseStore
-    #: What `write` begins with: no rows, and what else it saves.
-    first_state: ClassVar[dict[str, Any]]
-
-    @property
-    def rows(self) -> int:
-        return self.source.shape[0]
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of the rows in memory."""
-
-    @property
-    @abstractmethod
-    def arrays(self) -> list[GrowingArray]:
-        """The arrays that grow."""
-
-    @property
-    @abstractmethod
-    def description(self) -> dict[str, Any]:
-        """What the written chunks depend on."""
-
-    @abstractmethod
-    def write(
-        self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock
-    ) -> ColumnProfile | None:
-        """Write the rows from those on that `state` has, and save it. Return what the columns hold, if known."""
-
-    def publish(self) -> None:
-        """Write the new lengths of the arrays."""
-        for array in self.arrays:
-            array.publish()
-
-
-@dataclass(frozen=True)
-class DenseRows(NewRows):
-    """Rows for a store with a dense X. `memory`: bytes that the rows of one row of chunks may take."""
 
     source: Source
     store: Store
     memory: int
+    #: What `write` begins with: no rows, and what else it saves.
     first_state: ClassVar = writer.FIRST_ROWS
 
     @classmethod
@@ -199,24 +157,28 @@ class DenseRows(NewRows):
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the rows in memory."""
         source = self.source
         y = 0 if source.y_dtype is None else source.n_targets * source.y_dtype.itemsize
         return source.shape[0] * (source.shape[1] * source.dtype.itemsize + y)
 
     @property
     def arrays(self) -> list[GrowingArray]:
+        """The arrays that grow."""
         m = self.store.shape[0]
         names = (name for name in writer.ROW_VARIABLES if _has(self.store, name))
-        return [GrowingArray(self.store.path, name, m, m + self.rows) for name in names]
+        return [GrowingArray(self.store.path, name, m, m + self.source.shape[0]) for name in names]
 
     @property
     def description(self) -> dict[str, Any]:
+        """What the written chunks depend on."""
         source = self.source
         return {"source": source.identity(), "shape": list(source.shape), "dtype": str(source.dtype)}
 
     def write(self, state: dict[str, Any], staging: Staging, progress: Progress | None, lock: Lock) -> ColumnProfile:
+        """Write the rows from those on that `state` has, and save it. Return what the columns hold."""
         before = self.store.shape[0]
-        start, last = before + int(state["rows"]), before + self.rows
+        start, last = before + int(state["rows"]), before + self.source.shape[0]
         height = open_array(str(self.store.path), schema.X).files[0]
         edges = [start, *range((start // height + 1) * height, last, height), *([last] if start < last else [])]
         return writer.write_bands(
@@ -226,8 +188,8 @@ class DenseRows(NewRows):
 
 
 @dataclass(frozen=True)
-class SparseRows(NewRows):
-    """Rows for a store with a sparse X."""
+class SparseRows:
+    """The rows of a source that are appended to a store with a sparse X, with the methods of `DenseRows`."""
 
     source: SparseSource
     store: SparseStore
@@ -256,7 +218,7 @@ class SparseRows(NewRows):
     @property
     def arrays(self) -> list[GrowingArray]:
         (m, _), stored = self.store.shape, self.store.stored
-        path, rows = self.store.path, self.rows
+        path, rows = self.store.path, self.source.shape[0]
         obs = (writer.SAMPLES, *(f"obs/{column}" for column in self.store.obs))
         last = stored + self.source.stored
         values = [GrowingArray(path, name, stored, last) for name in (writer.DATA, writer.INDICES)]
@@ -274,12 +236,11 @@ class SparseRows(NewRows):
             partial(staging.save, state["key"]), progress, lock, rows=self.store.shape[0], values=self.store.stored,
         )  # fmt: skip
 
-    def publish(self) -> None:
-        """Write the new lengths of the arrays, and the shape of X, which AnnData reads."""
-        super().publish()
+    def publish_shape(self) -> None:
+        """Write the shape of X, which AnnData reads."""
         folder = self.store.path / schema.X
         metadata = json.loads((folder / schema.METADATA_FILE).read_text())
-        metadata["attributes"]["shape"] = [self.store.shape[0] + self.rows, self.store.shape[1]]
+        metadata["attributes"]["shape"] = [self.store.shape[0] + self.source.shape[0], self.store.shape[1]]
         write_metadata(folder, metadata)
 
 
@@ -307,8 +268,8 @@ class MatchedSparse(SparseSource):
             yield SparseBlock(block.start, block.first, rows, columns, block.samples)
 
 
-@dataclass(frozen=True)
-class AppendReport:
+@dataclass(frozen=True, kw_only=True)
+class AppendReport(WriteReport):
     """What an append did, and what the new rows hold.
 
     Attributes
@@ -338,21 +299,8 @@ class AppendReport:
     """
 
     rows: int
-    shape: tuple[int, int]
     segments: int
-    bytes_written: int = 0
-    seconds: float = 0.0
-    resumed_rows: int = 0
-    missing: Mapping[str, int] = field(default_factory=dict)
-    infinite: Mapping[str, int] = field(default_factory=dict)
-    constant: Sequence[str] = ()
     already: str = ""
-    notes: Sequence[str] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        values: dict[str, Any] = as_json(asdict(self))
-        return values
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
@@ -454,7 +402,7 @@ def append(
         )
     moment = _moment(time)
 
-    def new_rows(there: Store | SparseStore) -> NewRows:
+    def new_rows(there: Store | SparseStore) -> DenseRows | SparseRows:
         if isinstance(opened, SparseSource):
             assert isinstance(there, SparseStore)
             return SparseRows.of(opened, there)
@@ -476,22 +424,21 @@ def append(
         key = _digest(rows.description)
         if not again and any(key in segment.keys for segment in there.segments):
             staging.progress_file.unlink(missing_ok=True)
-            return AppendReport(
-                0, there.shape, len(there.segments), already=f"{opened.name} was appended to {path} before"
-            )
+            already = f"{opened.name} was appended to {path} before"
+            return AppendReport(rows=0, shape=there.shape, segments=len(there.segments), already=already)
         resumed, profile = _append(rows, there, staging, lock, key, moment, opened.name, progress)
     now = _growing_store(path)
     notes = list(rows.source.notes)
     details = {} if profile is None else profile_of(profile, now.features)
     return AppendReport(
-        rows.rows, now.shape, len(now.segments), rows.nbytes, clock.perf_counter() - began, resumed, notes=notes,
-        **details,
+        rows=rows.source.shape[0], shape=now.shape, segments=len(now.segments), bytes_written=rows.nbytes,
+        seconds=clock.perf_counter() - began, resumed_rows=resumed, notes=notes, **details,
     )  # fmt: skip
 
 
 def _append(
-    rows: NewRows, there: Store | SparseStore, staging: Staging, lock: Lock, key: str, moment: str | None, name: str,
-    progress: Progress | None,
+    rows: DenseRows | SparseRows, there: Store | SparseStore, staging: Staging, lock: Lock, key: str,
+    moment: str | None, name: str, progress: Progress | None,
 ) -> tuple[int, ColumnProfile | None]:  # fmt: skip
     """Write and publish the rows; return how many of them an interrupted call had written, and what they hold."""
     path, m = there.path, there.shape[0]
@@ -518,8 +465,11 @@ def _append(
         staging.progress_file.unlink(missing_ok=True)
         raise DataError(f"{name} changed while it was read.", "Start again when nothing writes to it.")
     lock.require()
-    rows.publish()
-    publish_append(path, m + rows.rows, time=moment, source=name, key=key)
+    for array in rows.arrays:
+        array.publish()
+    if isinstance(rows, SparseRows):
+        rows.publish_shape()
+    publish_append(path, m + rows.source.shape[0], time=moment, source=name, key=key)
     staging.progress_file.unlink(missing_ok=True)
     return resumed, profile
 

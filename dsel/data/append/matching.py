@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
-from dsel.data.formats.source import Array, DerivedSource, Reader, Rows, Source, SparseSource
+from dsel.data.formats.source import Array, DerivedSource, Rows, Source, SparseSource, buffers
 from dsel.data.labels import default_labels
 from dsel.errors import DataError
 
@@ -231,29 +231,13 @@ class MatchedSource(DerivedSource):
         if absent:
             self.notes = (*source.notes, f"categories that do not occur: {shorten(absent, _LISTED)}")
 
-    def open(self, start: int, scratch: Path) -> Reader:
-        return _MatchedReader(self, self.source.open(start, scratch))
-
-
-class _MatchedReader(Reader):
-    """Reads the rows of a source a few at a time and moves their columns."""
-
-    def __init__(self, matched: MatchedSource, reader: Reader) -> None:
-        self._matched, self._reader = matched, reader
-
-    def fill(self, rows: Rows) -> None:
-        matched, source = self._matched, self._matched.source
-        step = max(1, 8_000_000 // max(1, source.shape[1] * source.dtype.itemsize))
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            found = replace(Rows.of(source, len(part)), w=part.w, samples=part.samples)
-            self._reader.fill(found)
-            _move(found.x, part.x, matched.x, matched.siblings_x)
-            if found.y is not None and part.y is not None:
-                _move(found.y, part.y, matched.y, matched.siblings_y)
-
-    def close(self) -> None:
-        self._reader.close()
+    def pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
+        for found in buffers(self.source, start, scratch):
+            rows = replace(Rows.of(self, len(found)), w=found.w, samples=found.samples)
+            _move(found.x, rows.x, self.x, self.siblings_x)
+            if found.y is not None and rows.y is not None:
+                _move(found.y, rows.y, self.y, self.siblings_y)
+            yield rows
 
 
 def _move(found: Array, out: Array, places: Ints, siblings: Mapping[int, int]) -> None:

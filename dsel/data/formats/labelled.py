@@ -18,7 +18,16 @@ import numpy as np
 
 from dsel._lib.text import shorten, suggest
 from dsel.data import schema
-from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, Targets, parts_of, target_columns, tree_identity
+from dsel.data.formats.lazy_arrays import (
+    LazyArray,
+    LazySource,
+    Parts,
+    Targets,
+    named,
+    parts_of,
+    target_columns,
+    tree_identity,
+)
 from dsel.data.formats.source import Array, Format, Source, SourceOptions, SparseSource
 from dsel.data.store.array import read_attributes
 from dsel.errors import DataError, MissingExtraError, OptionError
@@ -128,16 +137,17 @@ def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
 
     Raises OptionError for a name that does not exist, DataError if X cannot be told from the other variables.
     """
-    names = [_named(dataset, str(name), "target", where) for name in options.target]
-    weight = None if options.weight is None else _named(dataset, str(options.weight), "weight", where)
-    dropped = [_named(dataset, str(name), "drop", where) for name in options.drop]
+    known = [str(name) for name in dataset.variables]
+    names = [named(known, str(name), "target", where, "variable") for name in options.target]
+    weight = None if options.weight is None else named(known, str(options.weight), "weight", where, "variable")
+    dropped = [named(known, str(name), "drop", where, "variable") for name in options.drop]
     x = _choose_x(dataset, {*names, weight, *dropped}, where, options)
     sample = _sample_dimension(dataset, x, where, options)
     if not names and x is not None and schema.Y in dataset and x != schema.Y and sample in dataset[schema.Y].dims:
         names = [schema.Y]
     if weight is None and x and schema.WEIGHT in dataset and dataset[schema.WEIGHT].dims == (sample,):
         weight = schema.WEIGHT
-    index = sample if options.index is None else _named(dataset, str(options.index), "index", where)
+    index = sample if options.index is None else named(known, str(options.index), "index", where, "variable")
     y, targets, classes = _targets(dataset, names, sample, where)
     features: list[str] | None
     if x is None:
@@ -157,7 +167,7 @@ def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
 def _choose_x(dataset: Any, other: set[Any], where: str, options: SourceOptions) -> str | None:
     """Return the variable that is X; None if the data set is a table of variables of one dimension."""
     if options.variable is not None:
-        return _named(dataset, options.variable, "variable", where)
+        return named([str(name) for name in dataset.variables], options.variable, "variable", where, "variable")
     if schema.X in dataset:
         return schema.X
     numeric = {str(name): array for name, array in dataset.data_vars.items() if array.dtype.kind in "biuf"}
@@ -242,13 +252,6 @@ def _table(dataset: Any, columns: Sequence[str], sample: str, where: str) -> Laz
 
     dtype = np.result_type(*(dataset[name].dtype for name in columns))
     return LazyArray(where, (dataset.sizes[sample], len(columns)), dtype, read)
-
-
-def _named(dataset: Any, name: str, option: str, where: str) -> str:
-    if name in dataset.variables:
-        return name
-    known = sorted(map(str, dataset.variables))
-    raise OptionError(f"{option}={name!r}: {where} has no such variable.", suggest(name, known, listed=8))
 
 
 NETCDF = Format("netcdf", (".nc", ".nc4", ".cdf", ".netcdf"), open_netcdf, _TAKES, _INSTEAD)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,6 +53,8 @@ class LazyArray:
         ``read(start, stop)`` returns these rows, shape (stop - start, columns).
     chunk_rows : int
         Rows of a chunk, which is read as a whole.
+    strip : callable, optional
+        ``strip(start, stop, columns)`` returns a slice of the columns, of an array that is stored by columns.
     """
 
     where: str
@@ -60,6 +62,7 @@ class LazyArray:
     dtype: np.dtype[Any]
     read: Callable[[int, int], Array]
     chunk_rows: int = 1
+    strip: Callable[[int, int, slice], Array] | None = None
 
     @classmethod
     def of(cls, array: Any, where: str) -> LazyArray:
@@ -79,6 +82,19 @@ class LazyArray:
         """Rows that are read at once: a few megabytes, in whole chunks if they are not larger."""
         rows = max(1, PIECE_BYTES // max(1, self.shape[1] * self.dtype.itemsize))
         return rows - rows % self.chunk_rows if rows > self.chunk_rows else rows
+
+    def fill(self, out: Array, first: int) -> None:
+        """Fill `out` with the rows from `first` on, a few megabytes at a time."""
+        last, n = first + len(out), self.shape[1]
+        if self.strip is not None:
+            width = max(1, PIECE_BYTES // (max(1, len(out)) * self.dtype.itemsize))
+            for columns in (slice(j, j + width) for j in range(0, n, width)):
+                names = [str(j) for j in range(n)[columns]]
+                put(out[:, columns], self.strip(first, last, columns), self.where, first, names)
+            return
+        edges = [first, *range(first - first % self.step + self.step, last, self.step), last]
+        for start, stop in pairwise(edges):
+            put(out[start - first : stop - first], _read(self, start, stop), self.where, start)
 
 
 @dataclass(frozen=True)
@@ -116,30 +132,36 @@ class LazySource(Source):
     ) -> None:  # fmt: skip
         self.name, self._open, self._identity = name, open_parts, identity
         with open_parts() as parts:
-            x, y, w = parts.x, parts.y, parts.w
-            self.shape, self.dtype = x.shape, wanted_dtype(dtype, x.dtype, x.where)
-            for part in (y, w):
-                if part is not None and part.shape[0] != x.shape[0]:
-                    raise DataError(
-                        f"{part.where} has {part.shape[0]} rows and {x.where} has {x.shape[0]}.",
-                        "It needs one row for each sample of X.",
-                    )
-            if y is not None:
-                self.n_targets, self.y_dtype = y.shape[1], wanted_dtype(None, y.dtype, y.where)
-            if w is not None:
-                self.w_dtype = wanted_dtype(None, w.dtype, w.where)
-            self.features, self.targets, self.classes = parts.features, parts.targets, parts.classes
-            self.has_samples, self.notes = parts.samples is not None, parts.notes
-            self.types = {str(x.dtype): x.shape[1]}
+            self.describe(parts, dtype)
+            self.types = {str(parts.x.dtype): parts.x.shape[1]}
+
+    def describe(self, parts: Parts, dtype: str | None) -> None:
+        """Set the attributes of a source with these parts."""
+        x, y, w = parts.x, parts.y, parts.w
+        self.shape, self.dtype = x.shape, wanted_dtype(dtype, x.dtype, x.where)
+        for part in (y, w):
+            if part is not None and part.shape[0] != x.shape[0]:
+                raise DataError(
+                    f"{part.where} has {part.shape[0]} rows and {x.where} has {x.shape[0]}.",
+                    "It needs one row for each sample of X.",
+                )
+        if y is not None:
+            self.n_targets, self.y_dtype = y.shape[1], wanted_dtype(None, y.dtype, y.where)
+        if w is not None:
+            self.w_dtype = wanted_dtype(None, w.dtype, w.where)
+        self.features, self.targets, self.classes = parts.features, parts.targets, parts.classes
+        self.has_samples, self.notes = parts.samples is not None, parts.notes
 
     def identity(self) -> dict[str, Any]:
         return self._identity
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _LazyReader(self._open, start)
+        return LazyReader(self._open, start)
 
 
-class _LazyReader(Reader):
+class LazyReader(Reader):
+    """Reads the rows of parts from row `start` on."""
+
     def __init__(self, open_parts: Callable[[], AbstractContextManager[Parts]], start: int) -> None:
         self._stack, self._row = ExitStack(), start
         self._parts = self._stack.enter_context(open_parts())
@@ -150,9 +172,7 @@ class _LazyReader(Reader):
         outs = ((parts.x, rows.x), (parts.y, rows.y), (parts.w, None if rows.w is None else rows.w[:, None]))
         for array, out in outs:
             if array is not None and out is not None:
-                edges = [first, *range(first - first % array.step + array.step, last, array.step), last]
-                for start, stop in pairwise(edges):
-                    put(out[start - first : stop - first], _read(array, start, stop), array.where, start)
+                array.fill(out, first)
         if rows.samples is not None and parts.samples is not None:
             rows.samples[:] = [str(label) for label in parts.samples(first, last)]
         self._row = last
@@ -253,18 +273,22 @@ def _hdf5_parts(path: AnyPath, options: SourceOptions) -> Iterator[Parts]:
 
 def parts_of(arrays: dict[str, Any], where: str, options: SourceOptions) -> Parts:
     """Return what the named arrays are. Raises OptionError for names that do not exist, DataError if X is unclear."""
+
+    def array(name: Any, option: str) -> str:
+        return named(arrays, str(name).strip("/"), option, where)
+
     x = _choose_x(arrays, where, options)
     folder = x.rpartition("/")[0]
     near = {name[len(folder) + 1 if folder else 0 :]: name for name in arrays if name.startswith(folder)}
     matrix = LazyArray.of(arrays[x], f"{x} of {where}")
-    names = [_named(arrays, str(name), "target", where) for name in options.target]
+    names = [array(name, "target") for name in options.target]
     if not names:
         names = [near[name] for name in _Y if name in near and near[name] != x][:1]
     y, targets, classes = _targets(arrays, names, matrix.shape[0], where)
     if y is not None and not options.target and not classes:
         targets = _labels(arrays.get(near.get(_TARGETS, "")), y.shape[1])
-    weight = None if options.weight is None else _named(arrays, str(options.weight), "weight", where)
-    index = near.get(_SAMPLES) if options.index is None else _named(arrays, str(options.index), "index", where)
+    weight = None if options.weight is None else array(options.weight, "weight")
+    index = near.get(_SAMPLES) if options.index is None else array(options.index, "index")
     return Parts(
         matrix, y, None if weight is None else LazyArray.of(arrays[weight], f"{weight} of {where}"),
         _labels(arrays.get(near.get(_FEATURES, "")), matrix.shape[1]), targets,
@@ -300,7 +324,7 @@ def _targets(arrays: dict[str, Any], names: list[str], rows: int, where: str) ->
 
 def _choose_x(arrays: dict[str, Any], where: str, options: SourceOptions) -> str:
     if options.variable is not None:
-        return _named(arrays, options.variable, "variable", where)
+        return named(arrays, options.variable.strip("/"), "variable", where)
     if _X in arrays:
         return _X
     matrices = [
@@ -316,10 +340,11 @@ def _choose_x(arrays: dict[str, Any], where: str, options: SourceOptions) -> str
     )
 
 
-def _named(arrays: dict[str, Any], name: str, option: str, where: str) -> str:
-    if name.strip("/") in arrays:
-        return name.strip("/")
-    raise OptionError(f"{option}={name!r}: {where} has no such array.", suggest(name, sorted(arrays), listed=8))
+def named(known: Collection[str], name: str, option: str, where: str, what: str = "array") -> str:
+    """Return the name that an option gives. Raises OptionError if it is not known."""
+    if name in known:
+        return name
+    raise OptionError(f"{option}={name!r}: {where} has no such {what}.", suggest(name, sorted(known), listed=8))
 
 
 def _labels(array: Any, count: int) -> list[str] | None:

@@ -6,20 +6,17 @@ The source is read once more before anything is written, a few megabytes at a ti
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.formats.source import Array, DerivedSource, Missing, PieceReader, Reader, Rows, Source
+from dsel.data.formats.source import Array, DerivedSource, Missing, Rows, Source, buffer_rows, buffers
 from dsel.errors import DataError
-
-BUFFER_BYTES: Final = 8_000_000
 
 
 def without_missing_values(
@@ -46,7 +43,6 @@ def without_missing_values(
 class _Counts:
     """Missing values of a source: per column, and the rows without any up to each buffer."""
 
-    height: int  # rows of a buffer
     x: NDArray[np.int64]
     y: NDArray[np.int64]
     sums: NDArray[np.float64]
@@ -73,8 +69,11 @@ class FilledSource(DerivedSource):
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "missing": "mean"}
 
-    def open(self, start: int, scratch: Path) -> Reader:
-        return _FilledReader(self.source.open(start, scratch), self.means)
+    def pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
+        for rows in buffers(self.source, start, scratch):
+            row, column = np.nonzero(np.isnan(rows.x))
+            rows.x[row, column] = self.means[column]
+            yield rows
 
 
 class CompleteRows(DerivedSource):
@@ -91,46 +90,25 @@ class CompleteRows(DerivedSource):
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "missing": "rows"}
 
-    def open(self, start: int, scratch: Path) -> Reader:
-        return PieceReader(self._pieces(start, scratch))
-
-    def _pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
-        complete, height = self.found.complete, self.found.height
+    def pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
+        complete = self.found.complete
         buffer = min(int(np.searchsorted(complete, start, side="right")) - 1, len(complete) - 2)
         skip = start - complete[buffer]
-        with closing(self.source.open(buffer * height, scratch)) as reader:
-            for rows in _buffers(self.source, reader, buffer * height, height):
-                yield rows[np.flatnonzero(~_incomplete(rows))[skip:]]
-                skip = 0
-
-
-class _FilledReader(Reader):
-    def __init__(self, reader: Reader, means: NDArray[np.float64]) -> None:
-        self._reader, self._means = reader, means
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def fill(self, rows: Rows) -> None:
-        self._reader.fill(rows)
-        step = max(1, BUFFER_BYTES // max(1, rows.x.shape[1] * rows.x.itemsize))
-        for start in range(0, len(rows), step):
-            x = rows.x[start : start + step]
-            row, column = np.nonzero(np.isnan(x))
-            x[row, column] = self._means[column]
+        for rows in buffers(self.source, buffer * buffer_rows(self.source), scratch):
+            yield rows[np.flatnonzero(~_incomplete(rows))[skip:]]
+            skip = 0
 
 
 def _count(source: Source, scanned: Callable[[int, int], None] | None) -> _Counts:
     m, n = source.shape
-    height = max(1, min(m, BUFFER_BYTES // (n * source.dtype.itemsize)))
-    counts = _Counts(
-        height, np.zeros(n, np.int64), np.zeros(source.n_targets, np.int64), np.zeros(n), np.full(n, -1, np.int64)
-    )
-    with tempfile.TemporaryDirectory() as scratch, closing(source.open(0, Path(scratch))) as reader:
-        for number, rows in enumerate(_buffers(source, reader, 0, height)):
-            _add(counts, rows, number * height)
+    counts = _Counts(np.zeros(n, np.int64), np.zeros(source.n_targets, np.int64), np.zeros(n), np.full(n, -1, np.int64))
+    first = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for rows in buffers(source, 0, Path(scratch)):
+            _add(counts, rows, first)
+            first += len(rows)
             if scanned is not None:
-                scanned(number * height + len(rows), m)
+                scanned(first, m)
     return counts
 
 
@@ -145,15 +123,6 @@ def _add(counts: _Counts, rows: Rows, first_row: int) -> None:
     if rows.w is not None:
         counts.w += int(_is_nan(rows.w).sum())
     counts.complete.append(counts.complete[-1] + len(rows) - int(_incomplete(rows).sum()))
-
-
-def _buffers(source: Source, reader: Reader, first: int, height: int) -> Iterator[Rows]:
-    """Yield all rows from `first` on in new arrays of `height` rows."""
-    m = source.shape[0]
-    for start in range(first, m, height):
-        rows = Rows.of(source, min(height, m - start))
-        reader.fill(rows)
-        yield rows
 
 
 def _incomplete(rows: Rows) -> NDArray[np.bool_]:

@@ -13,33 +13,25 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from shutil import copyfileobj
 from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel._lib.npz import open_npz, parser_lock
+from dsel._lib.npz import parser_lock
 from dsel._lib.text import shorten
-from dsel.data.formats.source import (
-    Array,
-    Format,
-    Reader,
-    Rows,
-    Source,
-    SourceOptions,
-    file_identity,
-    put,
-    require_real,
-    wanted_dtype,
-)
+from dsel.data.formats.lazy_arrays import PIECE_BYTES, LazyArray, LazyReader, LazySource, Parts
+from dsel.data.formats.source import Array, Format, Reader, SourceOptions, file_identity, require_real
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, as_path, stat
 
-PIECE_BYTES: Final = 8_000_000
+#: What a damaged archive raises.
+_DAMAGES: Final = (zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -57,10 +49,6 @@ class NpyArray:
     def where(self) -> str:
         name = "" if self.member is None else f"array {self.member.removesuffix('.npy')} of "
         return f"{name}{self.path}"
-
-    @property
-    def rows(self) -> int:
-        return self.shape[0]
 
     @property
     def columns(self) -> int:
@@ -95,84 +83,41 @@ def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
     return array
 
 
-class NpyRows:
-    """Reads the rows of one array in order: `pieces`, and at the end `close`."""
+def _lazy(array: NpyArray, scratch: Path, stack: ExitStack) -> LazyArray:
+    """Return an array whose file is opened at the first read, and closed with the stack."""
+    shape = (array.shape[0], array.columns)
 
-    def __init__(self, array: NpyArray, start: int, scratch: Path) -> None:
-        self.array = array
-        self.row = start
-        self._stack = ExitStack()
-        try:
-            if array.fortran:
-                self._file, self._offset = _mappable(array, scratch, self._stack)
-            else:
-                self._file = _stream(array, self._stack)
-                self._file.seek(array.header_bytes + start * array.columns * array.dtype.itemsize)
-        except (zipfile.BadZipFile, zlib.error) as error:
-            self._stack.close()
-            raise _broken(array, start, error) from error
+    @cache
+    def opened() -> tuple[IO[bytes], int]:
+        return _mappable(array, scratch, stack) if array.fortran else (_stream(array, stack), array.header_bytes)
 
-    def pieces(self, rows: int) -> Iterator[tuple[slice, slice, Array]]:
-        """Yield the next `rows` rows in pieces of a few megabytes: rows relative to the first, columns, values."""
-        array, first = self.array, self.row
-        self.row += rows
-        if array.fortran:
-            width = max(1, PIECE_BYTES // (max(1, rows) * array.dtype.itemsize))
-            for column in range(0, array.columns, width):
-                yield slice(0, rows), slice(column, column + width), self._strip(first, rows, column, width)
-            return
-        height = max(1, PIECE_BYTES // max(1, array.columns * array.dtype.itemsize))
-        for row in range(0, rows, height):
-            count = min(height, rows - row)
-            yield slice(row, row + count), slice(None), self._next(first + row, count)
-
-    def _next(self, first: int, count: int) -> Array:
-        values = np.empty((count, self.array.columns), self.array.dtype)
+    def read(start: int, stop: int) -> Array:
+        values = np.empty((stop - start, array.columns), array.dtype)
         rest = values.reshape(-1).view(np.uint8).data
         try:
+            file, offset = opened()
+            file.seek(offset + start * array.columns * array.dtype.itemsize)
             while rest:
-                count_read = self._file.readinto(rest)  # type: ignore[attr-defined]
-                if not count_read:
+                count = file.readinto(rest)  # type: ignore[attr-defined]
+                if not count:
                     raise EOFError("the file ends early")
-                rest = rest[count_read:]
-        except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-            raise _broken(self.array, first, error) from error
+                rest = rest[count:]
+        except (EOFError, OSError, *_DAMAGES) as error:
+            raise _broken(array, start, error) from error
         return values
 
-    def _strip(self, first: int, rows: int, column: int, width: int) -> Array:
+    def strip(start: int, stop: int, columns: slice) -> Array:
+        try:
+            file, offset = opened()
+        except _DAMAGES as error:
+            raise _broken(array, start, error) from error
         # Map it again for each strip: the pages of a long-lived map would count as memory of this process.
-        shape = (self.array.rows, self.array.columns)
-        whole = np.memmap(self._file, self.array.dtype, "r", self._offset, shape, "F")
-        return np.array(whole[first : first + rows, column : column + width])
+        return np.array(np.memmap(file, array.dtype, "r", offset, shape, "F")[start:stop, columns])
 
-    def close(self) -> None:
-        self._stack.close()
+    return LazyArray(array.where, shape, array.dtype, read, strip=strip if array.fortran else None)
 
 
-class NpyReader(Reader):
-    """Reads X, Y, weights and sample labels from arrays in .npy layout."""
-
-    def __init__(self, arrays: Sequence[NpyArray | None], start: int, scratch: Path) -> None:
-        self._arrays = [None if array is None else NpyRows(array, start, scratch) for array in arrays]
-
-    def fill(self, rows: Rows) -> None:
-        *numbers, samples = self._arrays
-        for source, out in zip(numbers, (rows.x, rows.y, None if rows.w is None else rows.w[:, None]), strict=True):
-            if source is not None and out is not None:
-                first = source.row
-                for at, columns, values in source.pieces(len(out)):
-                    put(out[at, columns], values, source.array.where, first + at.start)
-        if samples is not None and rows.samples is not None:
-            for at, _, values in samples.pieces(len(rows)):
-                rows.samples[at] = [str(label) for label in values[:, 0]]
-
-    def close(self) -> None:
-        for source in self._arrays:
-            if source is not None:
-                source.close()
-
-
-class NpySource(Source):
+class NpySource(LazySource):
     """Arrays in .npy layout: X (m x n), and optionally Y (m x N or m), weights (m) and sample labels (m)."""
 
     def __init__(
@@ -184,27 +129,13 @@ class NpySource(Source):
             raise DataError(
                 f"{x.where} has shape {x.shape}.", "X must have two dimensions: (samples, features). Use reshape."
             )
-        self.shape = (x.rows, x.columns)
-        if y is not None:
-            if len(y.shape) not in (1, 2) or not y.columns:
-                raise DataError(
-                    f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one."
-                )
-            if y.rows != x.rows:
-                raise DataError(
-                    f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
-                    "Y needs one row for each sample of X.",
-                )
-            self.n_targets = y.columns
-        self.dtype = wanted_dtype(dtype, x.dtype, x.where)
-        self.y_dtype = None if y is None else wanted_dtype(None, y.dtype, y.where)
-        if w is not None:
-            if w.columns != 1 or w.rows != x.rows:
-                raise DataError(
-                    f"{w.where} has shape {w.shape} and X {x.rows} rows.", "Weights are one number for each sample."
-                )
-            self.w_dtype = wanted_dtype(None, w.dtype, w.where)
-        self.has_samples = samples is not None
+        if y is not None and (len(y.shape) not in (1, 2) or not y.columns):
+            raise DataError(f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one.")
+        if w is not None and (w.columns != 1 or w.shape[0] != x.shape[0]):
+            raise DataError(
+                f"{w.where} has shape {w.shape} and X {x.shape[0]} rows.", "Weights are one number for each sample."
+            )
+        self.describe(self._parts(Path(), ExitStack()), dtype)
 
     def identity(self) -> dict[str, Any]:
         paths = dict.fromkeys(array.path for array in self._arrays if array is not None)
@@ -215,7 +146,17 @@ class NpySource(Source):
         }
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return NpyReader(self._arrays, start, scratch)
+        @contextmanager
+        def opened() -> Iterator[Parts]:
+            with ExitStack() as stack:
+                yield self._parts(scratch, stack)
+
+        return LazyReader(opened, start)
+
+    def _parts(self, scratch: Path, stack: ExitStack) -> Parts:
+        x, y, w, samples = (None if array is None else _lazy(array, scratch, stack) for array in self._arrays)
+        assert x is not None
+        return Parts(x, y, w, samples=None if samples is None else lambda *rows: samples.read(*rows)[:, 0].tolist())
 
 
 def open_npy(path: AnyPath, options: SourceOptions) -> NpySource:
@@ -287,7 +228,7 @@ class NpzSource(NpySource):
         assert x is not None
         super().__init__(x, y, w, samples, options.dtype)
         if samples is not None:
-            _check_labels(samples, x.rows, "rows of X")
+            _check_labels(samples, x.shape[0], "rows of X")
         self.features = _labels(path, found, "feature_names", self.shape[1], "columns of X")
         self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
 
@@ -295,9 +236,10 @@ class NpzSource(NpySource):
 def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
     if name not in members or not count:
         return None
-    _check_labels(read_header(path, members[name]), count, of)
-    with path.open("rb") as file, open_npz(file) as archive:
-        return [str(label) for label in archive[name]]
+    header = read_header(path, members[name])
+    _check_labels(header, count, of)
+    with ExitStack() as stack:
+        return [str(label) for label in _lazy(header, Path(), stack).read(0, count)[:, 0].tolist()]
 
 
 def _check_labels(header: NpyArray, count: int, of: str) -> None:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
@@ -239,7 +240,7 @@ class Source(AnySource):
 
 
 class DerivedSource(Source):
-    """A source that changes another one, and has its attributes."""
+    """A source that changes the rows of another one, and has its attributes."""
 
     def __init__(self, source: Source) -> None:
         self.take_over(source)
@@ -247,6 +248,33 @@ class DerivedSource(Source):
 
     def identity(self) -> dict[str, Any]:
         return self.source.identity()
+
+    @abstractmethod
+    def pieces(self, start: int, scratch: Path) -> Generator[Rows, None, None]:
+        """Yield the changed rows from row `start` on."""
+
+    def open(self, start: int, scratch: Path) -> Reader:
+        return PieceReader(self.pieces(start, scratch))
+
+
+#: Rows that are examined or changed together have about this many bytes.
+BUFFER_BYTES: Final = 8_000_000
+
+
+def buffer_rows(source: Source) -> int:
+    """Return the number of rows of a source that are examined or changed together."""
+    m, n = source.shape
+    return max(1, min(m, BUFFER_BYTES // max(1, n * source.dtype.itemsize)))
+
+
+def buffers(source: Source, start: int, scratch: Path) -> Iterator[Rows]:
+    """Yield all rows from `start` on in new arrays of `buffer_rows` rows."""
+    m, height = source.shape[0], buffer_rows(source)
+    with closing(source.open(start, scratch)) as reader:
+        for first in range(start, m, height):
+            rows = Rows.of(source, min(height, m - first))
+            reader.fill(rows)
+            yield rows
 
 
 def import_extra(module: str, package: str, extra: str, where: Any) -> Any:

@@ -21,7 +21,7 @@ from dsel._lib.text import shorten
 from dsel.data.labels import Labels, as_labels
 from dsel.data.schema import ATTR_FORMAT, ATTR_SEGMENTS, METADATA_FILE, bounds
 from dsel.errors import DataError, DselError, OptionError
-from dsel.storage.paths import AnyPath, ObjectPath, as_path, stat, zarr_store
+from dsel.storage.paths import AnyPath, ObjectPath, as_path, described_array, stat, zarr_store
 from dsel.storage.zarr_store import LostChunkError
 
 if TYPE_CHECKING:
@@ -224,13 +224,15 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     known = None
     if isinstance(store, ObjectPath):  # one request; on disk Zarr reads the metadata
         with suppress(FileNotFoundError):
-            known = metadata_bytes(store / variable / METADATA_FILE)
+            known = json.loads(metadata_bytes(store / variable / METADATA_FILE))
     found = None if known is not None else metadata_file(store / variable)
     zarr_format: Literal[2, 3] = 2 if found is not None and found.name == ".zarray" else 3
     complete = _is_complete(path, changed) if isinstance(store, ObjectPath) else is_complete(store)
 
     def opened(complete: bool) -> zarr.Array[Any]:
-        there = zarr_store(store / variable, complete=complete, metadata=known)
+        if known is not None:
+            return described_array(store / variable, known, complete=complete)  # type: ignore[no-any-return]
+        there = zarr_store(store / variable, complete=complete)
         return zarr.open_array(there, mode="r", zarr_format=zarr_format)
 
     array = opened(complete)

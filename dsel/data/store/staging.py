@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,22 +37,25 @@ _CLEARED = {"key": None, "rows": 0}
 
 def staging_of(store: AnyPath) -> Staging:
     """Return the staging area of the store `store`."""
-    return ObjectStaging(store) if isinstance(store, ObjectPath) else DiskStaging(store)
+    return ObjectStaging(store) if isinstance(store, ObjectPath) else Staging(store)
 
 
-class Staging(ABC):
-    """The unfinished form of one store."""
+class Staging:
+    """The unfinished form of one store: on disk, a folder next to it."""
 
-    store: AnyPath
-    group: AnyPath  # the Zarr group that becomes the store
-    scratch: Path  # a local folder for temporary files
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        #: The Zarr group that becomes the store.
+        self.group = self.folder / "store"
+        #: A local folder for temporary files.
+        self.scratch: Path = self.folder
 
     @property
-    def folder(self) -> AnyPath:
+    def folder(self) -> Any:
         return staging_path(self.store)
 
     @property
-    def progress_file(self) -> AnyPath:
+    def progress_file(self) -> Any:
         return self.folder / "progress.json"
 
     @contextmanager
@@ -101,58 +103,32 @@ class Staging(ABC):
         key = self.state().get("key")
         return isinstance(key, dict) and "append" not in key and self._has_appeared()
 
-    @abstractmethod
-    def _has_appeared(self) -> bool:
-        """Return whether the store is what the progress file of an ingest is about."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Remove the progress file of a store that has appeared, and what else is left."""
-
-    @abstractmethod
     def clear(self) -> None:
         """Remove what an earlier call left. Only files that this module creates are removed."""
-
-    @abstractmethod
-    def publish(self) -> None:
-        """Make the finished store appear."""
-
-    @abstractmethod
-    def discard_unusable(self) -> None:
-        """Remove what is left if no progress file says that it can be continued."""
-
-
-class DiskStaging(Staging):
-    """A folder next to the store."""
-
-    def __init__(self, store: Path) -> None:
-        self.store: Path = store
-        self._folder = store.with_name(staging_path(store).name)
-        self.group: Path = self._folder / "store"
-        self.scratch = self._folder
-
-    def clear(self) -> None:
         for file in ("progress.json", "lock"):  # earlier releases locked a file called `lock`
-            (self._folder / file).unlink(missing_ok=True)
+            (self.folder / file).unlink(missing_ok=True)
         for folder in ("store", "replaced"):
-            discard_tree(self._folder / folder)
+            discard_tree(self.folder / folder)
             with suppress(FileNotFoundError):  # a thread may have finished its last chunk meanwhile
-                shutil.rmtree(self._folder / folder)
+                shutil.rmtree(self.folder / folder)
 
     def publish(self) -> None:
         """One rename makes the store appear. An old store is moved away first and removed last."""
         if self.store.exists():
-            self.store.rename(self._folder / "replaced")
+            self.store.rename(self.folder / "replaced")
         self.group.rename(self.store)
         self.forget()
 
     def _has_appeared(self) -> bool:
-        return self.store.exists() and not self.group.exists()
+        """Return whether the store is what the progress file of an ingest is about."""
+        return bool(self.store.exists()) and not self.group.exists()
 
     def forget(self) -> None:
+        """Remove the progress file of a store that has appeared, and what else is left."""
         self.clear()
 
     def discard_unusable(self) -> None:
+        """Remove what is left if no progress file says that it can be continued."""
         if not self.progress_file.exists():
             self.clear()
 
@@ -161,8 +137,7 @@ class ObjectStaging(Staging):
     """Objects that are already in their final place."""
 
     def __init__(self, store: ObjectPath) -> None:
-        self.store: ObjectPath = store
-        self.group: ObjectPath = store
+        self.store = self.group = store
         self.scratch = Path(tempfile.gettempdir())
 
     def rows_done(self, key: dict[str, Any]) -> int:
@@ -183,7 +158,7 @@ class ObjectStaging(Staging):
         self.forget()
 
     def _has_appeared(self) -> bool:
-        return (self.store / METADATA_FILE).is_file()  # an ingest that replaces a store removes it first
+        return bool((self.store / METADATA_FILE).is_file())  # an ingest that replaces a store removes it first
 
     def forget(self) -> None:
         self.progress_file.unlink()

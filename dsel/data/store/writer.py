@@ -29,7 +29,7 @@ from dask.utils import format_bytes
 
 from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
-from dsel.config.ingest_request import Progress
+from dsel.config.ingest_request import IngestRequest, Progress
 from dsel.data import schema
 from dsel.data.formats.source import Array, Rows, Source, SparseBlock, SparseSource
 from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
@@ -148,14 +148,12 @@ class StorePlan(ABC):
         zarr.create_group(zarr_store(group), attributes=attributes)
 
 
-def write_store(
-    plan: StorePlan, *, overwrite: bool, progress: Progress | None, attributes: dict[str, Any] | None = None
-) -> IngestReport:
+def write_store(plan: StorePlan, request: IngestRequest, attributes: dict[str, Any] | None = None) -> IngestReport:
     """Write the source of `plan` into its store, and continue where an interrupted call with an equal key stopped.
 
-    `progress(rows_done, rows)` is called after each row of chunks or block. Memory: for a dense X the rows of one row
-    of chunks if they fit into `plan.memory` (otherwise they are in a temporary file), and a few copies of one chunk;
-    for a sparse one a few blocks and chunks.
+    `request.progress(rows_done, rows)` is called after each row of chunks or block. Memory: for a dense X the rows of
+    one row of chunks if they fit into `plan.memory` (otherwise they are in a temporary file), and a few copies of one
+    chunk; for a sparse one a few blocks and chunks.
 
     Raises OutputError (the store exists, the folder is missing or not writable, another process writes it),
     CapacityError (disk), and DataError (labels repeat, a value cannot be stored, or the source has changed meanwhile).
@@ -165,9 +163,9 @@ def write_store(
     for labels, what in ((source.features, "feature"), (source.targets, "target")):
         if labels is not None:
             require_unique(labels, what, source.name, "Give every column a unique name.")
-    check_place(plan.store, overwrite)
+    check_place(plan.store, request.overwrite)
     with output_errors(plan.store), staging.locked() as lock:
-        check_place(plan.store, overwrite)  # another process may have finished meanwhile
+        check_place(plan.store, request.overwrite)  # another process may have finished meanwhile
         key = plan.stored_key
         state = staging.state() if staging.rows_done(key) else {}
         if not plan.first_state.keys() <= state.keys():
@@ -179,7 +177,7 @@ def write_store(
         if start == 0:
             plan.create_arrays()
             staging.save(key, **state)
-        profile = plan.write(state, partial(staging.save, key), progress, lock)
+        profile = plan.write(state, partial(staging.save, key), request.progress, lock)
         if plan.stored_key != key:
             staging.clear()
             raise DataError(f"{source.name} changed while it was read.", "Start again when nothing writes to it.")

@@ -41,6 +41,8 @@ class Cluster(ABC, Generic[SectionType]):
 
     Attributes
     ----------
+    section_type : type
+        The class of the section.
     shares_files : bool
         Whether workers see the folders of this process.
     own_hosts : bool
@@ -49,6 +51,7 @@ class Cluster(ABC, Generic[SectionType]):
         Whether `open` starts workers, rather than using those of a scheduler that runs already.
     """
 
+    section_type: ClassVar[type]
     shares_files: ClassVar[bool]
     own_hosts: ClassVar[bool]
     starts_workers: ClassVar[bool] = True
@@ -141,7 +144,7 @@ def wait_for_workers(
     start = time.monotonic()
     ready, pause, last = 0, _FIRST_LINE_SECONDS, start
     while ready < asked and time.monotonic() - start < seconds:
-        ready = len(_workers(client))
+        ready = len(client.scheduler_info(n_workers=-1)["workers"])
         if ready < asked:
             time.sleep(_LOOK_SECONDS)
             if time.monotonic() - last >= pause:
@@ -149,7 +152,8 @@ def wait_for_workers(
                 report = "" if status is None else f": {status()}"
                 log.info("waiting for workers (%s): %d of %d after %.0f s%s", place, ready, asked, last - start, report)
     took = time.monotonic() - start
-    limits = {worker["memory_limit"] for worker in _workers(client).values()}
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    limits = {worker["memory_limit"] for worker in workers.values()}
     each = " or ".join(format_bytes(limit) if limit else "unlimited memory" for limit in sorted(limits))
     if ready >= asked:
         log.info("%d of %d workers are ready (%s) after %.1f s, %s each", ready, asked, place, took, each)
@@ -164,11 +168,6 @@ def wait_for_workers(
         "%d of %d workers are ready (%s) after %.0f s, %s each: the job starts with them%s",
         ready, asked, place, took, each, report and f" ({report})",
     )  # fmt: skip
-
-
-def _workers(client: Any) -> dict[str, Any]:
-    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-    return workers
 
 
 def check_same_software(client: Any) -> None:

@@ -6,34 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from dsel.config.cluster import (
-    AddressSection,
-    ClusterSection,
-    GatewaySection,
-    KubernetesSection,
-    LocalSection,
-    SchedulerFileSection,
-    SlurmSection,
-)  # fmt: skip
+from dsel.config.cluster import ClusterSection
 from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.external import AddressCluster, SchedulerFileCluster
 from dsel.engine.clusters.gateway import GatewayCluster
 from dsel.engine.clusters.kubernetes import KubernetesCluster
 from dsel.engine.clusters.local import LocalWorkers
 from dsel.engine.clusters.slurm import SlurmCluster
-from dsel.engine.dask_engine import Progress, engine_for
-from dsel.engine.engine_protocol import Engine
+from dsel.engine.dask_engine import DaskEngine, Progress
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.engine.scheduler_watch import cluster_errors
 from dsel.errors import OptionError
 
 #: The kind of cluster for each type of section.
 CLUSTERS: dict[type, type[Cluster[Any]]] = {
-    LocalSection: LocalWorkers,
-    AddressSection: AddressCluster,
-    SchedulerFileSection: SchedulerFileCluster,
-    SlurmSection: SlurmCluster,
-    KubernetesSection: KubernetesCluster,
-    GatewaySection: GatewayCluster,
+    kind.section_type: kind
+    for kind in (LocalWorkers, AddressCluster, SchedulerFileCluster, SlurmCluster, KubernetesCluster, GatewayCluster)
 }
 
 
@@ -46,7 +34,7 @@ def cluster_of(section: ClusterSection) -> Cluster[Any]:
 def engine_of(client: Any | None, progress: Progress | None = None) -> Iterator[Engine]:
     """Provide the engine of a client, or that of this process if there is none. A lost scheduler is a ClusterError."""
     with nullcontext() if client is None else cluster_errors(client):
-        yield engine_for(client, progress)
+        yield THREADS if client is None else DaskEngine(client, progress)
 
 
 def active_client() -> Any | None:

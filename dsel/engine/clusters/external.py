@@ -80,6 +80,7 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
 class AddressCluster(ExistingCluster[AddressSection]):
     """A scheduler that runs already, by its address."""
 
+    section_type = AddressSection
     shares_files = False
 
     def _address(self, deadline: float) -> str:
@@ -89,6 +90,7 @@ class AddressCluster(ExistingCluster[AddressSection]):
 class SchedulerFileCluster(ExistingCluster[SchedulerFileSection]):
     """A scheduler that runs already, by the file that it writes."""
 
+    section_type = SchedulerFileSection
     shares_files = True
 
     def _address(self, deadline: float) -> str:

@@ -17,6 +17,7 @@ from dsel.errors import ClusterError
 class GatewayCluster(RemoteCluster[GatewaySection]):
     """A new cluster of a Dask Gateway. Dask's own configuration (gateway.auth) says who may create one."""
 
+    section_type = GatewaySection
     shares_files = False
     own_hosts = True
 

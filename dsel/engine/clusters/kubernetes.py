@@ -28,6 +28,7 @@ _PORTS = (("tcp-comm", 8786), ("http-dashboard", 8787))
 class KubernetesCluster(RemoteCluster[KubernetesSection]):
     """A new DaskCluster with one pod per worker. The operator replaces lost pods."""
 
+    section_type = KubernetesSection
     shares_files = False
     own_hosts = True
 
@@ -153,18 +154,14 @@ def _pod(section: KubernetesSection, container: dict[str, Any]) -> dict[str, Any
     claims = [
         {"name": claim, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}} for claim in section.claims
     ]
-    pod: dict[str, Any] = {
+    pod = {
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": _mebibytes(section.scratch)}}, *claims],
     }
-    if section.service_account is not None:
-        pod["serviceAccountName"] = section.service_account
-    if section.node_selector:
-        pod["nodeSelector"] = section.node_selector
-    if section.tolerations:
-        pod["tolerations"] = section.tolerations
-    if section.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in section.image_pull_secrets]
-    return pod
+    optional = {
+        "serviceAccountName": section.service_account, "nodeSelector": section.node_selector,
+        "tolerations": section.tolerations, "imagePullSecrets": [{"name": s} for s in section.image_pull_secrets],
+    }  # fmt: skip
+    return pod | {name: value for name, value in optional.items() if value}

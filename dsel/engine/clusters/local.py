@@ -35,6 +35,7 @@ _MOST_PER_CORE = 16
 class LocalWorkers(Cluster[LocalSection]):
     """Worker processes on this machine."""
 
+    section_type = LocalSection
     shares_files = True
     own_hosts = False
 
@@ -45,19 +46,12 @@ class LocalWorkers(Cluster[LocalSection]):
 
     def promised(self) -> tuple[int, int | None]:
         """Return the number of workers, and the memory of each."""
-        count, limit = worker_count(self.section.workers), worker_memory(self.section.workers, self.section.memory)
-        require_fits(count, limit, self.section.threads)
-        return count, limit
+        return fitting_workers(self.section.workers, self.section.memory, self.section.threads)
 
 
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def usable_memory() -> int:
-    """Return the bytes that all workers together may use: 80 % of the memory, within the limit of a container."""
-    return int(0.8 * _machine_memory())
 
 
 def _machine_memory() -> int:
@@ -66,15 +60,10 @@ def _machine_memory() -> int:
     return int(min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
 
 
-def worker_count(workers: int | None = None) -> int:
-    """Return the number of workers, by default one per core."""
-    return workers or usable_cores()
-
-
 def worker_memory(workers: int | None = None, memory: str | int | None = None) -> int:
-    """Return the memory limit of each worker in bytes, by default an equal share of the usable memory."""
+    """Return the memory limit of each worker in bytes, by default an equal share of 80 % of the memory."""
     if memory is None:
-        return usable_memory() // worker_count(workers)
+        return int(0.8 * _machine_memory()) // (workers or usable_cores())
     try:
         limit = int(parse_bytes(memory))
     except ValueError:
@@ -84,19 +73,24 @@ def worker_memory(workers: int | None = None, memory: str | int | None = None) -
     return limit
 
 
-def require_fits(workers: int, memory: int, threads: int) -> None:
-    """Raise OptionError for workers that this machine cannot hold."""
-    if memory > _machine_memory():  # Dask would silently use less than the plan assumes
+def fitting_workers(workers: int | None, memory: str | int | None, threads: int) -> tuple[int, int]:
+    """Return the number of workers, by default one per core, and the memory of each.
+
+    Errors: OptionError for workers that this machine cannot hold.
+    """
+    cores, limit = usable_cores(), worker_memory(workers, memory)
+    count = workers or cores
+    if limit > _machine_memory():  # Dask would silently use less than the plan assumes
         raise OptionError(
-            f"A worker asks for {format_bytes(memory)}; this machine has {format_bytes(_machine_memory())}.",
+            f"A worker asks for {format_bytes(limit)}; this machine has {format_bytes(_machine_memory())}.",
             "Give each worker less memory.",
         )
-    cores = usable_cores()
-    if workers * threads > _MOST_PER_CORE * cores:
+    if count * threads > _MOST_PER_CORE * cores:
         raise OptionError(
-            f"{workers} workers of {threads} threads are asked for, and this machine has {cores} cores.",
+            f"{count} workers of {threads} threads are asked for, and this machine has {cores} cores.",
             f"Ask for at most {_MOST_PER_CORE} threads per core.",
         )
+    return count, limit
 
 
 @contextmanager
@@ -136,8 +130,7 @@ def local_cluster(
     """
     from distributed import Client, LocalCluster
 
-    count, limit = worker_count(workers), worker_memory(workers, memory)
-    require_fits(count, limit, threads)
+    count, limit = fitting_workers(workers, memory, threads)
     tls = run_security(security)
     settings = {
         **dask_settings.WORKER,

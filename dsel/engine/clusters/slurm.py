@@ -34,6 +34,7 @@ NO_PAGES = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
 class SlurmCluster(RemoteCluster[SlurmSection]):
     """A scheduler in this process, with one Slurm job per worker."""
 
+    section_type = SlurmSection
     shares_files = True
     own_hosts = True
 

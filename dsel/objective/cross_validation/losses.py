@@ -1,20 +1,27 @@
 """Leave-one-out errors summed over the rows of a block, from the small arrays of a round.
 
 The formulas are those of dsel.objective.cross_validation.leave_one_out.
+
+The same for a whole grid of ridge penalties with all columns, as in section 4.2 of the greedy RLS paper: one
+eigendecomposition of K, and one pass over the rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError
-from dsel.objective.cross_validation.leave_one_out import LooRound, n_errors
+from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, member_cross, member_gram, n_errors
+
+if TYPE_CHECKING:  # kernels are compiled again where a module that they import changes
+    from dsel.data.blocks import Block
 
 Loss = Literal["squared", "zero-one"]
 
@@ -86,15 +93,7 @@ def _add_squared(
 
 @compiled(nogil=True)
 def _add_zero_one(
-    x: Any,
-    a: Floats,
-    D: Floats,
-    e: Floats,
-    g: Floats,
-    tau: Floats,
-    flip: Floats,
-    count: Floats,
-    errors: Floats,
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, flip: Floats, count: Floats, errors: Floats
 ) -> None:  # pragma: no cover
     """Add to errors_j the number of rows and targets where flip (e - u tau_j) >= g - u^2.
 
@@ -135,8 +134,8 @@ def member_rows(x: NDArray[Any], members: Ints, constant: bool, transform: RowTr
     return np.hstack([np.ones((x.shape[0], 1)), z]) if constant else z
 
 
-def residuals(z_S: Floats, targets: Floats, g0: float | Floats, round: LooRound) -> tuple[Floats, Floats, Floats]:
-    """Return e (r, N), g (r,) and h (r, s). g0: one for all rows, or (r,)."""
+def residuals(z_S: Floats, targets: Floats, g0: Floats, round: LooRound) -> tuple[Floats, Floats, Floats]:
+    """Return e (r, N), g (r,) and h (r, s)."""
     h = z_S @ round.F.T
     return targets - h @ round.q, g0 - np.einsum("rs,rs->r", h, h), h
 
@@ -172,37 +171,44 @@ def drop_zero_weights(x: Any, y: Any, w: Floats | None) -> tuple[Any, Any, Float
     return x[there], y[there], w[there]
 
 
-def block_errors(
-    x: Any, y: Any, round: LooRound, transform: RowTransform, where: str = "Y", w: Floats | None = None
-) -> Floats:
+def block_errors(x: Any, y: Any, block: Block, round: LooRound, transform: RowTransform, where: str) -> Floats:
     """Sum the errors of S, S + j and S - i over the rows of one block.
 
-    x (r, n), dense or sparse, and y (r, N) are unscaled; w (r,) are weights.
+    x (r, n), dense or sparse, and y (r, N) are unscaled; where: the name of the data.
 
     2 s r n multiplications by BLAS-3 and one division per element (none for the zero-one loss). Memory: PIECE_BYTES.
     Errors: DataError if a target is not a label of the zero-one loss.
     """
-    x, y, w = drop_zero_weights(x, y, w)
-    targets, labels = transform.targets(y, where)
+    x, y, w = drop_zero_weights(x, y, block.w)
+    targets, labels = transform.targets(y, f"{where}, rows {block.start} to {block.stop}")
     weights = RowWeights.of(w, x.shape[0], round.base_leverage)
     flip = weights.flip(labels, transform)
     return _errors(x, targets, weights.g0, flip, round, transform, None if w is None else weights)
 
 
-def residual_rows(x: Any, y: Any, base: LooRound, transform: RowTransform, where: str = "Y") -> tuple[Floats, Floats]:
+def residual_rows(x: Any, y: Any, base: LooRound, transform: RowTransform, where: str) -> tuple[Floats, Floats]:
     """Return R (r, n), and (r, N + 1 or 2 N + 1) e, g and, for the zero-one loss, label times scale.
 
     The rows are as in `block_errors`, without weights. base: a round, or the first columns of one (`LooRound.first`).
     2 s r n multiplications.
     """
     targets, labels = transform.targets(y, where)
-    rows = rows_of(x, transform)
-    z_C = member_rows(rows, base.members, base.constant, transform)
+    R, e, g = fitted_rows(x, targets, RowWeights.of(None, x.shape[0], base.base_leverage), base, transform)
+    flip = [labels * transform.scale_y * THRESHOLD] if transform.loss == "zero-one" else []
+    return R, np.hstack([e, g[:, None], *flip])
+
+
+def fitted_rows(
+    x: Any, targets: Floats, weights: RowWeights, base: LooRound, transform: RowTransform
+) -> tuple[Floats, Floats, Floats]:
+    """Return R (r, n), e (r, N) and g (r,) of rows. targets: preprocessed, times the roots of the weights."""
+    rows, root = rows_of(x, transform), weights.root[:, None]
+    z_C = member_rows(rows, base.members, base.constant, transform) * root
     R = np.subtract(rows, transform.center_x, dtype=np.float64)
     R /= transform.scale_x
-    e, g, h = residuals(z_C, targets, 1.0 - base.base_leverage, base)
-    flip = [labels * transform.scale_y * THRESHOLD] if transform.loss == "zero-one" else []
-    return _subtract_fit(R, h, base), np.hstack([e, g[:, None], *flip])
+    R *= root
+    e, g, h = residuals(z_C, targets, weights.g0, base)
+    return _subtract_fit(R, h, base), e, g
 
 
 def advance_rows(R: Floats, vectors: Floats, base: LooRound) -> tuple[Floats, Floats]:
@@ -251,12 +257,7 @@ def _errors(
         flat[0] += subset_errors(e, g, wrong, count[piece])
         if round.insert:
             D = buffer[: rows.shape[0]]
-            if h.shape[1]:
-                np.matmul(np.hstack([h, one]), M, out=D)
-            else:
-                D[:] = M[0]
-                if weights is not None:
-                    D *= one
+            np.matmul(np.hstack([h, one]), M, out=D)
             add_errors(rows, a, D, e, g, tau, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
             flat[1 + round.n :] += removal_errors(round, e, g, h, wrong, count[piece])
@@ -304,3 +305,51 @@ def subset_errors(e: Floats, g: Floats, flip: Floats | None, count: Floats) -> f
     if flip is None:
         return float("inf") if open_.any() else float(np.square(e / g).sum())
     return float(count @ np.count_nonzero((flip * e >= g) | open_, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeSpectrum:
+    """K = V diag(values) V' of the columns (with a column of ones first if `constant`), and V' B, for a grid of lam."""
+
+    members: Ints
+    constant: bool
+    V: Floats
+    shrink: Floats  # (n, lams) 1 / (value + lam)
+    VB: Floats
+    base_leverage: float
+
+
+def ridge_spectrum(problem: LooProblem, members: Ints, lams: Floats) -> RidgeSpectrum:
+    """Compute what a block needs to score every lam > 0 with the columns `members`. O(n^3)."""
+    values, V = scipy.linalg.eigh(member_gram(problem, members))
+    shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)
+    VB = V.T @ member_cross(problem, members)
+    return RidgeSpectrum(np.asarray(members, np.int64), problem.constant, V, shrink, VB, problem.base_leverage)
+
+
+def block_ridge_errors(
+    x: Any, y: Any, block: Block, spectrum: RidgeSpectrum, transform: RowTransform, where: str
+) -> Floats:
+    """Return (lams,) the errors with all columns over one block, for every lam of the grid.
+
+    where: the name of the data. 2 r n^2 multiplications.
+    """
+    lams = spectrum.shrink.shape[1]
+    errors = np.zeros(lams)
+    x, y, w = drop_zero_weights(x, y, block.w)
+    targets, labels = transform.targets(y, f"{where}, rows {block.start} to {block.stop}")
+    weights = RowWeights.of(w, x.shape[0], spectrum.base_leverage)
+    step = max(16, PIECE_BYTES // (8 * spectrum.V.shape[0]))
+    for start in range(0, x.shape[0], step):
+        rows = rows_of(x[start : start + step], transform)
+        z, t = member_rows(rows, spectrum.members, spectrum.constant, transform), targets[start : start + step]
+        part = weights.rows(start, start + step)
+        if w is not None:
+            z, t = z * part.root[:, None], t * part.root[:, None]
+        z = z @ spectrum.V
+        g = part.g0[:, None] - np.square(z) @ spectrum.shrink
+        flip = part.flip(labels[start : start + step], transform)
+        for l in range(lams):
+            e = t - z @ (spectrum.VB * spectrum.shrink[:, l, None])
+            errors[l] += subset_errors(e, g[:, l], flip, part.w)
+    return errors

@@ -23,9 +23,7 @@ from dsel.objective.cross_validation.losses import (
     RowTransform,
     RowWeights,
     drop_zero_weights,
-    member_rows,
-    residuals,
-    rows_of,
+    fitted_rows,
     subset_errors,
 )
 
@@ -70,17 +68,9 @@ def _sweep_squared(
 
 @compiled(nogil=True)
 def _sweep_zero_one(
-    R: Floats,
-    u: Floats,
-    rho: Floats,
-    e: Floats,
-    g: Floats,
-    inverse: Floats,
-    tau: Floats,
-    flip: Floats,
-    count: Floats,
-    errors: Floats,
-) -> None:  # pragma: no cover
+    R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, flip: Floats,
+    count: Floats, errors: Floats,
+) -> None:  # fmt: skip  # pragma: no cover
     """Do the same for the zero-one loss.
 
     flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error, and so is a divisor <= UNDETERMINED.
@@ -119,16 +109,13 @@ def cache_bytes(m: int, n: int) -> int:
 class LooCache:
     """Rows in memory with their R.
 
-    parts: (x, y, weights or None) of the row blocks, dense or sparse. base_leverage: see `LooProblem`. threads: default
-    one per core.
+    parts: (x, y, weights or None) of the row blocks, dense or sparse. base_leverage: see `LooProblem`.
     """
 
     def __init__(
-        self, parts: Sequence[tuple[Any, Any, Floats | None]], transform: RowTransform, base_leverage: float,
-        threads: int | None = None,
-    ) -> None:  # fmt: skip
+        self, parts: Sequence[tuple[Any, Any, Floats | None]], transform: RowTransform, base_leverage: float
+    ) -> None:
         self._transform = transform
-        self._threads = threads or len(os.sched_getaffinity(0))
         self._blocks: list[_Block] = []
         self._last: LooRound | None = None
         self._updates = 0
@@ -147,41 +134,28 @@ class LooCache:
     def errors(self, round: LooRound) -> Floats:
         """Return `losses.block_errors` summed over all rows, for a round with insertions only."""
         assert not round.remove
-        last = self._last
-        step = last is not None and self._updates < REBUILD_AFTER
-        step = step and last is not None and list(round.members[:-1]) == list(last.members)
-        step = step and last is not None and round.members.size > last.members.size
-        self._updates = self._updates + 1 if step else 0
-        self._last = round
+        last, before = self._last, round.members[:-1]
+        if last is not None and (self._updates >= REBUILD_AFTER or list(last.members) != list(before)):
+            last = None
+        if last is not None and last.members.size == round.members.size:  # both are empty
+            last = None
+        self._updates, self._last = 0 if last is None else self._updates + 1, round
         inverse = 1.0 / np.where(round.delta > 0.0, round.delta, np.inf)
         tau = np.ascontiguousarray((round.T * inverse[:, None]).T)
-        rho = np.zeros(round.n)
-        if step and last is not None:
-            rho = round.Q[-1] / np.sqrt(last.delta[round.members[-1]])
+        rho = np.zeros(round.n) if last is None else round.Q[-1] / np.sqrt(last.delta[round.members[-1]])
 
         def work(block: _Block) -> Floats:
-            if step:
-                assert last is not None
-                self._advance(block, last, int(round.members[-1]))
+            if last is None:
+                block.R, block.e, block.g = fitted_rows(block.x, block.targets, block.weights, round, self._transform)
             else:
-                self._rebuild(block, round)
-            return self._sweep(block, round, rho, inverse, tau, step)
+                self._advance(block, last, int(round.members[-1]))
+            return self._sweep(block, round, rho, inverse, tau, last is not None)
 
-        with ThreadPoolExecutor(self._threads) as pool:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             total = np.zeros(n_errors(round))
             for part in pool.map(work, self._blocks):
                 total += part
         return total
-
-    def _rebuild(self, block: _Block, round: LooRound) -> None:
-        rows = rows_of(block.x, self._transform)
-        root = block.weights.root[:, None]
-        z_S = member_rows(rows, round.members, round.constant, self._transform) * root
-        block.R = (rows - self._transform.center_x) / self._transform.scale_x
-        block.R *= root
-        block.e, block.g, h = residuals(z_S, block.targets, block.weights.g0, round)
-        if h.shape[1]:
-            block.R -= h @ round.Q
 
     @staticmethod
     def _advance(block: _Block, last: LooRound, b: int) -> None:

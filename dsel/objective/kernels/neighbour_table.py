@@ -97,11 +97,8 @@ def _gather_from(P: SubsetTables, rows: RowAddresses[SubsetTables], z: Int, j: I
 @compiled(fast=True, inner=True)
 def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> None:
     """Compute a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j) for members first to last - 1."""
-    inverse = cube(P, layout.A)
-    inner = cube(P, layout.G)
-    table = cube(P, layout.NEIGHBOURS)
-    vectors = matrix(P, layout.VECTORS)
-    s = int_matrix(P, layout.STATUS)[z, layout.SIZE]
+    inverse, inner, table = cube(P, layout.A), cube(P, layout.G), cube(P, layout.NEIGHBOURS)
+    vectors, s = matrix(P, layout.VECTORS), int_matrix(P, layout.STATUS)[z, layout.SIZE]
     for i in range(first, last):
         a_ij = 0.0
         y_ij = 0.0
@@ -214,9 +211,7 @@ def _makes_dependent(P: SubsetTables, z: Int, d: float) -> bool:
 @compiled("void(i8[::1], i8, i8, f8, f8)", fast=True, inner=True)
 def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
     """Update A, G (or w) and S for column j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
-    inverse = cube(P, layout.A)
-    inner = cube(P, layout.G)
-    vectors = matrix(P, layout.VECTORS)
+    inverse, inner, vectors = cube(P, layout.A), cube(P, layout.G), matrix(P, layout.VECTORS)
     status = int_matrix(P, layout.STATUS)
     s = status[z, layout.SIZE]
     vectors[layout.A_J, s] = -1.0
@@ -250,11 +245,8 @@ def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
 @compiled("void(i8[::1], i8, i8)", fast=True)
 def delete(P: SubsetTables, z: Int, j: Int) -> None:
     """Delete member j from slot z. O(n s). Outcomes are not updated."""
-    inverse = cube(P, layout.A)
-    inner = cube(P, layout.G)
-    table = cube(P, layout.NEIGHBOURS)
-    vectors = matrix(P, layout.VECTORS)
-    along = matrix(P, layout.ALONG)
+    inverse, inner, table = cube(P, layout.A), cube(P, layout.G), cube(P, layout.NEIGHBOURS)
+    vectors, along = matrix(P, layout.VECTORS), matrix(P, layout.ALONG)
     i = int_matrix(P, layout.POSITION)[z, j]
     d = inverse[z, i, i]
     loss = member_loss(P, z, i) * d
@@ -330,11 +322,8 @@ def member_loss(P: SubsetTables, z: Int, i: Int) -> float:
 @compiled("void(i8[::1], i8)")
 def fill_outcome(P: SubsetTables, z: Int) -> None:
     """Compute f after each single flip of slot z: +inf where a column depends on S, -inf where the table is inexact."""
-    table = cube(P, layout.NEIGHBOURS)
-    floor = vector(P, layout.FLOOR)
-    members = int_matrix(P, layout.S)
-    f = vector(P, layout.F)[z]
-    inverse, status = cube(P, layout.A), int_matrix(P, layout.STATUS)
+    inverse, table, status = cube(P, layout.A), cube(P, layout.NEIGHBOURS), int_matrix(P, layout.STATUS)
+    f, floor, members = vector(P, layout.F)[z], vector(P, layout.FLOOR), int_matrix(P, layout.S)
     inexact = False
     for i in range(status[z, layout.SIZE]):
         if inverse[z, i, i] * floor[members[z, i]] * INEXACT_RATIO > 1.0:

@@ -23,9 +23,8 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
-from dsel.engine.engine_protocol import Engine
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.engine.parcel import MOST_WITH_GRAPH
-from dsel.engine.thread_engine import THREADS
 from dsel.passes.data_pass import Pass, PassCost, PassRecord, merge_tasks, record_pass
 from dsel.passes.execution.pass_checkpoints import identity_of_pass
 from dsel.passes.execution.waves import Executed, Reduction, run_reductions

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing, Preprocess
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.columns.column_statistics import ColumnStatistics, dense_pieces

@@ -14,12 +14,11 @@ from dsel._lib.types import Floats
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.gram import require_in_range
-from dsel.passes.moments import Moments, Present, block_present, merge_present, require_finite
+from dsel.passes.moments import Moments, Present, block_present, fill_missing, merge_present, require_finite
 from dsel.passes.statistics import ColumnScales, without_rounding
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
@@ -57,14 +56,14 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine:
 def column_means_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes the means of the values that are not missing."""
     per_cell = partial(_present, where=blocks.dataset.name)
-    return ColumnPass("means", blocks, per_cell, merge_present, _join_present, 1)
+    return ColumnPass("means", blocks, per_cell, merge_present, partial(_join, names=("weight", "mean")), 1)
 
 
 def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes means, norms and X'Y. per_column: (1, n) values that replace NaN, or None."""
     per_cell = partial(_moments, where=blocks.dataset.name)
-    work = 2 * (2 + blocks.dataset.n_targets)
-    return ColumnPass("columns", blocks, per_cell, _merge, _join, work, targets=True)
+    join = partial(_join, names=("mean_x", "K", "B", "low_x", "high_x"))
+    return ColumnPass("columns", blocks, per_cell, _merge, join, 2 * (2 + blocks.dataset.n_targets), targets=True)
 
 
 def target_gram(
@@ -148,9 +147,8 @@ def _merge(a: Moments, b: Moments) -> Moments:
     )  # fmt: skip
 
 
-def _join(parts: list[Moments]) -> Moments:
-    """Join the moments of consecutive columns."""
-    names = ("mean_x", "K", "B", "low_x", "high_x")
+def _join(parts: list[Any], names: tuple[str, ...]) -> Any:
+    """Join the results of consecutive columns. names: what they have of each column."""
     of_columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
     return replace(parts[0], **of_columns)
 
@@ -158,10 +156,6 @@ def _join(parts: list[Moments]) -> Moments:
 def _present(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Present:
     w = None if arguments.root is None else np.square(arguments.root)
     return block_present(x, f"{where}, rows {cell.start} to {cell.stop}", cell.start, w)
-
-
-def _join_present(parts: list[Present]) -> Present:
-    return Present(np.concatenate([p.weight for p in parts]), np.concatenate([p.mean for p in parts]))
 
 
 def dense_pieces(x: Any, fill: Floats | None) -> Iterator[tuple[int, int, Floats]]:
@@ -176,7 +170,5 @@ def dense_pieces(x: Any, fill: Floats | None) -> Iterator[tuple[int, int, Floats
         b = min(a + step, w)
         z, part = buffer[:, : b - a], x[:, a:b]
         z[...] = part.toarray() if hasattr(part, "toarray") else part
-        if fill is not None:
-            rows, columns = np.nonzero(np.isnan(z))
-            z[rows, columns] = fill[a:b][columns]
+        fill_missing(z, None if fill is None else fill[a:b])
         yield a, b, z

@@ -55,20 +55,15 @@ def orthonormalise(Y: Floats) -> Floats:
     m, l = Y.shape
     edges = [*range(0, max(m - l, 1), _ROWS_PER_COLUMN * max(l, 1)), m]
     if len(edges) == 2:
-        Y[...], R = _qr(Y)
-        return R
+        Y[...], R = scipy.linalg.qr(Y, mode="economic", check_finite=False)
+        return np.asarray(R)
     stack = np.empty((l * (len(edges) - 1), l))
     for i, (a, b) in enumerate(pairwise(edges)):
-        Y[a:b], stack[i * l : (i + 1) * l] = _qr(Y[a:b])
+        Y[a:b], stack[i * l : (i + 1) * l] = scipy.linalg.qr(Y[a:b], mode="economic", check_finite=False)
     R = orthonormalise(stack)
     for i, (a, b) in enumerate(pairwise(edges)):
         Y[a:b] = Y[a:b] @ stack[i * l : (i + 1) * l]
     return R
-
-
-def _qr(Y: Floats) -> tuple[Floats, Floats]:
-    Q, R = scipy.linalg.qr(Y, mode="economic", check_finite=False)
-    return np.asarray(Q), np.asarray(R)
 
 
 #: Eigenvalues below this share of the largest count as zero.
@@ -87,9 +82,8 @@ class Eigen:
     """The reduced data W = U'Z with its eigenvalues.
 
     W: (r, n) orthogonal rows of descending norm; the largest entry of each row is positive. values: (r,) the diagonal
-    of D, the squared row norms of W. U: (m, r) orthonormal columns. total: ||Z||_F^2. powers: power iterations made;
-    passes: over the data. error_bound: ||Z - U W|| is at most this, except with probability error_chance; (0, 0) where
-    W is exact.
+    of D, the squared row norms of W. U: (m, r) orthonormal columns. total: ||Z||_F^2. passes: over the data.
+    error_bound: ||Z - U W|| is at most this, except with probability error_chance; (0, 0) where W is exact.
     """
 
     W: Floats
@@ -97,7 +91,6 @@ class Eigen:
     U: Floats
     total: float
     passes: int
-    powers: int = 0
     error_bound: float = 0.0
     error_chance: float = 0.0
 
@@ -170,7 +163,7 @@ def randomized_eigendecomposition(
     values[: s.size], W[: s.size] = s[:r] ** 2, s[:r, None] * Wt[: min(r, s.size)]
     W, signs = signed(W)
     U = U @ (V[:, :r] * signs)
-    found = Eigen(W, values, U, total, sketch_passes(powers), powers)
+    found = Eigen(W, values, U, total, sketch_passes(powers))
     missed_norm = float(np.sqrt(max(total * (1.0 - found.captured), 0.0)))  # in the Frobenius norm: always a bound
     bound = _norm_bound(U, tested, scale, powers)
     if missed_norm <= bound:

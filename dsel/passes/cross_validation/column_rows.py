@@ -104,7 +104,8 @@ class ColumnRows(DatasetRows):
     ) -> None:
         super().__init__(factor.dataset, *arguments, **options)
         self._factor, self._folds = factor, folds
-        self._root = factor.blocks.root
+        root = factor.blocks.root
+        self._root = np.ones(self._dataset.m) if root is None else root
         self._known: tuple[Floats, Floats | None] | None = None
 
     def _gram_rows(self) -> GramRows:
@@ -123,10 +124,7 @@ class ColumnRows(DatasetRows):
         e, g, h, flip, count = self._coordinates(round)
         flat = np.zeros(n_errors(round))
         folds = None if self._folds is None else tuple(fold_blocks(self._tested(), e, h, self._intercept_part()))
-        if folds is None:
-            flat[0] = subset_errors(e, g, flip, count)
-        else:
-            flat[0] = error_of_subset(folds)
+        flat[0] = subset_errors(e, g, flip, count) if folds is None else error_of_subset(folds)
         if round.insert:
             blocks = self._factor.blocks if source is None else ColumnBlocks(source, edges=self._factor.blocks.edges)
             scaling = self._factor.scaling if source is None else np.empty((0, round.n))
@@ -158,11 +156,9 @@ class ColumnRows(DatasetRows):
     def _coordinates(self, round: LooRound) -> tuple[Floats, Floats, Floats, Floats | None, Floats]:
         """Return e (m, N), g (m,), h (m, s), flip and the weights of all rows."""
         targets, flip = self._targets()
-        root = np.ones(self._dataset.m) if self._root is None else self._root
-        z_S = self._factor.columns(round.members)
-        z_S = np.hstack([root[:, None], z_S]) if round.constant else z_S
-        g0 = 1.0 - round.base_leverage * np.square(root)
-        return *residuals(z_S, targets, g0, round), flip, np.square(root)
+        z_S, weights = self._factor.columns(round.members), np.square(self._root)
+        z_S = np.hstack([self._root[:, None], z_S]) if round.constant else z_S
+        return *residuals(z_S, targets, 1.0 - round.base_leverage * weights, round), flip, weights
 
     def _targets(self) -> tuple[Floats, Floats | None]:
         """Return (m, N) the preprocessed targets, times the roots of the weights, and flip. They are read once."""
@@ -176,8 +172,7 @@ class ColumnRows(DatasetRows):
                 for b in dataset.blocks
             ]
             targets = np.vstack([targets for targets, _ in parts])
-            root = np.ones(dataset.m) if self._root is None else self._root
-            flip = None
+            root, flip = self._root, None
             if self.transform.loss == "zero-one":
                 labels = np.vstack([labels for _, labels in parts]) * self.transform.scale_y * THRESHOLD
                 flip = labels / np.where(root > 0.0, root, np.inf)[:, None]  # rows of weight 0 count nothing
@@ -187,14 +182,13 @@ class ColumnRows(DatasetRows):
 
     def _intercept_part(self) -> Floats:
         """Return (m,) the roots of the leverages of the intercept."""
-        root = np.ones(self._dataset.m) if self._root is None else self._root
-        return root / np.sqrt(self.weight) if self.intercept == "center" else np.zeros(root.size)
+        return self._root / np.sqrt(self.weight) if self.intercept == "center" else np.zeros(self._root.size)
 
     def _tested(self) -> list[Ints]:
         """Return the rows of each fold of each repetition."""
         folds, found = self._folds, []
         assert folds is not None
-        counted = np.ones(self._dataset.m, bool) if self._root is None else self._root > 0.0
+        counted = self._root > 0.0
         for repetition in range(folds.repeats):
             part = folds.of_rows(0, self._dataset.m, repetition)
             for p in range(folds.parts):
@@ -208,9 +202,8 @@ class ColumnRows(DatasetRows):
         """Return the error of each penalty with these columns, from Z Z' of them, in one pass."""
         self.passes += 1
         G = self._factor.of_columns(members).row_gram()
-        root = np.ones(self._dataset.m) if self._root is None else self._root
         if self.intercept == "column":
-            G = G + np.outer(root, root)
+            G = G + np.outer(self._root, self._root)
         values, U = scipy.linalg.eigh(G)
         values = np.maximum(values, 0.0)
         targets, flip = self._targets()
@@ -220,7 +213,7 @@ class ColumnRows(DatasetRows):
             h = U * np.sqrt(values / (values + lam))
             e, g = targets - h @ (h.T @ targets), 1.0 - base - np.square(h).sum(axis=1)
             if self._folds is None:
-                errors[l] = subset_errors(e, g, flip, np.square(root))
+                errors[l] = subset_errors(e, g, flip, np.square(self._root))
             else:
                 errors[l] = error_of_subset(fold_blocks(self._tested(), e, h, self._intercept_part()))
         return self._average(errors)

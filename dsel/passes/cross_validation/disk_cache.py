@@ -20,14 +20,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.data import schema
@@ -96,7 +95,7 @@ class CacheFile:
         self, folder: Path | None, dataset: Dataset, width: int, key: dict[str, Any] | None, columns: int | None = None
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="dsel-cache-") if folder is None else None
-        self._folder = Path(self._temporary.name) if self._temporary is not None else folder
+        self._folder = folder or Path(self._temporary.name if self._temporary else "")
         self._dataset, self._width, self._chunk_columns = dataset, width, columns or dataset.n
         self._rows, self._stops = _layout(dataset, self._chunk_columns)
         self._places = {start: i * self._rows for i, start in enumerate(self._stops)}
@@ -119,7 +118,6 @@ class CacheFile:
 
     def reuse(self) -> None:
         """Use the cache of an earlier run on the same data with the same options; remove all others."""
-        assert self._folder is not None
         found = [*self._folder.glob("cache-*"), *self._folder.glob(".*")] if self._folder.is_dir() else []
         for path in found:
             manifest = read_json(path / _MANIFEST)
@@ -153,15 +151,13 @@ class CacheFile:
 
         fill: a function that has every chunk written. Errors: CapacityError, OutputError; then the last cache stays.
         """
-        assert self._folder is not None
         require_room(self._folder, self.nbytes, exists=self._path is not None)
         token = uuid4().hex[:8]
         staging = self._folder / f".{token}"
         path = self._folder / f"cache-{len(columns)}-{token}"
-        with output_errors(path):
-            self._folder.mkdir(parents=True, exist_ok=True)
         try:
             with output_errors(path):
+                self._folder.mkdir(parents=True, exist_ok=True)
                 self._create(staging)
             found = fill(Target(str(staging), self._rows, self._places))
             write_json(staging / _MANIFEST, {"key": self._key, "columns": [int(j) for j in columns], "age": age})
@@ -196,7 +192,7 @@ class CacheFile:
         self.drop()
         if self._temporary is not None:
             self._temporary.cleanup()
-        elif self._folder is not None:
+        else:
             with suppress(OSError):
                 self._folder.rmdir()
 
@@ -272,19 +268,14 @@ def seconds_of_rounds(
 
 def best_every(start: int, k: int, m: int, n: int, x_bytes: float, speeds: Speeds | None = None) -> int | None:
     """Return the rounds between rewrites that cost least; None if no cache costs less. O(k) evaluations of O(k)."""
-    rounds = k - start
     plain = seconds_of_rounds(None, start, k, m, n, x_bytes, speeds)
-    if rounds < 2:
+    if k - start < 2:
         return None
-    choices = _choices(rounds)
+    # 1, 2, ..., k - start - 1, or at most 200 of them in geometric steps
+    choices = np.unique(np.round(np.geomspace(1, k - start - 1, 200))).astype(np.int64)
     costs = [seconds_of_rounds(int(p), start, k, m, n, x_bytes, speeds) for p in choices]
     best = int(np.argmin(costs))
     return int(choices[best]) if costs[best] < plain else None
-
-
-def _choices(rounds: int) -> NDArray[np.int64]:
-    """Return 1, 2, ..., rounds - 1, or at most 200 of them in geometric steps."""
-    return np.unique(np.round(np.geomspace(1, rounds - 1, 200))).astype(np.int64)
 
 
 log = logging.getLogger("dsel")
@@ -337,8 +328,9 @@ class DiskCache:
         self, dataset: Dataset, *, every: int, first: int, width: int, key: dict[str, Any], folder: Path | None = None,
         optional: bool = False, columns: int | None = None,
     ) -> None:  # fmt: skip
-        self.every, self._first, self._folder, self._optional = every, first, folder, optional
-        self._dataset, self._width, self._key, self._columns = dataset, width, key, columns
+        self.every, self._first, self._optional = every, first, optional
+        self._dataset, self._key = dataset, key
+        self._new = partial(CacheFile, folder, dataset, width, columns=columns)
         self._disk: CacheFile | None = None
         self._losses = 0
         self.rewrites = 0
@@ -348,7 +340,7 @@ class DiskCache:
     def counts(self) -> dict[str, Any]:
         """Return what the cache cost."""
         return {
-            "fold_every": self.every, "cache_rewrites": self.rewrites,
+            "rewrite_every": self.every, "cache_rewrites": self.rewrites,
             "cache_bytes_read": self.bytes_read, "cache_bytes_written": self.bytes_written,
         }  # fmt: skip
 
@@ -377,7 +369,7 @@ class DiskCache:
         if self._disk is None:
             fingerprint = self._dataset.fingerprint
             key = None if fingerprint is None else {"input": fingerprint, **self._key, "lam": lam}
-            self._disk = CacheFile(self._folder, self._dataset, self._width, key, self._columns)
+            self._disk = self._new(key)
             self._disk.reuse()
         return self._disk
 
@@ -457,11 +449,9 @@ def rounds_between_rewrites(
     return every
 
 
-def bytes_on_disk(dataset: Dataset, loss: Loss, columns: int | None = None) -> int:
-    """Return the bytes of one cache on disk. columns: of a chunk of R, where the rounds read blocks of columns."""
-    return cache_file_bytes(dataset, row_width(dataset, loss) if columns is None else 0, columns)
+def cache_width(dataset: Dataset, loss: Loss, columns: int | None = None) -> int:
+    """Return the columns of a cache besides R: e, g and, for the zero-one loss, labels.
 
-
-def row_width(dataset: Dataset, loss: Loss) -> int:
-    """Return the columns of the cache of rows besides R: e, g and, for the zero-one loss, labels."""
-    return dataset.n_targets * (1 if loss == "squared" else 2) + 1
+    columns: of a chunk of R, where the rounds read blocks of columns. There R is alone.
+    """
+    return 0 if columns is not None else dataset.n_targets * (1 if loss == "squared" else 2) + 1

@@ -13,8 +13,7 @@ from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.losses import THRESHOLD, RowTransform, rows_of
 from dsel.passes.reduce_blocks import RowPass
@@ -82,7 +81,7 @@ def held_out_dataset(dataset: Dataset, given: Any) -> Dataset:
     elif isinstance(given, tuple | list) and len(given) == 2:
         held_out = as_dataset(*given)
     else:
-        raise OptionError(f"held_out is {type(given).__name__} {_shown(given)}.", "It must be a store, or a pair X, Y.")
+        raise OptionError(f"held_out is {type(given).__name__} {given!r:.40}.", "It must be a store, or a pair X, Y.")
     if held_out.n != dataset.n or held_out.n_targets != dataset.n_targets:
         raise DataError(
             f"The held-out rows have {held_out.n} columns and {held_out.n_targets} targets, the data {dataset.n} and "
@@ -119,8 +118,3 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
         errors[0, :-1] += w @ row_errors
         errors[1, :-1] += w @ np.square(row_errors)
     return errors
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:40] + "..."

@@ -16,14 +16,12 @@ import psutil
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
 from dsel.data.blocks import Block, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
 from dsel.objective.cross_validation.leave_one_out import GramRows, Intercept, LooProblem, LooRound, WholeGram, n_errors
@@ -32,13 +30,14 @@ from dsel.objective.cross_validation.losses import (
     RowTransform,
     advance_rows,
     block_errors,
+    block_ridge_errors,
     label_error,
     residual_row_errors,
     residual_rows,
+    ridge_spectrum,
 )
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
-from dsel.objective.cross_validation.ridge_grid import RidgeSpectrum, block_ridge_errors, ridge_spectrum
-from dsel.objective.shared import independent_places
+from dsel.objective.shared import independent_columns
 from dsel.passes.cross_validation.disk_cache import DiskCache, Target
 from dsel.passes.gram import FoldStatistics
 from dsel.passes.reduce_blocks import RowPass
@@ -46,16 +45,6 @@ from dsel.passes.statistics import ColumnScales, Statistics, combined
 
 #: Share of the available memory that the cache of rows in memory may take.
 _CACHE_SHARE = 0.5
-
-
-def _block_errors(x: Any, y: Any, block: Block, round: LooRound, transform: RowTransform, where: str) -> Floats:
-    return block_errors(x, y, round, transform, f"{where}, rows {block.start} to {block.stop}", block.w)
-
-
-def _block_penalty_errors(
-    x: Any, y: Any, block: Block, spectrum: RidgeSpectrum, transform: RowTransform, where: str
-) -> Floats:
-    return block_ridge_errors(x, y, spectrum, transform, f"{where}, rows {block.start} to {block.stop}", block.w)
 
 
 def _from_data(
@@ -83,14 +72,14 @@ def loo_pass(dataset: Dataset, chosen: int) -> RowPass:
     """Return the pass of one round, with `chosen` columns chosen before. Arguments: round, transform, where."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     flops = m * n * (2 * chosen + 8 * N)
-    return RowPass("leave-one-out", dataset, _block_errors, np.add, 8 * (1 + n + chosen), flops, share=True)
+    return RowPass("leave-one-out", dataset, block_errors, np.add, 8 * (1 + n + chosen), flops, share=True)
 
 
 def penalty_pass(dataset: Dataset, penalties: int) -> RowPass:
     """Return the pass that compares some ridge penalties. Arguments: spectrum, transform, where."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     flops = 2 * m * n * (n + penalties * N)
-    return RowPass("lam", dataset, _block_penalty_errors, np.add, 8 * penalties, flops, share=True)
+    return RowPass("lam", dataset, block_ridge_errors, np.add, 8 * penalties, flops, share=True)
 
 
 def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Intercept:
@@ -252,12 +241,8 @@ def _zero_coded(statistics: ColumnScales) -> NDArray[np.bool_]:
 def _recoded(statistics: ColumnScales, zero_coded: NDArray[np.bool_]) -> ColumnScales:
     """Return the statistics with 2 y - 1 in place of these targets."""
     factor = np.where(zero_coded, 2.0, 1.0)
-    return replace(
-        statistics,
-        mean_y=np.where(zero_coded, 2.0 * statistics.mean_y - 1.0, statistics.mean_y),
-        B=statistics.B * factor,
-        yy=statistics.yy * factor**2,
-    )
+    mean_y = np.where(zero_coded, 2.0 * statistics.mean_y - 1.0, statistics.mean_y)
+    return replace(statistics, mean_y=mean_y, B=statistics.B * factor, yy=statistics.yy * factor**2)
 
 
 class FoldRows(DatasetRows):
@@ -351,29 +336,21 @@ class SubsetErrors:
     """
 
     def __init__(self, trained: Statistics, whole: Statistics, preprocess: Preprocess, lam: float) -> None:
-        self._trained, self._scaling = trained, trained.scaling(preprocess)
+        self._objective, self._scaling = trained.objective(preprocess, lam), trained.scaling(preprocess)
         self._unit = whole.scaling(preprocess).scale_y
-        objective = trained.objective(preprocess, lam)
-        self._K, self._lam, self._scale = objective.K, lam, objective.scale
-        self._B = objective.K if objective.cross is None else objective.cross
 
     def errors(self, tested: Statistics, subsets: Sequence[Sequence[int]]) -> Floats:
         """Return (len(subsets),) the errors summed over the rows of `tested`. O(s^3 + s^2 N) for each subset."""
-        return np.array([self._error(tested, self._independent(S)) for S in subsets])
-
-    def _independent(self, members: Sequence[int]) -> Ints:
-        """Return the members in ascending order without those that depend on the ones before them."""
-        S = np.unique(np.asarray(members, np.int64))
-        K = self._K[np.ix_(S, S)] + self._lam * np.eye(S.size)
-        return S[independent_places(K, DEPENDENCE_TOLERANCE * self._scale[S])]
+        return np.array([self._error(tested, independent_columns(self._objective, S)) for S in subsets])
 
     def _error(self, tested: Statistics, S: Ints) -> float:
-        scaling, K_S = self._scaling, self._K[S]
-        w = scipy.linalg.solve(K_S[:, S] + self._lam * np.eye(S.size), self._B[S], assume_a="pos") if S.size else None
+        scaling, objective = self._scaling, self._objective
         d_y = (tested.mean_x if tested.unsupervised else tested.mean_y) - scaling.center_y
         yy = (tested.squares if tested.unsupervised else tested.yy) + tested.weight * d_y**2
-        if w is None:
+        if not S.size:
             return float((yy / self._unit**2).sum())
+        B_S = (objective.K if objective.cross is None else objective.cross)[S]
+        w = scipy.linalg.solve(objective.K[S][:, S] + objective.lam * np.eye(S.size), B_S, assume_a="pos")
         A = w * scaling.scale_y / scaling.scale_x[S][:, None]  # in units of the data
         d_x = tested.mean_x[S] - scaling.center_x[S]
         K = tested.K[np.ix_(S, S)] + tested.weight * np.outer(d_x, d_x)

@@ -28,7 +28,7 @@ from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel._lib.npz import read_npz
 from dsel._lib.versions import versions
 from dsel.errors import AccessError, OutputError
-from dsel.passes.execution.merge_tree import Combine, MergeTree, Node, OnDisk
+from dsel.passes.data_pass import Combine, MergeTree, Node, OnDisk
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import (
     AnyPath,
@@ -97,23 +97,13 @@ def stored_bytes(value: Any) -> int:
     return sum(array.nbytes for array in arrays)
 
 
-def read_header(file: AnyPath) -> dict[str, Any] | None:
-    """Return the header of a file, or None if the file is missing or damaged. Its arrays are not read."""
-    found = _read(file, with_value=False)
-    return None if found is None else found[0]
-
-
-def read_value(file: AnyPath) -> tuple[dict[str, Any], Any] | None:
-    """Return header and value, or None if the file is missing or damaged."""
-    return _read(file, with_value=True)
-
-
-def _read(file: AnyPath, with_value: bool) -> tuple[dict[str, Any], Any] | None:
+def read_value(file: AnyPath, *, with_arrays: bool = True) -> tuple[dict[str, Any], Any] | None:
+    """Return header and value, or None if the file is missing or damaged. Without its arrays, the value is None."""
     try:
         with file.open("rb") as source:
-            found = read_npz(source, None if with_value else (_HEADER,))
+            found = read_npz(source, None if with_arrays else (_HEADER,))
         header, structure = json.loads(found[_HEADER].tobytes())
-        return dict(header), _value(structure, found) if with_value else None
+        return dict(header), _value(structure, found) if with_arrays else None
     except (OSError, AccessError):
         return None
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -1,10 +1,4 @@
-"""Run the tasks of passes: all at once, or as many at a time as fit between two checkpoints.
-
-The tree in which partial results are merged: FAN_IN at a time, level by level.
-
-The tree depends only on how many leaves there are. Parts of it may be merged on workers, in this process, or in an
-earlier run that was interrupted: the result has the same bits.
-"""
+"""Run the tasks of passes: all at once, or as many at a time as fit between two checkpoints."""
 
 from __future__ import annotations
 
@@ -16,8 +10,7 @@ from itertools import count
 from typing import Any
 
 from dsel.engine.engine_protocol import Engine
-from dsel.passes.data_pass import FAN_IN, merge_tasks
-from dsel.passes.execution.merge_tree import Combine, MergeTree, complete_subtrees
+from dsel.passes.data_pass import FAN_IN, Combine, MergeTree, complete_subtrees, merge_tasks
 from dsel.passes.execution.pass_checkpoints import CURRENT, PassCheckpoints, SavedTree
 
 #: Leaves per worker before the speed of a pass is known, and the largest growth from one wave to the next.
@@ -79,15 +72,12 @@ class Reduction:
 
 @dataclass
 class Executed:
-    """What `run_reductions` has done so far. Leaves that an earlier run has saved do not count."""
+    """The tasks that `run_reductions` has run so far, merges in this process included.
 
-    leaves: int = 0
-    merges: int = 0
+    Leaves that an earlier run has saved do not count.
+    """
 
-    @property
-    def tasks(self) -> int:
-        """Return the number of tasks, merges in this process included."""
-        return self.leaves + self.merges
+    tasks: int = 0
 
 
 class _Open:
@@ -139,24 +129,18 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
             if last < opened.reduction.leaves:
                 break
             position, opened = position + 1, None
-        began = time.monotonic()
-        _run_wave(wave, engine, executed, total - begun)
-        begun += sum(last - first for _, first, last in wave)
-        if checkpoints is not None:
-            size = _next_wave(size, time.monotonic() - began, wave, checkpoints)
+        began, done = time.monotonic(), sum(last - first for _, first, last in wave)
+        executed.tasks += done
+        _run_wave(wave, engine, executed, begun, total - begun - done)
+        begun += done
+        if checkpoints is not None and done:  # as many leaves as take about the time between checkpoints
+            fitting = done / max(time.monotonic() - began, 1e-6) * checkpoints.seconds
+            size = max(1.0, min(fitting, _GROWTH * max(done, size)))
         for one, _, last in wave:
             if last == one.reduction.leaves:
                 yield one.finish()
             elif one.saved is not None and one.saved.is_due():
                 one.saved.save()
-
-
-def _next_wave(size: float, seconds: float, wave: list[tuple[_Open, int, int]], checkpoints: PassCheckpoints) -> float:
-    """Return how many leaves take about as long as the time between checkpoints."""
-    done = sum(last - first for _, first, last in wave)
-    if not done:
-        return size
-    return max(1.0, min(done / max(seconds, 1e-6) * checkpoints.seconds, _GROWTH * max(done, size)))
 
 
 def _wave_end(opened: _Open, free: float, checkpoints: PassCheckpoints | None) -> int:
@@ -170,7 +154,7 @@ def _wave_end(opened: _Open, free: float, checkpoints: PassCheckpoints | None) -
     return int(min(leaves, (first // width + 1) * width))
 
 
-def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Executed, left: int) -> None:
+def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Executed, before: int, after: int) -> None:
     """Compute the nodes of a wave as one graph, and add them to their trees."""
     wanted: list[tuple[_Open, int, bool]] = []
     graphs: list[Any] = []
@@ -179,12 +163,8 @@ def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Exec
         for level, graph in one.reduction.nodes(first, last, whole):
             wanted.append((one, level, whole))
             graphs.append(graph)
-        executed.leaves += last - first
         if one.reduction.combine is not None and last == one.reduction.leaves:
-            executed.merges += merge_tasks(one.reduction.leaves)
-    if not graphs:
-        return
-    here = sum(last - first for _, first, last in wave)
-    values = engine.run(graphs, before=executed.leaves - here, after=left - here)
+            executed.tasks += merge_tasks(one.reduction.leaves)
+    values = engine.run(graphs, before=before, after=after) if graphs else []
     for (one, level, whole), value in zip(wanted, values, strict=True):
         one.tree.add_whole(value) if whole and one.reduction.combine is not None else one.tree.add(level, value)

@@ -81,7 +81,7 @@ def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> 
         remedies = [f"Give each worker at least {need} GiB", "smaller row blocks"]
     else:
         remedies = ["Use a machine with more memory"]
-    if shape.whole_gram or shape.eigen_factor:
+    if shape.needs.whole_gram or shape.needs.eigen_factor:
         able = ", ".join(methods_without_gram(shape))
         remedies.append(f"a method that does not need the Gram matrix ({able}), with its default options")
     return ", ".join([*remedies, "or select from fewer columns."])

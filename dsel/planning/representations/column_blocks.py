@@ -75,8 +75,9 @@ class ColumnRepresentation(Representation):
         p = self.shape
         return not p.in_memory and p.chunk[1] >= p.n and p.chunk[0] < p.m
 
-    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+    def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of the columns."""
+        dataset = validated.dataset
         if dataset.fingerprint is None:
             return Saved()
         key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing)
@@ -84,25 +85,24 @@ class ColumnRepresentation(Representation):
         complete = cache.has(key)
         return Saved(complete, disk_bytes=0 if complete else size)
 
-    def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def costs(self, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes for the statistics and for the search."""
-        blocks, costs = self.blocks(dataset), []
+        blocks, costs = self.blocks(validated.dataset), []
         if not saved.statistics:
             if validated.request.missing == "mean":
                 costs.append(column_means_pass(blocks).cost())
             costs.append(column_moments_pass(blocks).cost())
-        costs += self._search_costs(blocks, validated, saved)
+        costs += self._search_costs(blocks, saved)
         if blocks.keeps:
             costs[0] = PassCost.total(costs[0].name, (blocks.load_cost(), costs[0]))
         return costs
 
-    def check_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
-    ) -> PassCost:
+    def check_cost(self, validated: ValidatedRequest, cache: StatisticsCache | None = None) -> PassCost:
         """Return the cost of the final pass; where Y = X it reads all columns, and the chosen ones first."""
+        dataset = validated.dataset
         blocks = self.blocks(dataset)
         if dataset.n_targets or blocks.cut_in_rows:
-            return super().check_cost(dataset, validated, cache)
+            return super().check_cost(validated, cache)
         k = validated.request.limit
         last = residual_pass(blocks, k).cost()
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
@@ -113,7 +113,7 @@ class ColumnRepresentation(Representation):
         return (part.compute() if hasattr(part, "compute") else part for part in stored_cells(dataset))
 
     @abstractmethod
-    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes between the statistics and the final check."""
 
     def blocks(self, dataset: Dataset) -> ColumnBlocks:
@@ -121,27 +121,22 @@ class ColumnRepresentation(Representation):
         return ColumnBlocks(dataset, keep=self.keeps_blocks and self.resources.keeps_values)
 
     def _factor(
-        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None
+        self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None
     ) -> tuple[ColumnStatistics, ColumnFactor]:
         """Return the statistics of the columns, and the preprocessed data as a factor of K."""
-        request, blocks = validated.request, self.blocks(dataset)
+        request, blocks = validated.request, self.blocks(validated.dataset)
         statistics = load_or_compute(
-            cache, dataset, "columns", lambda: column_statistics(blocks, request.missing, engine),
+            cache, validated.dataset, "columns", lambda: column_statistics(blocks, request.missing, engine),
             missing=request.missing,
         )  # fmt: skip
         return statistics, ColumnFactor(blocks, statistics, request.preprocess, request.missing, engine)
 
     def _fit(
-        self,
-        dataset: Dataset,
-        validated: ValidatedRequest,
-        statistics: ColumnStatistics,
-        factor: ColumnFactor,
-        engine: Engine,
+        self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor, engine: Engine
     ) -> Callable[[Ints, float], Fit]:
         """Return the function that recomputes f(S): where Y = X over columns of full height, if tasks get them."""
-        if dataset.n_targets or factor.blocks.cut_in_rows:
-            return row_fit(dataset, validated.request, statistics, engine)
+        if validated.dataset.n_targets or factor.blocks.cut_in_rows:
+            return row_fit(validated, statistics, engine)
         usable = ~statistics.unusable(validated.request.preprocess)
         return lambda S, lam: factor.refit(S, lam, usable)
 
@@ -155,13 +150,13 @@ class InColumnBlocks(ColumnRepresentation):
     @property
     def unsupported(self) -> str:
         """Return which part of K or W the method needs."""
-        if self.shape.eigen_factor:
+        if self.shape.needs.eigen_factor:
             return "The method needs W, the eigen-reduced data, in this process."
         if self.shape.full_height and self.cut_in_rows:
             return f"The method {NEEDS_COLUMNS}"
         if not self.shape.N and self.cut_in_rows:
             return f"X X' {NEEDS_COLUMNS}"
-        return NEEDS_GRAM if self.shape.whole_gram else ""
+        return NEEDS_GRAM if self.shape.needs.whole_gram else ""
 
     @property
     def keeps_blocks(self) -> bool:
@@ -217,7 +212,7 @@ class InColumnBlocks(ColumnRepresentation):
     @property
     def leading_rows(self) -> int:
         """Return how many rows of X this process keeps for bounds on inner products."""
-        return self.shape.leading_rows if self.shape.table_slots > 2 and not self.shape.rounds else 0
+        return self.shape.leading_rows if self.shape.needs.table_slots > 2 and not self.shape.rounds else 0
 
     @property
     def row_cache_bytes(self) -> int:
@@ -251,12 +246,10 @@ class InColumnBlocks(ColumnRepresentation):
             "of its own"
         )
 
-    def prepare(
-        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
-    ) -> Prepared:
+    def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:
         """Compute the statistics of the columns; Gram rows follow on demand."""
-        statistics, factor = self._factor(dataset, validated, engine, cache)
-        fit = self._fit(dataset, validated, statistics, factor, engine)
+        statistics, factor = self._factor(validated, engine, cache)
+        fit = self._fit(validated, statistics, factor, engine)
         objective = partial(self._objective, validated, statistics, factor)
         return Prepared(statistics, objective, fit, {"representation": self.name}, factor=factor)
 
@@ -286,7 +279,7 @@ class InColumnBlocks(ColumnRepresentation):
             moment_diagonal=factor.quadratic_diagonal(G), **shared,
         )  # fmt: skip
 
-    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, saved: Saved) -> list[PassCost]:
         costs: list[PassCost] = []
         if self.shape.rounds:
             return costs
@@ -315,7 +308,7 @@ class InColumnBlocks(ColumnRepresentation):
         if p.rounds:  # numbers of each column and of each row, a buffer for rows of a cache, and compiled code
             width = p.n if self.cut_in_rows else max(p.chunk[1], p.n // MOST_TASKS)
             numbers = 2 * (p.k + p.N + 4) * width + (p.k + 2 * p.N + 4) * p.m
-            folds = p.m * p.m // max(p.gram_sums, 1) * 2 if p.full_height else 0
+            folds = p.m * p.m // max(p.needs.gram_sums, 1) * 2 if p.full_height else 0
             return 8 * (numbers + folds) + 3 * p.tile_bytes * 8 // p.itemsize + SMALL_ARRAYS + COMPILED
         sent = 8 * p.rows_per_pass * p.m * (2 if p.keeps_moments else 1)
         return 2 * p.tile_bytes + sent + self._fetched_bytes // max(self.resources.workers, 1) + SMALL_ARRAYS

@@ -11,17 +11,15 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.data.row_partition import RowPartition
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError
 from dsel.objective.objective_interface import Objective
 from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.gram import (
-    cached_fold_statistics,
     fold_pass,
+    fold_statistics,
     fold_sums,
     gram_pass,
     gram_statistics,
@@ -56,12 +54,12 @@ class GramMatrix(Representation):
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums and two row blocks."""
         sums = (FAN_IN + 2) * self._partial_bytes
-        return worker_limit(sums + 2 * self.shape.row_block_bytes + self.shape.row_bytes)
+        return worker_limit(sums + 2 * self.shape.row_block_bytes + self.shape.needs.row_bytes)
 
     @property
     def client_bytes(self) -> int:
         """Return the memory of this process: K, preprocessed, and what the search makes of it."""
-        return (4 + 2 * self.shape.gram_sums) * 8 * self.shape.n**2
+        return (4 + 2 * self.shape.needs.gram_sums) * 8 * self.shape.n**2
 
     @property
     def passes(self) -> int:
@@ -83,11 +81,12 @@ class GramMatrix(Representation):
             f"the Gram matrix, {n} x {n}",
         )
 
-    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+    def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of all rows, and of all folds if the method needs them."""
-        request, partition, fingerprint = validated.request, validated.partition, dataset.fingerprint
+        dataset, request, partition = validated.dataset, validated.request, validated.partition
+        fingerprint = dataset.fingerprint
         if keeps_sums(dataset, cache):
-            return self._saved_sums(dataset, validated, cache)
+            return self._saved_sums(validated, cache)
         if fingerprint is None:
             return Saved()
         size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
@@ -98,28 +97,24 @@ class GramMatrix(Representation):
         complete = cache.has(key)
         return Saved(complete, disk_bytes=0 if complete else size)
 
-    def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def costs(self, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
         if saved.statistics:
             return []
-        means = [means_pass(dataset, saved.missing_means).cost()] if validated.request.missing == "mean" else []
-        return [*means, self._gram_cost(dataset, validated, saved.missing)]
+        dataset, mean = validated.dataset, validated.request.missing == "mean"
+        ranges, of_means = (
+            dataset.row_ranges if one is None else one for one in (saved.missing, saved.missing_means)
+        )  # fmt: skip
+        means = [means_pass(dataset, of_means).cost()] if mean else []
+        return [*means, self._gram_cost(validated, ranges)]
 
-    def prepare(
-        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
-    ) -> Prepared:
+    def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:
         """Compute the Gram matrix, or load it from the cache; for cross-validation also those of the folds."""
-        return self.prepare_whole(dataset, validated.request, engine, cache, validated.partition)
-
-    def prepare_whole(
-        self, dataset: Dataset, request: SelectionRequest, engine: Engine, cache: StatisticsCache | None = None,
-        partition: RowPartition | None = None,
-    ) -> Prepared:  # fmt: skip
-        """Compute the Gram matrix of all rows, or load it from the cache. partition: also those of its parts."""
+        dataset, request, partition = validated.dataset, validated.request, validated.partition
         options: dict[str, Any] = {"missing": request.missing, "engine": engine, "cache": cache}
         folds = None
         if partition is not None:
-            statistics, folds = cached_fold_statistics(dataset, partition, **options)
+            statistics, folds = fold_statistics(dataset, partition, **options)
         else:
             compute = partial(gram_statistics, dataset, tiling=self._tiling, **options)
             whole = None if keeps_sums(dataset, cache) else cache  # what is saved is not the sums of segments
@@ -130,11 +125,11 @@ class GramMatrix(Representation):
         def objective(lam: float) -> Objective:
             return replace(statistics.objective(request.preprocess, lam), load_target_gram=load, centering=centering)
 
-        return Prepared(statistics, objective, row_fit(dataset, request, statistics, engine, cache), folds=folds)
+        return Prepared(statistics, objective, row_fit(validated, statistics, engine, cache), folds=folds)
 
-    def _saved_sums(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+    def _saved_sums(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the sums of each segment."""
-        missing, partition = validated.request.missing, validated.partition
+        dataset, missing, partition = validated.dataset, validated.request.missing, validated.partition
         sums = gram_sums(dataset, missing, cache)
         if partition is not None:
             sums = fold_sums(dataset, partition, missing, cache)
@@ -152,19 +147,17 @@ class GramMatrix(Representation):
     @property
     def _partial_bytes(self) -> int:
         """Return the bytes of one partial sum."""
-        return self.shape.gram_sums * 8 * self.shape.n * (self.shape.n + self.shape.N)
+        return self.shape.needs.gram_sums * 8 * self.shape.n * (self.shape.n + self.shape.N)
 
     @property
     def _tiling(self) -> Tiling | None:
         """Return how K is summed in parts; None: at once."""
         return None
 
-    def _gram_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...] | None
-    ) -> PassCost:
+    def _gram_cost(self, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...]) -> PassCost:
         if validated.partition is not None:
-            return fold_pass(dataset, validated.partition, ranges).cost()
-        return gram_pass(dataset, ranges).cost()
+            return fold_pass(validated.dataset, validated.partition, ranges).cost()
+        return gram_pass(validated.dataset, ranges).cost()
 
 
 class TiledGram(GramMatrix):
@@ -217,8 +210,8 @@ class TiledGram(GramMatrix):
         n = self.shape.n
         if self.client_bytes > self.resources.client_memory:
             return None, ""
-        if self.shape.gram_sums > 1:
-            return None, f"The Gram matrices of {self.shape.gram_sums} folds are summed in one pass."
+        if (folds := self.shape.needs.gram_sums) > 1:
+            return None, f"The Gram matrices of {folds} folds are summed in one pass."
         try:
             return plan_tiles(n, min(self._tile_budget, 8.0 * n * n)), ""
         except CapacityError as error:
@@ -237,10 +230,8 @@ class TiledGram(GramMatrix):
         """Return the bytes of B, the means and the ranges of the columns."""
         return 8 * self.shape.n * (self.shape.N + 8)
 
-    def _gram_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...] | None
-    ) -> PassCost:
-        tiling = self._tiling
+    def _gram_cost(self, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...]) -> PassCost:
+        dataset, tiling = validated.dataset, self._tiling
         rows = dataset.row_ranges if ranges is None else ranges
         passes = [] if tiling is None else [one for row in rows for one in tile_passes(dataset, tiling, (row,))]
         return PassCost.total("Gram matrix by tiles", (one.cost() for one in passes))

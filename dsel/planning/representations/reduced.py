@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache as memoize
 from functools import partial
@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsel._lib.types import Floats, Ints
+from dsel._lib.types import Floats
 from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
@@ -72,7 +72,7 @@ class EigenReduced(ColumnRepresentation):
     @property
     def unsupported(self) -> str:
         """Return that the method needs K, if it does."""
-        return NEEDS_GRAM if self.shape.whole_gram else ""
+        return NEEDS_GRAM if self.shape.needs.whole_gram else ""
 
     @property
     def shortage(self) -> str:
@@ -81,9 +81,9 @@ class EigenReduced(ColumnRepresentation):
             return "It is for data without other targets (Y = X); column-blocks is for data with targets."
         return super().shortage
 
-    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+    def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of the columns and the eigendecomposition."""
-        found = super().saved(dataset, validated, cache)
+        dataset, found = validated.dataset, super().saved(validated, cache)
         if dataset.fingerprint is None:
             return found
         key = StatisticsCache.key(dataset.fingerprint, kind="eigen", **self._key_options(validated))
@@ -91,26 +91,16 @@ class EigenReduced(ColumnRepresentation):
             return replace(found, eigendecomposition=True)
         return replace(found, disk_bytes=found.disk_bytes + 8 * self.rank * (dataset.m + dataset.n) + HEADER_BYTES)
 
-    def prepare(
-        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
-    ) -> Prepared:
+    def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:
         """Compute the statistics of the columns; the eigendecomposition follows with the objective."""
-        statistics, factor = self._factor(dataset, validated, engine, cache)
+        statistics, factor = self._factor(validated, engine, cache)
 
         @memoize
         def eigen() -> Eigen:
             return load_or_compute(
-                cache, dataset, "eigen", lambda: self._decompose(dataset, validated, statistics, factor),
+                cache, validated.dataset, "eigen", lambda: self._decompose(validated, statistics, factor),
                 **self._key_options(validated),
             )  # fmt: skip
-
-        counts: dict[str, Any] = {"representation": self.name, "rank": self.rank}
-        fit = self._fit(dataset, validated, statistics, factor, engine)
-        return self._prepared(dataset, validated, Prepared(statistics, self._objective_of(eigen), fit, counts), eigen,
-                              factor)  # fmt: skip
-
-    def _objective_of(self, eigen: Callable[[], Eigen]) -> Callable[[float], Objective]:
-        """Return the function that makes the objective of Y = X."""
 
         def objective(lam: float) -> OnDemandObjective:
             found = eigen()
@@ -120,12 +110,21 @@ class EigenReduced(ColumnRepresentation):
                 moment_diagonal=found.values @ squares, leading_rows=LEADING_ROWS,
             )  # fmt: skip
 
-        return objective
+        counts: dict[str, Any] = {"representation": self.name, "rank": self.rank}
+        fit = self._fit(validated, statistics, factor, engine)
+        return self._prepared(validated, Prepared(statistics, objective, fit, counts), eigen, factor)
+
+    def eigen(self, validated: ValidatedRequest, engine: Engine) -> Eigen:
+        """Return the eigendecomposition of the data, where no selection follows."""
+        statistics, factor = self._factor(validated, engine, None)
+        total = usable_squares(statistics, validated.request.preprocess)
+        if not total:
+            raise statistics.no_column_varies()
+        return replace(self._decompose(validated, statistics, factor), total=total)
 
     def _prepared(
-        self, dataset: Dataset, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen],
-        factor: ColumnFactor,
-    ) -> Prepared:  # fmt: skip
+        self, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen], factor: ColumnFactor
+    ) -> Prepared:
         """Return the problem, given what an exact eigendecomposition of Y = X makes of it."""
         return exact
 
@@ -134,9 +133,7 @@ class EigenReduced(ColumnRepresentation):
         """Return what a saved eigendecomposition depends on besides the data. Old caches have the same names."""
 
     @abstractmethod
-    def _decompose(
-        self, dataset: Dataset, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
-    ) -> Eigen:  # fmt: skip
+    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
         """Compute the eigendecomposition."""
 
 
@@ -189,12 +186,10 @@ class RowGram(EigenReduced):
         request = validated.request
         return {"missing": request.missing, "preprocess": request.preprocess, "way": "rows"}
 
-    def _decompose(
-        self, dataset: Dataset, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
-    ) -> Eigen:  # fmt: skip
+    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
         return exact_eigendecomposition(factor)
 
-    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, saved: Saved) -> list[PassCost]:
         if saved.eigendecomposition:
             return []
         in_process = PassCost("eigenvectors", flops=9 * self.shape.m**3)
@@ -227,7 +222,7 @@ class Sketch(EigenReduced):
     @property
     def unsupported(self) -> str:
         """Return what the method needs that a reduced problem does not have; empty if nothing."""
-        if self.shape.gram_sums > 1 or self.shape.rounds:
+        if self.shape.needs.gram_sums > 1 or self.shape.rounds:
             return "The method needs rows that are left out."
         return "" if self.shape.sketch is not None else super().unsupported
 
@@ -251,7 +246,7 @@ class Sketch(EigenReduced):
         """Return the memory of this process: the factors of the sketch, and the search's tables."""
         p = self.shape
         targets = 8 * (3 * p.m * p.N + 3 * p.N**2)
-        gram = 6 * 8 * p.n**2 if p.whole_gram else 0
+        gram = 6 * 8 * p.n**2 if p.needs.whole_gram else 0
         return 3 * self._tall_bytes + 5 * self._wide_bytes + p.table_bytes + targets + gram
 
     @property
@@ -301,10 +296,8 @@ class Sketch(EigenReduced):
             **({} if self.rule.accuracy is None else {"accuracy": self.rule.accuracy}),
         }  # fmt: skip
 
-    def _decompose(
-        self, dataset: Dataset, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
-    ) -> Eigen:  # fmt: skip
-        request, held = validated.request, None
+    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
+        dataset, request, held = validated.dataset, validated.request, None
         total = usable_squares(statistics, request.preprocess)
         if dataset.n_targets:
             Y = _targets(dataset, statistics, request.preprocess)
@@ -314,10 +307,10 @@ class Sketch(EigenReduced):
         return found
 
     def _prepared(
-        self, dataset: Dataset, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen],
-        factor: ColumnFactor,
-    ) -> Prepared:  # fmt: skip
-        statistics, preprocess, counts = exact.statistics, validated.request.preprocess, exact.counts
+        self, validated: ValidatedRequest, exact: Prepared, eigen: Callable[[], Eigen], factor: ColumnFactor
+    ) -> Prepared:
+        dataset, preprocess = validated.dataset, validated.request.preprocess
+        statistics, counts = exact.statistics, exact.counts
         assert isinstance(statistics, ColumnStatistics)
         Y = _targets(dataset, statistics, preprocess) if dataset.n_targets else None
         total = usable_squares(statistics, preprocess) if Y is None else float(np.vdot(Y, Y))
@@ -336,7 +329,7 @@ class Sketch(EigenReduced):
             counts["chance"] = found.error_chance if Y is None else 0.0
             T = None if Y is None else found.U.T @ Y
             cross = None if T is None else found.W.T @ T
-            if self.shape.whole_gram:
+            if self.shape.needs.whole_gram:
                 return DenseObjective(found.W.T @ found.W, cross, total, lam)
             if T is None:
                 return exact.objective(lam)
@@ -346,22 +339,18 @@ class Sketch(EigenReduced):
                 load_target_gram=partial(target_gram, dataset, statistics, preprocess),
             )  # fmt: skip
 
-        def errors(subsets: Sequence[Ints], lam: float) -> list[tuple[float, float]]:
-            return factor.errors(subsets, lam, total, Y)
-
+        errors = partial(factor.errors, total=total, targets=Y)
         return replace(exact, objective=objective, errors=errors, left_out=left_out)
 
-    def check_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
-    ) -> PassCost:
+    def check_cost(self, validated: ValidatedRequest, cache: StatisticsCache | None = None) -> PassCost:
         """Return the cost of the errors of the front and of the final pass."""
-        last = super().check_cost(dataset, validated, cache)
-        if dataset.n_targets:
+        last = super().check_cost(validated, cache)
+        if validated.dataset.n_targets:
             return last
-        front = product_pass(self.blocks(dataset), validated.request.limit).cost()
+        front = product_pass(self.blocks(validated.dataset), validated.request.limit).cost()
         return PassCost.total(last.name, (front, last))
 
-    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, saved: Saved) -> list[PassCost]:
         if saved.eigendecomposition:
             return []
         right, left = right_product_pass(blocks, self._width).cost(), product_pass(blocks, self._width).cost()

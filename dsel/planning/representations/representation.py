@@ -15,7 +15,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dsel._lib.types import Ints
-from dsel.config.request import SelectionRequest, SketchRule
+from dsel.config.request import SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.objective.objective_interface import FEW_TARGETS, Objective
@@ -64,32 +64,12 @@ class ProblemShape:
         Columns to choose.
     chunk : tuple of int
         Rows and columns of a chunk of X.
-    gram_sums : int
-        Gram matrices in one partial sum: one per fold.
-    row_bytes : int
-        Bytes of the parts of the rows, which every worker holds.
-    table_slots : int
-        Subsets for which the search keeps tables of n numbers.
-    lookahead : int
-        Numbers per column that the search holds while it looks at the children of a node.
-    whole_gram : bool
-        The method needs all of K.
-    eigen_factor : bool
-        The method needs K, or W with K = W'W, in this process.
-    columns_entered : int, optional
-        Columns that enter a subset of the search at least, where these are more than k.
+    needs : Requirements
+        What the method needs.
     sketch : SketchRule, optional
         The sketch that the request asks for.
-    few_columns : bool
-        The method needs about k rows of K.
     in_memory : bool
         X is in the memory of this process.
-    seconds : float, optional
-        The time limit of the search.
-    rounds : bool
-        The method scores subsets on left-out rows, in rounds of k columns at most.
-    full_height : bool
-        The rounds need columns of full height where they run without K.
     """
 
     m: int
@@ -98,24 +78,9 @@ class ProblemShape:
     itemsize: int
     k: int
     chunk: tuple[int, int]
-    gram_sums: int = 1
-    row_bytes: int = 0
-    table_slots: int = 1
-    lookahead: int = 0
-    whole_gram: bool = False
-    eigen_factor: bool = False
-    columns_entered: int | None = None
+    needs: Requirements
     sketch: SketchRule | None = None
-    few_columns: bool = False
     in_memory: bool = False
-    seconds: float | None = None
-    rounds: bool = False
-    full_height: bool = False
-
-    @property
-    def least_entered(self) -> int:
-        """Return how many columns enter a subset of the search at least."""
-        return self.columns_entered or self.k
 
     @classmethod
     def of(cls, dataset: Dataset, k: int, requirements: Requirements, sketch: SketchRule | None = None) -> ProblemShape:
@@ -123,14 +88,25 @@ class ProblemShape:
         rows = max((block.stop - block.start for block in dataset.blocks), default=0)
         width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
         itemsize = max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n)))
-        scored = requirements.cross_validation
         return cls(
-            dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
-            requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
-            requirements.eigen_factor, requirements.columns_entered, sketch,
-            requirements.few_columns, dataset.in_memory, requirements.seconds,
-            scored is not None, scored is not None and scored.full_height,
+            dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements, sketch,
+            dataset.in_memory,
         )  # fmt: skip
+
+    @property
+    def rounds(self) -> bool:
+        """Return whether the method scores subsets on left-out rows, in rounds of k columns at most."""
+        return self.needs.cross_validation is not None
+
+    @property
+    def full_height(self) -> bool:
+        """Return whether the rounds need columns of full height where they run without K."""
+        return self.needs.cross_validation is not None and self.needs.cross_validation.full_height
+
+    @property
+    def least_entered(self) -> int:
+        """Return how many columns enter a subset of the search at least."""
+        return self.needs.columns_entered or self.k
 
     @property
     def x_bytes(self) -> int:
@@ -156,7 +132,7 @@ class ProblemShape:
     def table_bytes(self) -> int:
         """Return the bytes of the search's tables: per subset 4 numbers a column, and one per target kept apart."""
         few = self.N if self.N <= FEW_TARGETS else 0
-        return 8 * self.n * (self.lookahead + self.table_slots * (4 + few))
+        return 8 * self.n * (self.needs.lookahead + self.needs.table_slots * (4 + few))
 
     @property
     def keeps_moments(self) -> bool:
@@ -183,14 +159,15 @@ class ProblemShape:
         For data in memory, also whether all of K would take longer than the limit of the search. Rounds on left-out
         rows take one pass for each Gram row, no more.
         """
-        if not self.N or self.whole_gram or self.eigen_factor or (self.gram_sums > 1 and not self.rounds):
+        needs = self.needs
+        if not self.N or needs.whole_gram or needs.eigen_factor or (needs.gram_sums > 1 and not self.rounds):
             return False
         gram = self.m * self.n**2 / _FLOPS
         if self.rounds:
             rows = self.k * (self.x_bytes / self._reading_speed + 2.0 * self.m * self.n / _FLOPS)
             return self.n > MOST_SMALL and ((self.in_memory and self.n > self.m) or gram > rows)
-        limited = self.in_memory and self.seconds is not None and gram > self.seconds
-        if gram < _SHORT or not (self.few_columns or limited):
+        limited = self.in_memory and needs.seconds is not None and gram > needs.seconds
+        if gram < _SHORT or not (needs.few_columns or limited):
             return False
         one_pass = self.x_bytes / self._reading_speed + 2.0 * self.m * self.n * self.rows_per_pass / _FLOPS
         return gram > _MUCH * (self.k + _OTHER_PASSES) * one_pass
@@ -381,19 +358,17 @@ class Representation(ABC):
     # Its passes.
 
     @abstractmethod
-    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+    def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Return what the cache has for these data and request."""
 
     @abstractmethod
-    def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+    def costs(self, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes up to the end of the search, in their order.
 
         Parameters
         ----------
-        dataset : Dataset
-            The data.
         validated : ValidatedRequest
-            The request.
+            The data and the request.
         saved : Saved
             What needs no pass.
 
@@ -403,14 +378,12 @@ class Representation(ABC):
             One entry per kind of pass.
         """
 
-    def check_cost(
-        self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
-    ) -> PassCost:
+    def check_cost(self, validated: ValidatedRequest, cache: StatisticsCache | None = None) -> PassCost:
         """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store.
 
         Where it is saved for the columns of an earlier run: the cost if the same ones are chosen.
         """
-        k, columns = validated.most_columns, None
+        dataset, k, columns = validated.dataset, validated.most_columns, None
         if dataset.store is not None and dataset.n_targets:
             widths = np.diff(dataset.store.column_bounds)
             widest = np.sort(np.argsort(-widths, kind="stable")[:k])
@@ -418,7 +391,7 @@ class Representation(ABC):
         if validated.request.missing != "mean" and grows(dataset):
             if (likely := likely_check_pass(dataset, k, cache)) is not None:
                 return likely.cost()
-            return check_pass(dataset, np.arange(k) if columns is None else columns).cost()
+            return check_pass(dataset, np.arange(k) if columns is None else columns, dataset.row_ranges).cost()
         return refit_pass(dataset, k, dataset.n_targets or dataset.n, columns).cost()
 
     @property
@@ -449,17 +422,13 @@ class Representation(ABC):
     # Its preparation.
 
     @abstractmethod
-    def prepare(
-        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
-    ) -> Prepared:
+    def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:
         """Make the passes for the statistics and return the problem, ready to be searched.
 
         Parameters
         ----------
-        dataset : Dataset
-            The data.
         validated : ValidatedRequest
-            The request.
+            The data and the request.
         engine : Engine
             Where the passes run.
         cache : StatisticsCache, optional
@@ -473,14 +442,15 @@ class Representation(ABC):
 
 
 def row_fit(
-    dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, engine: Engine,
-    cache: StatisticsCache | None = None,
-) -> Callable[[Ints, float], Fit]:  # fmt: skip
+    validated: ValidatedRequest, statistics: ColumnScales, engine: Engine, cache: StatisticsCache | None = None
+) -> Callable[[Ints, float], Fit]:
     """Return the function that recomputes f(S) in one pass over blocks of rows."""
+    request = validated.request
 
     def fit(S: Ints, lam: float) -> Fit:
         return refit(
-            dataset, S, statistics.scaling(request.preprocess), lam, usable=~statistics.unusable(request.preprocess),
+            validated.dataset, S, statistics.scaling(request.preprocess), lam,
+            usable=~statistics.unusable(request.preprocess),
             fill=statistics.mean_x if request.missing == "mean" else None, engine=engine, cache=cache,
         )  # fmt: skip
 

@@ -18,20 +18,8 @@ import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError, OptionError
-from dsel.objective.cross_validation.leave_one_out import (
-    Direction,
-    LooProblem,
-    LooRound,
-    RowErrors,
-    coefficients,
-    extend_round,
-    insertable,
-    member_cross,
-    member_gram,
-    prepare,
-    rank_deficient,
-    split_errors,
-)
+from dsel.objective.cross_validation import leave_one_out as loo
+from dsel.objective.cross_validation.leave_one_out import Direction, LooProblem, LooRound, RowErrors
 from dsel.search.greedy.path import TIE
 from dsel.search.outcome import PathPoint
 
@@ -72,7 +60,7 @@ class GreedyRls:
                     f"Backward elimination starts with {len(self.members)} columns and there are {problem.m} rows.",
                     "Set lam > 0.",
                 )
-        if rank_deficient(problem, np.asarray(self.members, np.int64)):
+        if loo.rank_deficient(problem, np.asarray(self.members, np.int64)):
             ones = " or on the column of ones" if problem.constant else ""
             raise OptionError(
                 f"The {len(self.members)} columns to start with depend on each other{ones}, to rounding, with lam "
@@ -139,7 +127,7 @@ class GreedyRls:
             self.ended = "complete" if self._determined(size + 1) or size == self.k else "too few rows"
             return None
         if remove:
-            self._asked = prepare(self.problem, np.asarray(self.members, np.int64), insert=insert, remove=True)
+            self._asked = loo.prepare(self.problem, np.asarray(self.members, np.int64), insert=insert, remove=True)
         else:
             self._asked = self._grown = self._grow()
         return self._asked
@@ -152,9 +140,9 @@ class GreedyRls:
         last = self._grown
         if last is None or last.members.tolist() != self.members[:-1]:
             self.problem.gram.rows(np.asarray(self.members, np.int64))  # in one pass, where they are computed on demand
-            last = prepare(self.problem, np.asarray(self.include, np.int64))
+            last = loo.prepare(self.problem, np.asarray(self.include, np.int64))
         for b in self.members[last.members.size :]:
-            last = extend_round(self.problem, last, b)
+            last = loo.extend_round(self.problem, last, b)
         return last
 
     def _determined(self, size: int) -> bool:
@@ -166,7 +154,7 @@ class GreedyRls:
         round = self._asked
         assert round is not None
         self._asked = None
-        _, inserted, removed = split_errors(round, flat)
+        _, inserted, removed = loo.split_errors(round, flat)
         if round.remove and self._removed(removed):
             return
         if self.direction == "backward":
@@ -177,7 +165,7 @@ class GreedyRls:
         open_ = np.zeros(inserted.size, bool)
         open_[self.candidates] = True
         open_[self.members] = False
-        open_ &= insertable(self.problem, round.delta)
+        open_ &= loo.insertable(self.problem, round.delta)
         scores = np.where(open_, inserted, np.inf)
         if not np.isfinite(scores).any():
             self.ended = "no column left" if not open_.any() else "no finite error"
@@ -274,7 +262,7 @@ def members_along(path: Sequence[PathPoint], start: Sequence[int]) -> list[list[
 def subset_fit(problem: LooProblem, members: Sequence[int]) -> tuple[Ints, Floats, Floats]:
     """Return members, coefficients (s, N) and intercept (N,) of ridge regression, in preprocessed units."""
     S = np.asarray(members, np.int64)
-    w = coefficients(problem, S)
+    w = loo.coefficients(problem, S)
     if problem.constant:
         return S, w[1:], w[0]
     return S, w, np.zeros(w.shape[1])
@@ -283,8 +271,8 @@ def subset_fit(problem: LooProblem, members: Sequence[int]) -> tuple[Ints, Float
 def nested_fits(problem: LooProblem, order: Sequence[int], sizes: Sequence[int]) -> list[tuple[Ints, Floats, Floats]]:
     """Return `subset_fit` of the first columns in `order`, for each size. O(s^3) for all sizes together."""
     last = np.asarray(order, np.int64)
-    L = np.linalg.cholesky(member_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
-    half = scipy.linalg.solve_triangular(L, member_cross(problem, last), lower=True)
+    L = np.linalg.cholesky(loo.member_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
+    half = scipy.linalg.solve_triangular(L, loo.member_cross(problem, last), lower=True)
     fits = []
     for size in sizes:
         s = size + problem.constant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from dsel._lib.text import shorten
@@ -20,11 +20,8 @@ STATUS_WORDS: dict[str, str] = {
     "optimal": "optimal", "optimal-except-near-copies": "optimal except for near-copies", "bounded": "bounded",
     "no-useful-bound": "no useful bound",
 }  # fmt: skip
-#: Fields that certificates of older versions do not have, and what they called them.
-_LATER = {
-    "rounding_error": "error", "dependent_gap": "excluded", "columns": "", "screened": "", "read": "", "passes": "",
-    "coefficients": "",
-}  # fmt: skip
+#: What older versions called fields. They do not have all fields.
+_EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
 #: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
@@ -211,13 +208,11 @@ class Certificate:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
         """Return the certificate that `as_dict` wrote, in this version or an older one. What is derived is not read."""
-        names = ("size", "value", "bound", "total", "nodes", "seconds", "method", "better")
-        later = {name: values.get(name, values.get(old)) for name, old in _LATER.items()}
-        return cls(
-            **{name: values[name] for name in names},
-            **{name: value for name, value in later.items() if value is not None}, indices=tuple(values["indices"]),
-            near_copies=tuple(tuple(columns) for columns in values.get("near_copies", ())),
-        )  # fmt: skip
+        names = {field.name: _EARLIER_NAMES.get(field.name, field.name) for field in fields(cls)}
+        known = {name: values.get(name, values.get(earlier)) for name, earlier in names.items()}
+        known["indices"] = tuple(values["indices"])
+        known["near_copies"] = tuple(tuple(columns) for columns in values.get("near_copies", ()))
+        return cls(**{name: value for name, value in known.items() if value is not None})
 
 
 def claim(row: Mapping[str, Any]) -> str | None:

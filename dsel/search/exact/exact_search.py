@@ -67,18 +67,15 @@ def without_proof(objective: ItemObjective, S: Iterable[int], error: Exception) 
     empty = FrontPoint(0, objective.c, ())
     found = FrontPoint(len(members), objective.value(members), objective.members(members))
     late = isinstance(error, OutOfTime)
+    why = f"no time is left for a proof ({error})"
     if not late:
         log.warning("no proof is possible: %r", error)
-    why = f"no time is left for a proof ({error})" if late else f"no proof is possible ({_described(error)})"
+        why = f"no proof is possible ({type(error).__name__}: {error})"
     return SearchOutcome(
         (empty, found) if members else (empty,), ended="seconds" if late else "failed",
         counts={"bound": 0.0, "status": "no-useful-bound", "proven": False},
         notes=(f"{why}: these columns are those of a quick search",),
     )  # fmt: skip
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 class ExactSearch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,16 +12,15 @@ import numpy as np
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import CapacityError
 from dsel.objective.objective_interface import ItemObjective
-from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
+from dsel.search.anytime import AnytimeSearch, Deadline, Stop
 from dsel.search.exact.alternatives import NearBestAnswer, search_prices, summarize, take_swaps
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import OpenBounds
-from dsel.search.exact.perspective.semidefinite import Relaxation, affordable, quick, relaxation_of
+from dsel.search.exact.perspective.semidefinite import QUICK, Relaxation, affordable, relaxation_of, seconds_of
 from dsel.search.exact.proof_log import ProofLog
-
-logger = logging.getLogger("dsel")
+from dsel.search.exact.tree import Runner
 
 _NO_LIMIT = 2**62
 #: The share of the time that is kept for the relaxation.
@@ -30,9 +28,6 @@ _RELAXATION = 0.1
 
 #: The share of the time that swaps of near-best subsets may take before the tree begins.
 _SWAPS = 0.1
-
-#: Runs a search until its stop: `drive` in this process, `dsel.search.exact.trees_on_workers.on_workers` on a cluster.
-Runner = Callable[[Tree, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 
 @dataclass
@@ -99,11 +94,16 @@ class Proof:
         if search.active:
             with deadline.paused():
                 search.warm_up()
-            if self.relaxation is None and self._relaxable and search.relaxation_first and quick(search.problem):
+            quick = seconds_of(search.objective.n) <= QUICK
+            if self.relaxation is None and self._relaxable and search.relaxation_first and quick:
                 self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
-            self._search(share.seconds, nodes, on_slice, runner)
+            limit, start = _NO_LIMIT if nodes is None else search.iteration + nodes, time.monotonic()
+            try:
+                search.run_until(Stop(iterations=limit, seconds=share.seconds), on_slice, runner)
+            finally:
+                self.seconds += time.monotonic() - start
         if self.relaxation is None and not search.done:
             self.relaxation = self._relax(deadline)
         return search.proven
@@ -122,26 +122,6 @@ class Proof:
         relaxation = relaxation_of(search.problem, search.k, deadline)
         self.seconds += time.monotonic() - start
         return relaxation
-
-    def _search(
-        self, seconds: float | None, nodes: int | None, on_slice: Callable[[AnytimeSearch], None] | None,
-        runner: Runner | None,
-    ) -> None:  # fmt: skip
-        search = self.search
-        limit = _NO_LIMIT if nodes is None else search.iteration + nodes
-        if seconds is not None and search.node_seconds() > seconds:
-            logger.info("a node of the proof would take longer than the time left: only the first bound is used")
-            return
-        start = time.monotonic()
-        try:
-            with search.time_limit(seconds):
-                stop = Stop(iterations=limit, seconds=seconds)
-                if runner is None or not search.distributable:
-                    drive(search, stop, on_slice)
-                else:
-                    runner(search, stop, on_slice)
-        finally:
-            self.seconds += time.monotonic() - start
 
     def certificate(self) -> Certificate:
         """Return what is proved so far."""

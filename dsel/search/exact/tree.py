@@ -7,23 +7,30 @@ tree for its type. `dsel.search.exact.choose_tree` lists the trees and chooses o
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.objective_interface import Objective
-from dsel.search.anytime import Deadline
+from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.exact_search import CommonSetup, ExactSearch, check_saved
 from dsel.search.exact.near_best import NearBest, OpenBounds
-from dsel.search.exact.proof_log import OpenNode
+from dsel.search.exact.proof_log import LogPart, OpenNode
+
+logger = logging.getLogger("dsel")
 
 N = TypeVar("N")
 T = TypeVar("T", bound="BestFirstTree[Any]")
+
+
+#: Runs a search until its stop: `drive` in this process, `dsel.search.exact.trees_on_workers.on_workers` on a cluster.
+Runner = Callable[[Any, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 
 @dataclass(frozen=True)
@@ -31,13 +38,19 @@ class Explored:
     """The result of a task.
 
     nodes: how many it visited. best: a subset better than the incumbent, or None. left: the nodes that are still open.
-    listed: where near-best subsets are looked for, those that were found, with their f.
+    seconds: about how long relaxations took, which does not depend on the machine. pruned: the least bound of nodes
+    that were pruned. not_finite: the number of bounds that were not finite. log: records of the proof log. listed: the
+    near-best subsets that were found, with their f, where they are looked for.
     """
 
     nodes: int
     best: tuple[int, ...] | None
     left: Sequence[Any]
-    listed: Sequence[tuple[tuple[int, ...], float]] = field(default=(), kw_only=True)
+    seconds: float = 0.0
+    pruned: float = float("inf")
+    not_finite: int = 0
+    log: LogPart | None = None
+    listed: Sequence[tuple[tuple[int, ...], float]] = ()
 
 
 class SubtreeWork(Protocol):
@@ -167,6 +180,24 @@ class BestFirstTree(ExactSearch, Generic[N]):
     def proven(self) -> bool:
         """Whether `best` is the best subset, to MARGIN: no node is open, and nothing contradicts the bounds."""
         return self.done and not self.contradicted
+
+    @property
+    def end(self) -> str:
+        """Why the tree has ended, if no node is open."""
+        return "proven" if self.proven else "contradiction"
+
+    def run_until(
+        self, stop: Stop, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None
+    ) -> str:
+        """Continue until a rule of `stop` is met and return its name: "seconds" too if a node would take longer.
+
+        runner: runs a distributable tree, by default in this process.
+        """
+        if stop.seconds is not None and self.node_seconds() > stop.seconds:
+            logger.info("a node of the proof would take longer than the time left: only the first bound is used")
+            return "seconds"
+        with self.time_limit(stop.seconds):
+            return (runner if runner is not None and self.distributable else drive)(self, stop, on_slice)
 
     @contextmanager
     def time_limit(self, seconds: float | None) -> Iterator[None]:

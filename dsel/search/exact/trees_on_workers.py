@@ -76,56 +76,68 @@ class SubtreeEstimate:
         return max(int(seconds * self.speed), self.least)
 
 
-class TreeSearch(AskTell):
-    """A tree of a proof, by ask and tell.
+class ExactOnWorkers(AskTell):
+    """An exact search whose tasks run on workers, by ask and tell.
 
     Parameters
     ----------
-    tree : BestFirstTree
-        The tree.
+    search : BestFirstTree or AStar
+        The search.
     limit : int
         The most nodes to visit.
     """
 
-    def __init__(self, tree: BestFirstTree[Any], limit: int) -> None:
-        self.tree, self.limit = tree, limit
-        self.iteration = tree.iteration
-        self._leases: dict[str, tuple[int, float]] = {}
-        self._work: SubtreeWork | None = None
-        self._estimate = SubtreeEstimate()
+    def __init__(self, search: Any, limit: int) -> None:
+        self.search, self.limit = search, limit
 
     @property
-    def best_value(self) -> float:
-        """The least f of a subset so far."""
-        return self.tree.best_value
+    def iteration(self) -> int:  # type: ignore[override]
+        """The number of visited nodes."""
+        return int(self.search.iteration)
 
     @property
     def last_gain(self) -> int:  # type: ignore[override]
         """The number of nodes before `best_value` last decreased."""
-        return self.tree.last_gain
+        return int(self.search.last_gain)
+
+    @property
+    def best_value(self) -> float:
+        """The least f of a subset so far."""
+        return float(self.search.best_value)
 
     @property
     def total(self) -> float:
         """||Y||^2."""
-        return self.tree.total
+        return float(self.search.total)
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the tree, leased nodes included."""
-        return self.tree.state()
+        """Return the state of the search."""
+        found: dict[str, Any] = self.search.state()
+        return found
 
     def finished(self) -> str | None:
-        """Return why the tree has ended, or None before."""
-        if self.tree.done:
-            return "proven" if self.tree.proven else "contradiction"
-        if self.tree.iteration >= self.limit:
+        """Return why the search has ended, or None before."""
+        if self.search.done:
+            return str(self.search.end)
+        if self.iteration >= self.limit:
             return "iterations"
-        return "memory" if self.tree.memory_full else None
+        return "memory" if self.search.memory_full else None
+
+
+class TreeSearch(ExactOnWorkers):
+    """A tree of a proof, by ask and tell: workers explore subtrees."""
+
+    def __init__(self, tree: BestFirstTree[Any], limit: int) -> None:
+        super().__init__(tree, limit)
+        self.tree = tree
+        self._leases: dict[str, tuple[int, float]] = {}
+        self._work: SubtreeWork | None = None
+        self._estimate = SubtreeEstimate()
 
     def ask(self, most: int, workers: int) -> Task | None:
         """Return some open nodes of least bound, or None where it is too early for tasks or all nodes are leased."""
         tree = self.tree
         if tree.advance_alone(workers, self.limit):
-            self.iteration = tree.iteration
             return None
         if self._work is not tree.work():
             self._work = tree.work()
@@ -148,7 +160,6 @@ class TreeSearch(AskTell):
         lease, size = self._leases.pop(task.key)
         self.tree.complete(lease, result.found)
         self._estimate.learn(size, result.found, result.seconds)
-        self.iteration = self.tree.iteration
 
     def requeue(self, task: Task, suspect: bool) -> None:
         """Take the nodes of a lost task back."""

@@ -19,10 +19,9 @@ from pydantic import Field
 
 from dsel._lib.rng import permutation
 from dsel.config.types import Int
-from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
-from dsel.search.anytime import Deadline
+from dsel.search.anytime import NEVER, Deadline
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, forward, largest, path_method, rebuilt
 from dsel.search.method import Options, few_columns
 from dsel.search.outcome import Improvement, SearchOutcome, check_size, improving
@@ -32,7 +31,7 @@ Start = Literal["random", "forward"]
 
 def exchange(
     objective: ItemObjective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random",
-    deadline: Deadline | None = None,
+    deadline: Deadline = NEVER,
 ) -> SearchOutcome:  # fmt: skip
     """Return the best of some local optima of size k, or smaller where fewer columns are independent.
 
@@ -57,11 +56,8 @@ def exchange(
         The trace counts sweeps. A sweep over all members costs O(n k^2).
     """
     check_size(k, objective.n)
-    if start not in ("random", "forward") or restarts < 1:
-        raise OptionError(f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more.")
     path = Path(objective)
     exchanges = 0
-    deadline = deadline or Deadline(None)
     for restart in range(restarts if start == "random" else 1):
         if restart and deadline.passed:
             break
@@ -74,13 +70,12 @@ def exchange(
 
 
 def local_optimum(
-    objective: ItemObjective, k: int, first: Sequence[int], path: Path, deadline: Deadline | None = None
+    objective: ItemObjective, k: int, first: Sequence[int], path: Path, deadline: Deadline = NEVER
 ) -> int:
     """Sweep from the first k independent columns of `first` to a local optimum, and return the number of exchanges.
 
     The subset after each sweep is added to the path. After the deadline no more members are exchanged.
     """
-    deadline = deadline or Deadline(None)
     solution = rebuilt(objective, k, first)
     made, value = 0, solution.value
     while True:
@@ -137,7 +132,7 @@ EXCHANGE = path_method(
 )  # fmt: skip
 
 
-def polish(objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: Deadline | None = None) -> SearchOutcome:
+def polish(objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: Deadline = NEVER) -> SearchOutcome:
     """Return an outcome with local optima under exchanges in place of its subsets. None of them gets worse.
 
     Parameters
@@ -163,7 +158,7 @@ def polish(objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: D
         asked += [(point.size, point) for point in outcome.front if 0 < point.size < k and point is not best]
     load_subset_kernels(deletes=True)
     for limit, point in asked:
-        if deadline is None or not deadline.passed:
+        if not deadline.passed:
             exchanges += local_optimum(objective, limit, objective.within(point.members), path, deadline)
     front = improving([*outcome.front, *path.points])
     result = replace(outcome, front=front, counts={**outcome.counts, "polished": exchanges})
@@ -177,7 +172,7 @@ MAX_EXCHANGE = 10
 
 
 def splicing(
-    objective: ItemObjective, k: int, max_exchange: int = MAX_EXCHANGE, deadline: Deadline | None = None
+    objective: ItemObjective, k: int, max_exchange: int = MAX_EXCHANGE, deadline: Deadline = NEVER
 ) -> SearchOutcome:
     """Return a subset of each size up to k that splicing does not improve.
 
@@ -202,7 +197,6 @@ def splicing(
         only new columns take a pass over the data, one for a batch of them.
     """
     check_size(k, objective.n)
-    deadline = deadline or Deadline(None)
     path, exchanged = Path(objective), 0
     solution = objective.subset(k)
     while solution.size < k and not (solution.size and deadline.passed):
@@ -216,15 +210,12 @@ def splicing(
     return path.outcome(exchanges=exchanged)
 
 
-def splice(
-    solution: ItemState, max_exchange: int, path: Path, deadline: Deadline | None = None
-) -> tuple[ItemState, int]:
+def splice(solution: ItemState, max_exchange: int, path: Path, deadline: Deadline = NEVER) -> tuple[ItemState, int]:
     """Return a subset of the same size that splicing does not improve, and how many columns were exchanged.
 
     It is never worse than `solution`. Nor does any exchange of one column improve it. `path` counts the visited subsets
     and the evaluated ones.
     """
-    deadline = deadline or Deadline(None)
     made = 0
     while True:
         path.steps += 1

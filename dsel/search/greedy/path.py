@@ -21,7 +21,6 @@ from pydantic import Field
 
 from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
-from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.method import Method, Options, SearchTask, few_columns, whole_gram
@@ -197,8 +196,6 @@ def foba(objective: ItemObjective, k: int, nu: float = 0.5, path_factor: int = 5
     present size gained (0 < nu < 1). The cost is O(path_factor n k^2), and more for each deletion.
     """
     check_size(k, objective.n)
-    if not 0.0 < nu < 1.0 or path_factor < 1:
-        raise OptionError(f"nu is {nu}, path_factor {path_factor}.", "0 < nu < 1 <= path_factor.")
     length = path_factor * k
     solution = objective.subset(min(length, objective.n))
     gained: dict[int, float] = {}

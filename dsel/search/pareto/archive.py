@@ -79,7 +79,7 @@ class ParetoArchive:
         rivals = self._classes.get(isolated, [])
         if any(z.members == S for z in rivals):
             return False
-        dropped = {z.members for z in rivals if _weakly_dominates(new, z)}
+        dropped = {z.members for z in rivals if value <= z.value and len(S) <= z.size}
         self._classes[isolated] = [z for z in rivals if z.members not in dropped] + [new]
         if dropped:
             self._points = [z for z in self._points if z.members not in dropped]
@@ -90,9 +90,9 @@ class ParetoArchive:
         """Return whether no solution strictly dominates a subset of ascending columns (line 7)."""
         if not 0 < len(members) < 2 * self.k or not value < math.inf:
             return False
-        new = FrontPoint(len(members), value, members)
+        new = (value, len(members))
         rivals = self._classes.get(self.isolation(members), [])
-        return not any(_strictly_dominates(z, new) for z in rivals)
+        return not any(z.value <= value and z.size <= len(members) and (z.value, z.size) != new for z in rivals)
 
     def best(self, k: int | None = None) -> FrontPoint:
         """Return the solution of least f with at most k columns (line 12), the smallest of equal ones."""
@@ -110,14 +110,6 @@ class ParetoArchive:
         for members, value in state:
             archive.offer(members, value)
         return archive
-
-
-def _strictly_dominates(z: FrontPoint, s: FrontPoint) -> bool:
-    return (z.value < s.value and z.size <= s.size) or (z.value <= s.value and z.size < s.size)
-
-
-def _weakly_dominates(s: FrontPoint, z: FrontPoint) -> bool:
-    return s.value <= z.value and s.size <= z.size
 
 
 #: (subset, f) of an archive, oldest first, without the empty set.

@@ -19,22 +19,13 @@ from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
 from dsel.objective.kernels import elimination, layout, multi_flip
 from dsel.objective.kernels.elimination import evaluate
-from dsel.objective.kernels.insertion_bound import bound_after_insertions
+from dsel.objective.kernels.multi_flip import bound_after_insertions
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.objective_interface import Objective
 from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size, improving
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.archive_layout import (
-    check_tables,
-    first_slots,
-    most_members,
-    restart_slots,
-    size_limit,
-    table_bytes,
-)
-from dsel.search.pareto.synchronous_kernel import run_rounds
 
 _TRACE_ROWS = 8192
 #: The smallest and the largest number of iterations to look ahead for entries of K.
@@ -43,7 +34,7 @@ _MIN_AHEAD, _MAX_AHEAD = 1 << 10, 1 << 22
 _NUMBERS_PER_ITERATION = 500
 #: The largest number of entries of K that are kept.
 _MAX_KNOWN = 1 << 21
-_NO_SCRIPT = np.empty(0, np.int64)
+_NOT_WANTED = np.empty(0, np.int64)
 
 
 def paper_iterations(k: int, n: int) -> int:
@@ -65,29 +56,24 @@ def isolated_iterations(k: int, n: int) -> int:
 
 
 def pareto_kernels(
-    *, few_targets: bool = True, has_gram: bool = True, exchange_every: int = 0, loop: Any = engine.run
+    *, few_targets: bool = True, has_gram: bool = True, exchange_every: int = 0
 ) -> tuple[list[Any], list[Any]]:
-    """Return the kernels that a Pareto search calls, and kernels that they call only for other objectives or options.
-
-    loop: the kernel of the iterations.
-    """
+    """Return the kernels that a Pareto search calls, and those that they call only for other objectives or options."""
     unused: list[Any] = [] if exchange_every else [engine.exchange_search]
     if few_targets or not has_gram:
         unused.append(bound_after_insertions)
     if has_gram:
         unused += [*elimination.RARE, engine.missing_inputs, multi_flip.guess, multi_flip.bound_block]
-    return [loop, clear, fill_outcome, *([] if has_gram else [engine.look_ahead])], unused
+    return [engine.run, clear, fill_outcome, *([] if has_gram else [engine.look_ahead])], unused
 
 
-def load_pareto_kernels(
-    objective: Objective, exchange_every: int = 0, loop: Any = engine.run, others: Sequence[Any] = ()
-) -> bool:
+def load_pareto_kernels(objective: Objective, exchange_every: int = 0, others: Sequence[Any] = ()) -> bool:
     """Compile what a Pareto search on this objective needs, and return whether this machine compiles some of it now.
 
-    loop: the kernel of the iterations. others: more kernels to compile at the same time.
+    others: more kernels to compile at the same time.
     """
     entries, unused = pareto_kernels(
-        few_targets=objective.few_targets > 0, has_gram=objective.has_gram, exchange_every=exchange_every, loop=loop
+        few_targets=objective.few_targets > 0, has_gram=objective.has_gram, exchange_every=exchange_every
     )
     return load_kernels(*entries, *others, without=unused)
 
@@ -141,11 +127,11 @@ class Poss:
         check_size(k, n)
         check_seed(seed)
         self.objective = objective
-        self.k, self._limit = k, size_limit(k, n, any_size)
+        self.k, self._limit = k, archive.size_limit(k, n, any_size)
         self.isolation = isolation
         self.processors, self._exchange_every = processors, exchange_every
         self.memory_limit = memory_limit
-        self._s_max = most_members(n, self._limit)
+        self._s_max = archive.most_members(n, self._limit)
         self._trace: list[Improvement] = []
         self._pairs_fetched_at = 0
         self._offspring = max(processors, 1)
@@ -153,7 +139,7 @@ class Poss:
             raise OptionError(
                 "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
             )
-        slots, sizes = first_slots(self._limit), 2 * self._limit
+        slots, sizes = archive.first_slots(self._limit), 2 * self._limit
         self._check_memory(slots)
         self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
@@ -171,11 +157,11 @@ class Poss:
         memory.put(archive.CANDIDATE, np.zeros(2 * sizes + 1, np.int64))
         memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, sizes], np.int64))
         memory.put(archive.STOP_AT, np.array([-np.inf]))
-        self._survivors = np.zeros((processors, 2 + sizes + memory[archive.CDF].size), np.int64)
+        self._survivors = np.zeros((self._offspring, 2 + sizes + memory[archive.CDF].size), np.int64)
         self._start()
 
     def _check_memory(self, slots: int) -> None:
-        check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
+        archive.check_tables(self.objective.n, self.objective.few_targets, self._limit, slots, self.memory_limit)
 
     def _start(self) -> None:
         """Start with an archive of only the empty set (line 1 of Algorithm 2)."""
@@ -239,30 +225,24 @@ class Poss:
             return True
         self._memory[archive.STOP_AT][0] = -np.inf if target is None else target
         least = int(self._count[archive.ITERATION]) + (self.iteration < until)
-        return self._run(max(until // self._offspring, least), _NO_SCRIPT)
+        return self._run(max(until // self._offspring, least))
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine, before the clock of a stop rule starts."""
-        loop = run_rounds if self.processors else engine.run
-        load_pareto_kernels(self.objective, self._exchange_every, loop, (engine.merge_external,))
+        load_pareto_kernels(self.objective, self._exchange_every, (engine.merge_external,))
         self.advance(self.iteration)
 
-    def _run(self, until: int, script: NDArray[np.int64]) -> bool:
+    def _run(self, until: int) -> bool:
         memory = self._memory
         while True:
-            if self.processors:
-                status = run_rounds(memory.P, until, self.processors, self._survivors)
-            else:
-                status = engine.run(memory.P, until, script)
+            status = engine.run(memory.P, until, self._offspring, self._survivors)
             self._flush_trace()
             if status in (archive.ROWS_NEEDED, archive.PAIRS_NEEDED):
                 self._fetch(status)
             elif status != archive.FULL:
                 return bool(status == archive.TARGET_REACHED)
-            elif not self.processors:
-                self._make_room()
             elif self.isolation != "none":  # each offspring may have its own class
-                self._make_room(int(self._count[archive.MEMBERS]) + 2 * self.processors)
+                self._make_room(int(self._count[archive.MEMBERS]) + 2 * self._offspring)
 
     def _fetch(self, status: int) -> None:
         """Fetch what the kernel stopped for, and what it would stop for next."""
@@ -279,7 +259,7 @@ class Poss:
         """
         ahead = min(max(self.objective.fetch_cost // _NUMBERS_PER_ITERATION, _MIN_AHEAD), _MAX_AHEAD)
         wanted = np.zeros(8 * layout.MOST_FLIPS, np.int64)
-        _, columns = self._look_ahead(ahead, _NO_SCRIPT, wanted)
+        _, columns = self._look_ahead(ahead, _NOT_WANTED, wanted)
         return wanted[:columns]
 
     def _look_ahead(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
@@ -299,7 +279,7 @@ class Poss:
         if memory[layout.PAIRS].size > _MAX_KNOWN:
             layout.set_known_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
         pairs = np.zeros(max(self.objective.max_entries, 2 * layout.MOST_FLIPS**2), np.int64)
-        found, _ = self._look_ahead(ahead, pairs, _NO_SCRIPT)
+        found, _ = self._look_ahead(ahead, pairs, _NOT_WANTED)
         new = np.unique(pairs[:found])
         pairs = np.concatenate([memory[layout.PAIRS], new])
         values = np.hstack([memory[layout.PAIR_VALUES], self.objective.entries(new // n, new % n)])
@@ -313,7 +293,7 @@ class Poss:
         need = 3 + (int(self._count[archive.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
-        twice = table_bytes(self.objective.n, self.objective.few_targets, self._limit, 2 * slots)
+        twice = archive.table_bytes(self.objective.n, self.objective.few_targets, self._limit, 2 * slots)
         self._enlarge(max(2 * slots, need) if twice <= self.memory_limit else need)
 
     def _enlarge(self, slots: int) -> None:
@@ -426,8 +406,11 @@ class Poss:
     def _keep_more_tables(self) -> None:
         """Have room for tables of subsets that left the archive, if they are small."""
         n, few = self.objective.n, self.objective.few_targets
-        slots = restart_slots(n, few, self._limit)
-        if self._memory[layout.F].shape[0] < slots and table_bytes(n, few, self._limit, slots) <= self.memory_limit:
+        slots = archive.restart_slots(n, few, self._limit)
+        if (
+            self._memory[layout.F].shape[0] < slots
+            and archive.table_bytes(n, few, self._limit, slots) <= self.memory_limit
+        ):
             self._enlarge(slots)
 
     def _use_again(self, solutions: set[tuple[int, ...]]) -> None:

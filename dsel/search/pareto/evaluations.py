@@ -16,8 +16,8 @@ import numpy as np
 
 from dsel._lib.npz import parser_lock
 from dsel.errors import CriterionError
-from dsel.objective.objective_file import ObjectiveFile, unload
 from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_on_workers import ObjectiveFile, unload
 from dsel.search.ask_tell import Cleanup, Task, TaskResult
 from dsel.search.pareto.archive import Subset
 

@@ -1,4 +1,7 @@
-"""The loop of POSS (Qian, Yu, Zhou 2015, Algorithm 2) on an objective, compiled.
+"""The loop of POSS (Qian, Yu, Zhou 2015, Algorithm 2) and PPOSS (Qian et al., IJCAI 2016) on an objective, compiled.
+
+POSS is PPOSS with one offspring in each round. An offspring costs about a microsecond here, a message to a worker a
+thousand times that. So the rounds run in one process, and the N processors of the paper are the N offspring of a round.
 
 An offspring's value is first computed from its parent's neighbour table: a look-up for one flip, O(s^2) for several.
 Only an offspring that is not clearly worse than the archive is evaluated from K and B (`evaluate`, which returns the
@@ -13,11 +16,10 @@ import numpy as np
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.rng import draw_flips, stream, uniform
-from dsel._lib.types import Int, Ints
+from dsel._lib.types import Bool, Int, Ints
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry, evaluate
-from dsel.objective.kernels.insertion_bound import bound_after_insertions
-from dsel.objective.kernels.multi_flip import value_after_flips
+from dsel.objective.kernels.multi_flip import bound_after_insertions, value_after_flips
 from dsel.objective.kernels.neighbour_table import copy, delete, fill_outcome, insert, rebuild
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive_layout import ArchiveTables
@@ -408,15 +410,43 @@ def exchange_search(P: ArchiveTables, iteration: Int, slot: Int) -> None:
         try_insert(P, parent, n_flips)
 
 
-@compiled("i8(i8[::1], i8, i8[::1])", nogil=True)
-def run(P: ArchiveTables, until: Int, script: Ints) -> int:
-    """Continue to iteration `until`, until the target is reached, the archive is full or inputs are missing.
+@compiled(inner=True)
+def _keep_survivor(P: ArchiveTables, parent: Int, n_flips: Int, survivor: Ints) -> None:
+    """Write the offspring of the flips in FLIPS to its row of `survivors`, see `run`."""
+    flips, candidate = int_vector(P, archive.FLIPS), int_vector(P, archive.CANDIDATE)
+    sizes = int_matrix(P, archive.SLOT).shape[1]
+    size = write_candidate(P, parent, n_flips)
+    survivor[0], survivor[1] = n_flips, size
+    for x in range(size):
+        survivor[2 + x] = candidate[x]
+    for x in range(n_flips):
+        survivor[2 + sizes + x] = flips[x]
 
-    script: choices in place of random ones, for tests; empty: random. For each iteration it has the parent's place in
-    ORDER, the number of flips, and the columns to flip.
+
+@compiled(inner=True)
+def _insert_survivor(P: ArchiveTables, parent: Int, archived: Bool, survivor: Ints) -> None:
+    """Offer a survivor to the archive: from its parent's table, or the empty set's if the parent was removed."""
+    flips, sizes = int_vector(P, archive.FLIPS), int_matrix(P, archive.SLOT).shape[1]
+    if archived:
+        for x in range(survivor[0]):
+            flips[x] = survivor[2 + sizes + x]
+        try_insert(P, parent, survivor[0])
+        return
+    for x in range(survivor[1]):
+        flips[x] = survivor[2 + x]
+    try_insert(P, int_vector(P, archive.ORDER)[0], survivor[1])
+
+
+@compiled("i8(i8[::1], i8, i8, i8[:, ::1])", nogil=True)
+def run(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -> int:
+    """Continue to round `until`, until the target is reached, the archive is full or inputs are missing.
+
+    processors: the number of offspring in a round, 1 for POSS. A round whose inputs are missing (ROWS_NEEDED,
+    PAIRS_NEEDED) starts again in the next call.
+    survivors: (processors, 2 + sizes + flips) scratch: for each offspring that the archive before the round does not
+    refuse, the number of flips, its size, its columns, and the flips.
     """
     count = int_vector(P, archive.COUNT)
-    order = int_vector(P, archive.ORDER)
     best = matrix(P, archive.BEST)
     flips = int_vector(P, archive.FLIPS)
     status, position, trace = int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION), matrix(P, archive.TRACE)
@@ -424,49 +454,55 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     stop_at = vector(P, archive.STOP_AT)[0]
     cdf = vector(P, archive.CDF)
     n = P[layout.N_COLUMNS]
+    slots = int_matrix(P, archive.SLOT)
     seed, every = rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
-    slots, sizes = int_vector(P, archive.FREE).shape[0], int_matrix(P, archive.SLOT).shape[1]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
-    parents, number = int_vector(P, archive.PARENTS), list_parents(P)
-    used = 0
+    most = int_vector(P, archive.FREE).shape[0]
+    parents, number, listed_at = int_vector(P, archive.PARENTS), list_parents(P), count[archive.ACCEPTED]
     while count[archive.ITERATION] < until:
-        iteration = count[archive.ITERATION]
-        exchanging = every > 0 and iteration % every == 0
-        # The offspring and the result of an exchange search may each add a member.
-        if count[archive.TRACED] + 2 > trace.shape[0] or count[archive.MEMBERS] + 3 > slots:
+        if count[archive.TRACED] + 2 * processors > trace.shape[0]:
             return archive.FULL
-        if script.shape[0] > 0:
-            parent = order[script[used]]
-            n_flips = script[used + 1]
-            for x in range(n_flips):
-                flips[x] = script[used + 2 + x]
-            used += 2 + n_flips
-        else:
-            state = stream(seed, iteration, np.int64(0))
-            parent = parents[np.int64(uniform(state, np.int64(0)) * number)]
+        if rules[archive.MIN_INDEX] and count[archive.MEMBERS] + 2 * processors + 2 > most:
+            return archive.FULL
+        t = count[archive.ITERATION]
+        if count[archive.ACCEPTED] > listed_at:
+            number, listed_at = list_parents(P), count[archive.ACCEPTED]
+        state = stream(seed, t, np.int64(0))
+        parent = parents[np.int64(uniform(state, np.int64(0)) * number)]
+        parent_size, parent_class = status[parent, layout.SIZE], status[parent, layout.CLASS]
+        looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
+        found = 0
+        for slot in range(processors):
+            if slot > 0:
+                state = stream(seed, t, np.int64(slot))
             n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
-        traced = count[archive.TRACED]
-        size = flipped_size(status, position, parent, flips, n_flips)
-        # The first objective of the paper is +inf for the empty set, which is always archived, and from 2k columns on.
-        if n_flips > 0 and 0 < size < sizes:
+            size = flipped_size(status, position, parent, flips, n_flips)
+            if n_flips == 0 or not 0 < size < slots.shape[1]:
+                continue
             cls = class_after_flips(P, parent, n_flips)
-            looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
             value = offspring_value(P, parent, n_flips, best[cls, size] + band)
-            if value <= best[cls, size] + band:
-                if P[layout.ON_DEMAND]:  # without exchanges
-                    needed = missing_inputs(P, parent, n_flips, best[cls, size] + band)
-                    if needed in (archive.PAIRS_NEEDED, archive.ROWS_NEEDED):
-                        count[archive.LOOKED_UP], count[archive.VALUED] = looked_up, valued
-                        return needed
-                    if needed == archive.REFUSED:
-                        count[archive.ITERATION] = iteration + 1
-                        continue
-                if try_insert(P, parent, n_flips):
-                    number = list_parents(P)
-        if exchanging:
-            exchange_search(P, iteration, np.int64(1))
-            number = list_parents(P)
-        count[archive.ITERATION] = iteration + 1
+            if value > best[cls, size] + band:
+                continue
+            if P[layout.ON_DEMAND]:
+                needed = missing_inputs(P, parent, n_flips, best[cls, size] + band)
+                if needed in (archive.PAIRS_NEEDED, archive.ROWS_NEEDED):
+                    count[archive.LOOKED_UP], count[archive.VALUED] = looked_up, valued
+                    return needed
+                if needed == archive.REFUSED:
+                    continue
+            _keep_survivor(P, parent, n_flips, survivors[found])
+            found += 1
+        traced = count[archive.TRACED]
+        archived = np.bool_(True)
+        for i in range(found):
+            _insert_survivor(P, parent, archived, survivors[i])
+            # Once the parent is removed, another subset may take its slot.
+            archived = archived and slots[parent_class, parent_size] == parent
+        if every > 0:  # one search for each multiple of `every` among the offspring of the round
+            due = ((t + 1) * processors + every - 1) // every - (t * processors + every - 1) // every
+            for i in range(due):
+                exchange_search(P, t, processors + 2 * i)
+        count[archive.ITERATION] = t + 1
         if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
             return archive.TARGET_REACHED
     return archive.DONE

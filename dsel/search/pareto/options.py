@@ -31,8 +31,44 @@ def path_size(k: int, *, has_gram: bool, limited: bool) -> int:
     return k if limited and not has_gram else 2 * k - 1
 
 
-class StopOptions(Options):
-    """When a Pareto search ends. The first rule that applies ends it.
+#: The least number of iterations between two exchange searches, by default.
+LEAST_INTERVAL = 1000
+#: A short search has at least this many exchange searches, by default.
+LEAST_EXCHANGES = 64
+
+
+def default_interval(n: int, k: int) -> int:
+    """Return the iterations between two exchange searches, by default.
+
+    An exchange search takes a time of the order n k^2, and an iteration one that grows with k^2 for large k. The rule
+    was fitted so that exchange searches take about a fifth of the time of large problems with one target. In T
+    iterations there are dozens to hundreds of them.
+
+    Parameters
+    ----------
+    n, k : int
+        The columns to choose from, and the columns to choose.
+
+    Returns
+    -------
+    int
+        40 n k^2 / (k^2 + 500), and at least 1000.
+    """
+    return max(LEAST_INTERVAL, 40 * n * k * k // (k * k + 500))
+
+
+def needs_no_function(options: str) -> str:
+    """Return why options cannot be used with a custom criterion or isolation function."""
+    return f"{options} cannot be combined with a custom criterion or isolation function"
+
+
+class ParetoOptions(Options):
+    """Options of every Pareto search: when it ends, its archive, and how it runs on workers.
+
+    The first rule that applies ends the search. The published algorithm has ``warm_start: none`` and
+    ``exchange_every: 0``. The defaults only add solutions to its archive, so its guarantee holds. With a custom
+    criterion or isolation function, the search is the published one. The tables of an archive may take `memory` bytes
+    in each thread of each worker.
 
     Parameters
     ----------
@@ -50,6 +86,34 @@ class StopOptions(Options):
         Iterations without an improvement.
     bound : float, optional
         A proven lower bound on f. The search ends when f reaches it.
+    warm_start : {"forward", "exchange", "none"}
+        What the archive is offered first: the path of forward selection, or the best result of exchange search. With
+        "forward" the result is never worse than that of forward selection.
+    restarts : int
+        Random starts of the exchange search of `warm_start`.
+    exchange_every : int, optional
+        Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default
+        40 n k^2 / (k^2 + 500), at least 1000 or T / 64, where the whole Gram matrix is in memory, and 0 elsewhere.
+    swaps : float
+        The share of mutations that replace one column by another in place of flips, with a custom criterion or
+        isolation function; 0 in the papers. With 0.5, fewer evaluations find good subsets.
+    isolation : {"none", "min-index"} or callable
+        Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
+        columns. A job file names it as package.module:function.
+    any_size : bool
+        Archive subsets of any size. In the papers' experiments, and by default, those of 2k columns and more are
+        refused. The tables take memory of the order n^3, so this is for a few hundred columns.
+    memory : int
+        Bytes that the tables of the archive may take.
+    evaluation_limit : float, optional
+        Seconds that one evaluation of a custom criterion or isolation function may take. After that its worker is
+        given up and another worker evaluates the subset.
+    processes : int
+        Worker processes of this machine, where there is no Dask cluster. They are spawned, so that a script needs
+        ``if __name__ == "__main__":``.
+    search_on : {"auto", "client", "workers"}
+        Where the search runs. "auto": as Dask futures on the workers, wherever there is a cluster. "client": in this
+        process, with the same bits. "workers" differs from "auto" for PPOSS with ``max_in_flight: 1`` only.
     """
 
     iterations: Int | None = Field(None, ge=1)
@@ -58,10 +122,19 @@ class StopOptions(Options):
     target_r2: Float | None = Field(None, le=1)
     patience: Int | None = Field(None, ge=1)
     bound: Float | None = Field(None, ge=0)
+    warm_start: WarmStart = "forward"
+    restarts: Int = Field(10, ge=1)
+    exchange_every: Int | None = Field(None, ge=0)
+    swaps: Float = Field(0.0, ge=0, le=1)
+    isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
+    any_size: bool = False
+    memory: Int = Field(8 << 30, gt=0)
+    evaluation_limit: Float | None = Field(None, gt=0)
+    processes: Int = Field(1, ge=1)
+    search_on: SearchOn = "auto"
 
-    def iterations_of(self, k: int, n: int) -> int:
-        """Return T for k of n columns."""
-        return self.iterations or paper_iterations(k, n)
+    #: The order in which results merge.
+    _order: ClassVar[Literal["index", "arrival"]] = "index"
 
     def iterations_within(self, k: int, n: int, few_targets: int, has_gram: bool) -> int:
         """Return T, by default at most what ends within minutes where the Gram matrix does not fit."""
@@ -89,70 +162,6 @@ class StopOptions(Options):
         T = self.iterations_within(k, objective.n, objective.few_targets, objective.has_gram)
         return Stop(T, self.seconds, target, self.patience, self.bound)
 
-
-#: The least number of iterations between two exchange searches, by default.
-LEAST_INTERVAL = 1000
-#: A short search has at least this many exchange searches, by default.
-LEAST_EXCHANGES = 64
-
-
-def default_interval(n: int, k: int) -> int:
-    """Return the iterations between two exchange searches, by default.
-
-    An exchange search takes a time of the order n k^2, and an iteration one that grows with k^2 for large k. The rule
-    was fitted so that exchange searches take about a fifth of the time of large problems with one target. In T
-    iterations there are dozens to hundreds of them.
-
-    Parameters
-    ----------
-    n, k : int
-        The columns to choose from, and the columns to choose.
-
-    Returns
-    -------
-    int
-        40 n k^2 / (k^2 + 500), and at least 1000.
-    """
-    return max(LEAST_INTERVAL, 40 * n * k * k // (k * k + 500))
-
-
-class ArchiveOptions(StopOptions):
-    """Options of every search that keeps an archive.
-
-    The published algorithm has ``warm_start: none`` and ``exchange_every: 0``. The defaults only add solutions to its
-    archive, so its guarantee holds. With a custom criterion or isolation function, the search is the published one.
-
-    Parameters
-    ----------
-    warm_start : {"forward", "exchange", "none"}
-        What the archive is offered first: the path of forward selection, or the best result of exchange search. With
-        "forward" the result is never worse than that of forward selection.
-    restarts : int
-        Random starts of the exchange search of `warm_start`.
-    exchange_every : int, optional
-        Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default
-        40 n k^2 / (k^2 + 500), at least 1000 or T / 64, where the whole Gram matrix is in memory, and 0 elsewhere.
-    swaps : float
-        The share of mutations that replace one column by another in place of flips, with a custom criterion or
-        isolation function; 0 in the papers. With 0.5, fewer evaluations find good subsets.
-    isolation : {"none", "min-index"} or callable
-        Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
-        columns. A job file names it as package.module:function.
-    any_size : bool
-        Archive subsets of any size. In the papers' experiments, and by default, those of 2k columns and more are
-        refused. The tables take memory of the order n^3, so this is for a few hundred columns.
-    memory : int
-        Bytes that the tables of the archive may take.
-    """
-
-    warm_start: WarmStart = "forward"
-    restarts: Int = Field(10, ge=1)
-    exchange_every: Int | None = Field(None, ge=0)
-    swaps: Float = Field(0.0, ge=0, le=1)
-    isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
-    any_size: bool = False
-    memory: Int = Field(8 << 30, gt=0)
-
     @field_validator("isolation", mode="before")
     @classmethod
     def _load_isolation(cls, value: Any) -> Any:
@@ -171,11 +180,11 @@ class ArchiveOptions(StopOptions):
 
     def iterations_of(self, k: int, n: int) -> int:
         """Return T for k of n columns: as asked, or of the theorem about these options."""
-        if self.iterations is None and self.isolation == "min-index":
+        if self.iterations is not None:
+            return self.iterations
+        if self.isolation == "min-index":
             return isolated_iterations(k, n)
-        if self.iterations is None and self.any_size:
-            return any_size_iterations(k, n)
-        return super().iterations_of(k, n)
+        return any_size_iterations(k, n) if self.any_size else paper_iterations(k, n)
 
     def calls_function(self, criterion: bool) -> bool:
         """Return whether a user's function is called for each subset: a criterion, or an isolation function."""
@@ -183,7 +192,7 @@ class ArchiveOptions(StopOptions):
 
     def conflict_with_groups(self) -> str:
         extras = self._asked_extras() or ("swaps" if self.swaps else "")
-        return f"{extras} cannot be used for groups of columns" if extras else super().conflict_with_groups()
+        return f"{extras} cannot be used for groups of columns" if extras else ""
 
     @model_validator(mode="before")
     @classmethod
@@ -193,6 +202,11 @@ class ArchiveOptions(StopOptions):
         return values
 
     def conflict(self, criterion: bool) -> str:
+        evaluates = self.evaluates_subsets(criterion, grouped=False)
+        if self.evaluation_limit is not None and not evaluates:
+            return "evaluation_limit: only with a custom criterion or isolation function, whose evaluations it limits"
+        if self.processes > 1 and not evaluates:
+            return "processes: only with a custom criterion or isolation function"
         if "restarts" in self.model_fields_set and self.warm_start != "exchange":
             return "restarts: only with warm_start: exchange"
         if self.swaps and not self.calls_function(criterion):
@@ -273,45 +287,6 @@ class ArchiveOptions(StopOptions):
         k, n = problem.to_choose
         return self.iterations_of(k, n) if 0 < k <= n else None
 
-
-def needs_no_function(options: str) -> str:
-    """Return why options cannot be used with a custom criterion or isolation function."""
-    return f"{options} cannot be combined with a custom criterion or isolation function"
-
-
-class WorkerOptions(ArchiveOptions):
-    """Options of every Pareto search: they all run on workers.
-
-    The tables of an archive may take `memory` bytes in each thread of each worker.
-
-    Parameters
-    ----------
-    evaluation_limit : float, optional
-        Seconds that one evaluation of a custom criterion or isolation function may take. After that its worker is
-        given up and another worker evaluates the subset.
-    processes : int
-        Worker processes of this machine, where there is no Dask cluster. They are spawned, so that a script needs
-        ``if __name__ == "__main__":``.
-    search_on : {"auto", "client", "workers"}
-        Where the search runs. "auto": as Dask futures on the workers, wherever there is a cluster. "client": in this
-        process, with the same bits. "workers" differs from "auto" for PPOSS with ``max_in_flight: 1`` only.
-    """
-
-    evaluation_limit: Float | None = Field(None, gt=0)
-    processes: Int = Field(1, ge=1)
-    search_on: SearchOn = "auto"
-
-    #: The order in which results merge.
-    _order: ClassVar[Literal["index", "arrival"]] = "index"
-
-    def conflict(self, criterion: bool) -> str:
-        evaluates = self.evaluates_subsets(criterion, grouped=False)
-        if self.evaluation_limit is not None and not evaluates:
-            return "evaluation_limit: only with a custom criterion or isolation function, whose evaluations it limits"
-        if self.processes > 1 and not evaluates:
-            return "processes: only with a custom criterion or isolation function"
-        return super().conflict(criterion)
-
     def evaluates_subsets(self, criterion: bool, grouped: bool) -> bool:
         """Return whether tasks evaluate subsets one by one: for a user's function, and for groups of columns."""
         return self.calls_function(criterion) or grouped
@@ -344,10 +319,11 @@ class WorkerOptions(ArchiveOptions):
         return replace(division.schedule(in_flight, length), order=self._order)
 
 
-class SliceOptions(WorkerOptions):
-    """Options of a search by slices.
+class PossOptions(ParetoOptions):
+    """Options of POSS and POCSS, which search by slices.
 
-    The result depends on `max_in_flight` and `task_iterations`, and not on where the slices run. It records both.
+    `warm_start` and `exchange_every` cannot be combined with a custom criterion or isolation function. The result
+    depends on `max_in_flight` and `task_iterations`, and not on where the slices run. It records both.
 
     Parameters
     ----------
@@ -390,7 +366,7 @@ class SliceOptions(WorkerOptions):
 _MANY = 1000
 
 
-def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placement:
+def place(problem: ProblemSummary, options: ParetoOptions, site: Site) -> Placement:
     """Return where a Pareto search runs, with its division into tasks, which is the same everywhere."""
     k, n = problem.k - problem.included, problem.n - problem.included - problem.excluded
     if not 0 < k <= n:
@@ -417,7 +393,7 @@ def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placem
     return Placement(where, why, recorded, at_a_time, seconds, tables, T if notes else None, notes)
 
 
-def _described(schedule: Schedule, evaluates: bool, options: WorkerOptions) -> str:
+def _described(schedule: Schedule, evaluates: bool, options: ParetoOptions) -> str:
     """Return the division of a search in words."""
     if schedule.order == "arrival":
         slices = f"slices of {schedule.length:,} iterations as workers are free"
@@ -432,14 +408,7 @@ def _described(schedule: Schedule, evaluates: bool, options: WorkerOptions) -> s
     return f"slices of {schedule.length:,} iterations one after the other ({asked})"
 
 
-class PossOptions(SliceOptions):
-    """Options of POSS and POCSS.
-
-    `warm_start` and `exchange_every` cannot be combined with a custom criterion or isolation function.
-    """
-
-
-class PpossOptions(SliceOptions):
+class PpossOptions(PossOptions):
     """Options of PPOSS, which makes T = floor(2 e k^2 n / processors) rounds.
 
     Without a custom criterion or isolation function an offspring takes about a microsecond, less than a message to a
@@ -472,7 +441,7 @@ class PpossOptions(SliceOptions):
         return self.max_in_flight, self.task_iterations, self.processors
 
 
-class PpossAsyOptions(WorkerOptions):
+class PpossAsyOptions(ParetoOptions):
     """Options of PPOSS-asy. On several workers the result depends on the order in which their results arrive."""
 
     _order: ClassVar[Literal["index", "arrival"]] = "arrival"

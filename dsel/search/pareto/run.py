@@ -8,11 +8,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from dsel.objective.groups import GroupedObjective
-from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_on_workers import ObjectiveFile, RowPublisher, save_objective
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.objective.shared_rows import RowPublisher
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.ask_tell import ExecutorOptions, Work, call_all
@@ -24,14 +22,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
-from dsel.search.pareto.options import (
-    PossOptions,
-    PpossAsyOptions,
-    PpossOptions,
-    WorkerOptions,
-    path_size,
-    place,
-)
+from dsel.search.pareto.options import ParetoOptions, PossOptions, PpossAsyOptions, PpossOptions, path_size, place
 from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.runtime.dispatcher import Dispatcher
@@ -54,8 +45,7 @@ def run(task: SearchTask) -> SearchOutcome:
 def _continues(task: SearchTask, evaluates: bool) -> bool:
     """Return whether the saved state is one that this search can continue from."""
     assert task.state is not None
-    n = task.objective.n if task.groups is None else len(task.groups)
-    return "schedule" in task.state and task.state["n"] == n and ("values" in task.state) == evaluates
+    return "schedule" in task.state and task.state["n"] == task.subject.n and ("values" in task.state) == evaluates
 
 
 def _run_slices(task: SearchTask) -> SearchOutcome:
@@ -137,44 +127,36 @@ def objective_for_workers(task: SearchTask) -> Iterator[Objective | ObjectiveFil
 
 def _run_evaluations(task: SearchTask) -> SearchOutcome:
     """Run a search whose subsets workers evaluate: by the user's criterion, or f of columns or of groups of columns."""
-    objective, options = task.objective, task.options
-    n, groups = objective.n, task.groups
-    grouped = None if groups is None else GroupedObjective(objective, groups)
-    if groups is not None:
-        n = len(groups)
+    objective, options, items = task.objective, task.options, task.subject
+    n, isolation = items.n, _isolation(task)
     stop = replace(options.stop(task.k, objective), iterations=options.iterations_of(task.k, n))
-    isolation = _isolation(task, grouped)
     if task.state is None:
         schedule = options.schedule(n, task.k, objective.few_targets, objective.has_gram, evaluates=True)
         search = CriterionSearch(n, task.k, schedule, stop, seed=task.seed, isolation=isolation, swaps=options.swaps)
     else:
         own = isolation if callable(isolation) else None
         search = CriterionSearch.restore(task.state, stop, own, options.swaps)
-    local = [(j,) for j in range(n)] if groups is None else [tuple(int(j) for j in group) for group in groups]
+    local = tuple(items.members([item]) for item in range(n))
     if task.criterion is None:
         with objective_for_workers(task) as shared:
-            work = EvaluateSubsets(ValueOf(shared), None, tuple(local))
-            outcome = run_on_workers(task, search, work, stop)
+            outcome = run_on_workers(task, search, EvaluateSubsets(ValueOf(shared), None, local), stop)
+        empty = FrontPoint(0, objective.c, ())
+        outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
     else:
         columns = tuple(tuple(int(objective.columns[j]) for j in members) for members in local)
         work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
         outcome = run_on_workers(task, search, work, stop)
-    if task.criterion is None:
-        empty = FrontPoint(0, objective.c, ())
-        outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
-    if grouped is None:
-        return outcome
-    return replace(outcome, front=tuple(replace(p, members=grouped.members(p.members)) for p in outcome.front))
+    return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
 
 
-def _isolation(task: SearchTask, grouped: GroupedObjective | None) -> Isolation | IsolationFunction:
+def _isolation(task: SearchTask) -> Isolation | IsolationFunction:
     """Return the isolation of local columns or groups. A user's function gets columns of the data."""
-    function, objective = task.options.isolation, task.objective
+    function = task.options.isolation
     if not callable(function):
         return function  # type: ignore[no-any-return]
 
     def of_columns(S: Subset) -> Any:
-        return function(tuple(sorted(objective.in_data(S if grouped is None else grouped.members(S)))))
+        return function(tuple(sorted(task.objective.in_data(task.subject.members(S)))))
 
     return of_columns
 
@@ -200,12 +182,12 @@ def run_on_workers(
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 
-def requirements(problem: ProblemSummary, options: WorkerOptions) -> Requirements:
+def requirements(problem: ProblemSummary, options: ParetoOptions) -> Requirements:
     """Return what a Pareto search needs."""
     return options.requirements(problem)
 
 
-def _method(name: str, summary: str, options: type[WorkerOptions]) -> Method:
+def _method(name: str, summary: str, options: type[ParetoOptions]) -> Method:
     return Method(
         name, summary, run, options=options, requirements=requirements, place=place, resumable=True,
         takes_criterion=True, every_size=True, takes_groups=True,

@@ -6,9 +6,15 @@ import time
 from dataclasses import asdict, dataclass, field
 from uuid import uuid4
 
-from dsel.objective.objective_file import ObjectiveFile
 from dsel.objective.objective_interface import Objective
-from dsel.objective.shared_rows import MissingInputs, NeededInputs, PublishedInputs, RowsOnWorker, SharedRows
+from dsel.objective.objective_on_workers import (
+    MissingInputs,
+    NeededInputs,
+    ObjectiveFile,
+    PublishedInputs,
+    RowsOnWorker,
+    SharedRows,
+)
 from dsel.search.anytime import Stop, drive
 from dsel.search.ask_tell import Cleanup, Task, TaskResult, call_all
 from dsel.search.outcome import Improvement

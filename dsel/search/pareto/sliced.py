@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dsel.objective.objective_interface import Objective
-from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
+from dsel.objective.objective_on_workers import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.outcome import Improvement

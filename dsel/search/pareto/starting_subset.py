@@ -9,7 +9,7 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
-from dsel.search.anytime import Deadline, Stop, drive
+from dsel.search.anytime import NEVER, Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum, splicing
 from dsel.search.greedy.path import Path, forward
 from dsel.search.outcome import FrontPoint
@@ -25,7 +25,7 @@ MANY_COLUMNS = 150
 
 
 def starting_subset(
-    objective: ItemObjective, k: int, seed: int = 0, deadline: Deadline | None = None, known: Sequence[int] = ()
+    objective: ItemObjective, k: int, seed: int = 0, deadline: Deadline = NEVER, known: Sequence[int] = ()
 ) -> tuple[int, ...]:  # fmt: skip
     """Return a good subset quickly: the best of exchange search from forward selection and a short Pareto search.
 
@@ -35,7 +35,6 @@ def starting_subset(
     takes the place of all searches, because a new column costs a pass over the data there. Groups have
     no Pareto search.
     """
-    deadline = deadline or Deadline(None)
     columns = objective.columns_of
     if not objective.has_gram and columns.eigen_factor is None:
         with deadline.paused():

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel.objective.objective_file import ObjectiveFile
 from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_on_workers import ObjectiveFile
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.ask_tell import Cleanup, Task, TaskResult, call_all
 from dsel.search.pareto import archive_layout as archive

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.ask_tell import Task, TaskResult
+from dsel.search.exact.exact_search import check_saved
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Solutions, Subset
 from dsel.search.pareto.compiled import paper_iterations
 from dsel.search.pareto.options import default_interval
@@ -168,11 +168,7 @@ class PortfolioSearch(ClientArchive):
     @classmethod
     def restore(cls, objective: Objective, state: dict[str, Any], deadline: Deadline) -> PortfolioSearch:
         """Return the search of a saved state."""
-        if state["n"] != objective.n:
-            raise OptionError(
-                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the same data and options, or start a new search.",
-            )
+        check_saved(objective, state)
         search = cls(objective, state["k"], deadline)
         search._restore_archive(state)
         search.iteration = search._taken = state["iteration"]

@@ -40,34 +40,24 @@ COLUMNS = "columns.npz"
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """Means and squares of the columns of X and Y about their means, with the rows that they are from.
+    """Means and squares of the columns of X about their means.
 
     Parameters
     ----------
-    m : int
-        The number of rows.
     weight : float
-        The sum of their weights.
+        The sum of the weights of the rows.
     mean_x, squares_x : ndarray of shape (n,)
-        Of the columns of X.
-    mean_y, squares_y : ndarray of shape (N,)
-        Of the targets.
+        Of the columns.
     """
 
-    m: int
     weight: float
     mean_x: Floats
     squares_x: Floats
-    mean_y: Floats
-    squares_y: Floats
 
     @classmethod
     def of(cls, statistics: ColumnScales) -> ColumnSummary:
         """Return the summary of the statistics of a run."""
-        return cls(
-            statistics.m, statistics.weight, statistics.mean_x, np.asarray(statistics.squares), statistics.mean_y,
-            statistics.yy,
-        )  # fmt: skip
+        return cls(statistics.weight, statistics.mean_x, np.asarray(statistics.squares))
 
     def save(self, file: AnyPath) -> None:
         """Write the summary; readers see all of it or nothing."""
@@ -83,7 +73,7 @@ class ColumnSummary:
         except DamagedFileError as error:
             warn_of_damage(file, "the columns are not compared with those of that run", error)
             return None
-        return cls(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
+        return cls(**{**values, "weight": float(values["weight"])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,17 +148,14 @@ class PartSums:
 
     def error(self, S: Sequence[int], sums: Floats) -> float:
         """Return min ||Y - X_S A||^2 + lam ||A||^2 over the rows of these sums."""
-        u = self.columns.size
-        members = 1 + np.searchsorted(self.columns, np.asarray(S, np.int64))
-        chosen = np.concatenate([np.zeros(int(self.centered), np.int64), members])
-        targets = np.arange(1 + u, sums.shape[0])
-        total = float(np.trace(sums[np.ix_(targets, targets)]))
-        if not chosen.size:
+        if self.centered:
+            sums = sums - np.outer(sums[0], sums[0]) / (sums[0, 0] or 1.0)
+        members, targets = 1 + np.searchsorted(self.columns, np.asarray(S, np.int64)), 1 + self.columns.size
+        total = float(np.trace(sums[targets:, targets:]))
+        if not members.size:
             return total
-        penalty = np.full(chosen.size, self.lam)
-        penalty[: int(self.centered)] = 0.0
-        K = sums[np.ix_(chosen, chosen)] + np.diag(penalty)
-        B = sums[np.ix_(chosen, targets)]
+        K = sums[np.ix_(members, members)] + self.lam * np.eye(members.size)
+        B = sums[members, targets:]
         return total - float(np.vdot(B, np.linalg.lstsq(K, B, rcond=None)[0]))
 
     def predicted(self, S: Sequence[int], coefficients: Floats, intercept: Floats, scaling: Scaling) -> dict[str, Any]:
@@ -181,8 +168,7 @@ class PartSums:
         weights[1 + np.searchsorted(self.columns, chosen)] = coefficients * scale
         weights[1 + u :] = -np.eye(N)
         error = float(np.vdot(weights, self.new @ weights))
-        count, sums = self.new[0, 0], self.new[0, 1 + u :]
-        total = float(np.trace(self.new[1 + u :, 1 + u :])) - (float(sums @ sums) / count if self.centered else 0.0)
+        total = self.error((), self.new)
         return {"error": max(error, 0.0), "r2": 1.0 - error / total if total > 0.0 else None}
 
     def compare(self, before: Sequence[int], now: Sequence[int], seed: int) -> dict[str, Any]:
@@ -250,22 +236,16 @@ def _sums_of_block(
     sums = np.zeros((PARTS + 1, size, size))
     for start in range(0, x.shape[0], _PIECE_ROWS):
         rows = dense_rows(x, start, start + _PIECE_ROWS)
-        if fill is not None:
-            where, which = np.nonzero(np.isnan(rows))
-            rows[where, which] = fill[which]
-        Z = np.empty((len(rows), size))
-        Z[:, 0] = 1.0
-        Z[:, 1 : 1 + x.shape[1]] = (rows - scaling.center_x) / scaling.scale_x
+        rows = rows if fill is None else np.where(np.isnan(rows), fill, rows)
         targets = dense_rows(y, start, start + _PIECE_ROWS)
-        Z[:, 1 + x.shape[1] :] = (targets - scaling.center_y) / scaling.scale_y
+        X, Y = (rows - scaling.center_x) / scaling.scale_x, (targets - scaling.center_y) / scaling.scale_y
+        Z = np.hstack([np.ones((len(rows), 1)), X, Y])
         if block.w is not None:
             Z *= np.sqrt(block.w[start : start + len(rows), None])
         numbers = block.start + start + np.arange(len(rows))
-        for part in np.unique(numbers * PARTS // m):
-            some = Z[numbers * PARTS // m == part]
-            sums[part] += some.T @ some
-        some = Z[numbers >= first_new]
-        sums[PARTS] += some.T @ some
+        parts = numbers * PARTS // m
+        for place, mine in [*((part, parts == part) for part in np.unique(parts)), (PARTS, numbers >= first_new)]:
+            sums[place] += Z[mine].T @ Z[mine]
     return sums
 
 
@@ -273,8 +253,8 @@ def _sums_of_block(
 _LISTED = 5
 
 
-def new_rows(before: ColumnSummary, now: ColumnSummary) -> tuple[float, Floats, Floats] | None:
-    """Return the weight, the means and the variances of X in the rows that came after `before`; None without any.
+def _new_rows(before: ColumnSummary, now: ColumnSummary) -> tuple[Floats, Floats] | None:
+    """Return the means and the variances of X in the rows that came after `before`; None without any.
 
     Sums of squares about means merge as in Chan, Golub and LeVeque (1979). This takes a part out again. O(n).
     """
@@ -283,7 +263,7 @@ def new_rows(before: ColumnSummary, now: ColumnSummary) -> tuple[float, Floats, 
         return None
     mean = (now.weight * now.mean_x - before.weight * before.mean_x) / weight
     squares = now.squares_x - before.squares_x - before.weight * weight / now.weight * (mean - before.mean_x) ** 2
-    return weight, mean, np.maximum(squares, 0.0) / weight
+    return mean, np.maximum(squares, 0.0) / weight
 
 
 def drift(
@@ -309,8 +289,8 @@ def drift(
         rows: what is compared, "new" or "all". columns: for each listed column its label, the shift of its mean in
         standard deviations, and the ratio of its standard deviations. largest_shift: over all columns.
     """
-    parts = new_rows(before, now) if appended else None
-    mean, variance = (now.mean_x, now.squares_x / now.weight) if parts is None else parts[1:]
+    parts = _new_rows(before, now) if appended else None
+    mean, variance = (now.mean_x, now.squares_x / now.weight) if parts is None else parts
     old = np.sqrt(before.squares_x / before.weight)
     varies = old > 0.0
     scale = np.where(varies, old, 1.0)
@@ -381,10 +361,7 @@ def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: Pr
         "drift": None, "bound": None, "status": None, "distance": None,
     }  # fmt: skip
     if not gone:
-        local = {int(j): i for i, j in enumerate(run.whole.columns)}
-        before = fit.error
-        if changes["changed"]:
-            before = run.whole.value([local[j] for j in members if j in local])
+        before = run.whole.value(members) if changes["changed"] else fit.error
         changes |= {"previous_error": before, "previous_r2": 1.0 - before / fit.total}
     if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
         now = ColumnSummary.of(run.prepared.statistics)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dsel.errors import MissingInputError
+from dsel.selection.information_criteria import NAMES
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -50,7 +51,7 @@ def size_curve(selection: SelectionRecord) -> SizeCurve:
 
 
 def _name(curve: SizeCurve) -> str:
-    return curve.rule.upper() if curve.rule in ("bic", "ebic") else "error per left-out row"
+    return next((name for by, name in NAMES.items() if by == curve.rule), "error per left-out row")
 
 
 def describe(selection: SelectionRecord) -> str:

@@ -221,20 +221,18 @@ def diverging_colormap() -> Any:
     return colors.LinearSegmentedColormap.from_list("dsel", list(zip((0.0, 0.5, 0.5, 1.0), ends, strict=True)))
 
 
-def matrix(ax: Any, values: Any, limit: float, label: str) -> Any:
+def matrix(ax: Any, values: Any, limit: float, label: str) -> None:
     """Draw a matrix, row 0 at the top, with a scale from -limit to limit."""
     rows, columns = values.shape
     few = rows * columns <= 2500  # as vectors; more would make the file large
-    image = (
-        ax.pcolormesh(values, cmap=diverging_colormap(), vmin=-limit, vmax=limit, rasterized=not few)
-        if few
-        else ax.imshow(values, cmap=diverging_colormap(), vmin=-limit, vmax=limit, interpolation="nearest",
-                       extent=(0, columns, rows, 0), aspect="auto")
-    )  # fmt: skip
+    colors = {"cmap": diverging_colormap(), "vmin": -limit, "vmax": limit}
+    if few:
+        image = ax.pcolormesh(values, **colors)
+    else:
+        image = ax.imshow(values, interpolation="nearest", extent=(0, columns, rows, 0), aspect="auto", **colors)
     ax.set_ylim(rows, 0)
     ax.spines[["left", "bottom"]].set_visible(False)
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(color=MUTED, labelcolor=INK, labelsize="small")
     bar.set_label(label, color=MUTED, fontsize="small")
-    return image

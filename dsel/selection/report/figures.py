@@ -49,24 +49,15 @@ class Figure:
 
 def figures(selection: SelectionRecord, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
     """Return the pictures by name. What cannot be drawn says why. history: the runs of a repeated job."""
-    return {made.name: made for made in (*_figures(selection), *_figures_of_runs(history))}
+    return {made.name: made for made in _figures(selection, history)}
 
 
-def _figures_of_runs(history: Sequence[RunSummary]) -> Iterator[Figure]:
-    if len(history) > 1:
-        height = 70 + 20 * len(runs.shown_columns(history))
-        caption = "A dot for each column that a run chose; those of the last run are filled."
-        describe, draw = partial(runs.describe, history), partial(runs.draw, history)
-        yield figure("runs", "Columns of each run", caption, describe, draw, height, height)
-
-
-def _figures(selection: SelectionRecord) -> Iterator[Figure]:
-    def picture(module: Any, title: str, caption: str, height: int, wide: int | None = None, **options: Any) -> Figure:
-        describe = partial(module.describe, selection, **options)
-        return figure(
-            module.__name__.rpartition(".")[2], title, caption, describe, partial(module.draw, selection, **options),
-            height, wide,
-        )  # fmt: skip
+def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Iterator[Figure]:
+    def picture(
+        module: Any, title: str, caption: str, height: int, wide: int | None = None, of: Any = selection, **options: Any
+    ) -> Figure:
+        describe, draw = partial(module.describe, of, **options), partial(module.draw, of, **options)
+        return figure(module.__name__.rpartition(".")[2], title, caption, describe, draw, height, wide)
 
     rows = min(len(selection), coefficients.MOST_COLUMNS)
     yield picture(front, "Best subset of each size", _front_caption(selection), 300, 320)
@@ -92,6 +83,10 @@ def _figures(selection: SelectionRecord) -> Iterator[Figure]:
     yield picture(coefficients, "Coefficients", caption, 70 + 22 * rows, standardized=standardized)
     caption = "In order of gain. Blue is positive, orange negative."
     yield picture(correlation, "Correlation of the chosen columns", caption, 350)
+    if len(history) > 1:
+        height = 70 + 20 * len(runs.shown_columns(history))
+        caption = "A dot for each column that a run chose; those of the last run are filled."
+        yield picture(runs, "Columns of each run", caption, height, height, of=history)
 
 
 def _front_caption(selection: SelectionRecord) -> str:

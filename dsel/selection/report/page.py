@@ -1,26 +1,23 @@
 """The report: one HTML page that works offline, with everything that a result says.
 
-A notebook shows a small form without pictures. Both are templates that jinja2 fills. Every value is escaped.
+A notebook shows a small form without pictures. Both are templates that jinja2 fills, with the functions of
+`tables`. Every value is escaped.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
-from dsel.search.exact.certificate import STATUS_WORDS
 from dsel.selection.changes.runs import RunSummary
-from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
 from dsel.selection.render import describe_changes, describe_guarantees
 from dsel.selection.report import tables
 from dsel.selection.report.figures import figures
-from dsel.selection.report.tables import stability_section
 from dsel.selection.stability.result import Stability
 from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
@@ -40,6 +37,7 @@ def _environment() -> Any:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["breakable"] = _breakable
+    environment.globals["tables"] = tables
     return environment
 
 
@@ -61,16 +59,6 @@ def fill(template: str, **values: Any) -> str:
     """
     text: str = _environment().get_template(template).render(values)
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    """A number at the top of the page. state: "good", "open" or empty."""
-
-    term: str
-    value: str
-    detail: str = ""
-    state: str = ""
 
 
 def render_report(
@@ -98,62 +86,10 @@ def render_report(
         If matplotlib is not installed.
     """
     return fill(
-        "report.html",
-        title=tables.headline(selection),
-        source=printable(selection.source or "data in memory"),
-        selection=selection,
-        key_figures=_key_figures(selection),
-        explained=tables.explained(selection),
-        rows=tables.chosen_rows(selection),
-        coefficient_heads=tables.coefficient_heads(selection),
-        many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
-        front=tables.front_rows(selection),
-        proofs=tables.proofs(selection),
-        guarantees=list(describe_guarantees(selection)),
-        figures=figures(selection, history),
-        changes=list(describe_changes(selection.changes)) if selection.changes else [],
-        stability=stability_section(selection, stability),
-        search_end=tables.search_end(selection),
-        asked=tables.asked(selection),
-        plan=tables.plan_rows(selection),
-        provenance=tables.provenance(selection),
-        version=versions()["dsel"],
-    )
-
-
-def _key_figures(selection: SelectionRecord) -> list[KeyFigure]:
-    """Return the numbers that a reader looks for first."""
-    m, n = selection.shape
-    limit = counted(selection.k, True) if selection.groups else str(selection.k)
-    limit = f"at most {limit}" if selection.size_curve is None else "chosen automatically"
-    figures = [
-        KeyFigure("Columns", str(len(selection)), f"of {n:,}, {limit}"),
-        KeyFigure("R²", f"{selection.r2:.4f}".replace("-", "−"), f"error {tables.number(selection.error, 6)}"),
-        _proof_figure(selection),
-        KeyFigure("Rows", f"{m:,}", f"{selection.passes} passes over the data"),
-        KeyFigure("Time", tables.duration(sum(selection.seconds.values())), selection.method),
-    ]
-    if selection.criterion is not None:
-        figures.insert(1, KeyFigure("Criterion", tables.number(selection.criterion), "minimized"))
-    return figures
-
-
-def _proof_figure(selection: SelectionRecord) -> KeyFigure:
-    row = tables.certificate_of_choice(selection)
-    if selection.criterion is not None:
-        return KeyFigure("Certificate", "none", "for the squared error only")
-    if row is None:
-        return KeyFigure("Certificate", "none yet", "dsel certify proves a bound")
-    status = row["status"]
-    if status == "optimal":
-        within = "proved, for limited coefficients" if row["coefficients"] else "proved: nothing is better"
-        return KeyFigure("Certificate", STATUS_WORDS[status], within, "good")
-    if status != "bounded":
-        more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
-        return KeyFigure("Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open")
-    if selection.lam:
-        return KeyFigure("Least possible error", f"≥ {tables.number(row['bound'], 5)}", "by the certificate", "open")
-    return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")
+        "report.html", selection=selection, guarantees=list(describe_guarantees(selection)),
+        figures=figures(selection, history), stability=tables.stability_section(selection, stability),
+        changes=list(describe_changes(selection.changes)) if selection.changes else [], version=versions()["dsel"],
+    )  # fmt: skip
 
 
 def write_report(
@@ -169,25 +105,6 @@ def write_report(
     return out
 
 
-#: Columns that are listed; the others are counted.
-_MOST_ROWS = 15
-
-
 def notebook_html(selection: SelectionRecord) -> str:
     """Return a selection as a fragment of HTML with its own style."""
-    row = tables.certificate_of_choice(selection)
-    rows = tables.chosen_rows(selection)
-    return fill(
-        "notebook.html",
-        title=tables.headline(selection),
-        method=selection.method,
-        preprocess=selection.preprocess,
-        shape=selection.shape,
-        r2=f"{selection.r2:.4f}".replace("-", "−"),
-        proof="" if row is None else tables.proof(selection, row),
-        explained=tables.explained(selection),
-        rows=rows[:_MOST_ROWS],
-        more=max(len(rows) - _MOST_ROWS, 0),
-        heads=tables.coefficient_heads(selection),
-        notes=selection.notes,
-    )
+    return fill("notebook.html", selection=selection)

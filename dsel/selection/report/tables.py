@@ -11,14 +11,17 @@ from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
+from dsel.selection.front_row import FrontRow
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
-from dsel.selection.record import FrontRow, SelectionRecord
+from dsel.selection.record import SelectionRecord
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
 #: Coefficients of more targets than this are left to the pictures.
 MOST_TARGETS = 4
+#: Columns that a notebook lists; the others are counted.
+NOTEBOOK_ROWS = 15
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -26,6 +29,11 @@ def number(value: float | None, digits: int = 4) -> str:
     if value is None or not np.isfinite(value):
         return "–"
     return f"{value:.{digits}g}".replace("-", "−")
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Return a number with this number of decimals, and a real minus sign."""
+    return f"{value:.{decimals}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
 def aligned(value: float | None) -> str:
@@ -51,6 +59,41 @@ def duration(seconds: float) -> str:
 def names(labels: Sequence[str], limit: int = 5) -> str:
     """Return labels in one line, at most `limit` of them."""
     return shorten([printable(label) for label in labels], limit) or "none"
+
+
+def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
+    """Return the numbers that a reader looks for first: term, value, detail, and "good", "open" or nothing."""
+    m, n = selection.shape
+    limit = counted(selection.k, True) if selection.groups else str(selection.k)
+    limit = f"at most {limit}" if selection.size_curve is None else "chosen automatically"
+    figures = [
+        ("Columns", str(len(selection)), f"of {n:,}, {limit}", ""),
+        ("R²", fixed(selection.r2, 4), f"error {number(selection.error, 6)}", ""),
+        _proof_figure(selection),
+        ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
+        ("Time", duration(sum(selection.seconds.values())), selection.method, ""),
+    ]
+    if selection.criterion is not None:
+        figures.insert(1, ("Criterion", number(selection.criterion), "minimized", ""))
+    return figures
+
+
+def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
+    row = certificate_of_choice(selection)
+    if selection.criterion is not None:
+        return "Certificate", "none", "for the squared error only", ""
+    if row is None:
+        return "Certificate", "none yet", "dsel certify proves a bound", ""
+    status = row["status"]
+    if status == "optimal":
+        within = "proved, for limited coefficients" if row["coefficients"] else "proved: nothing is better"
+        return "Certificate", STATUS_WORDS[status], within, "good"
+    if status != "bounded":
+        more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
+        return "Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open"
+    if selection.lam:
+        return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
+    return "Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
 
 
 def search_end(selection: SelectionRecord) -> str:
@@ -149,11 +192,11 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
             "place": i + 1,
             "label": printable(selection.labels[i]),
             "index": selection.indices[i],
-            "gain": _fixed(gains[i], decimals),
+            "gain": fixed(gains[i], decimals),
             "width": round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
-            "total": _fixed(totals[i], decimals),
+            "total": fixed(totals[i], decimals),
             "coefficients": tuple(number(value) for value in listed[i]),
-            "standardized": _fixed(standardized[i], 3),
+            "standardized": fixed(standardized[i], 3),
             "std": number(None if statistics is None else float(statistics.std[i])),
             "group": printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
         }
@@ -161,8 +204,21 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     ]
 
 
-def _fixed(value: float, decimals: int) -> str:
-    return f"{value:.{decimals}f}".replace("-", "−") if np.isfinite(value) else "–"
+def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
+    """Return the rows of the table of substitutes of the chosen columns."""
+    if not selection.swaps:
+        return []
+    return [
+        {
+            "label": printable(label),
+            "first": printable(best.label),
+            "r2": f"{best.r2:.6f}".replace("-", "−"),
+            "proved": "the best (proved)" if best.proved else "",
+            "correlation": fixed(np.nan if best.correlation is None else best.correlation, 4),
+            "others": ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
+        }
+        for label, (best, *others) in selection.substitutes().items()
+    ]
 
 
 def coefficient_heads(selection: SelectionRecord) -> list[str]:
@@ -184,7 +240,7 @@ def front_rows(selection: SelectionRecord) -> list[dict[str, str]]:
         made.append({
             "size": str(row.size),
             "criterion": aligned(row.criterion),
-            "r2": f"{row.r2:.6f}".replace("-", "−"),
+            "r2": fixed(row.r2, 6),
             "error": aligned(row.error),
             "bound": "" if proof is None else _bound(selection, proof),
             "change": _change(selection, previous, row),
@@ -305,8 +361,7 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
         return None
     chosen = list(selection.groups) if selection.groups else selection.labels
     size = min(len(chosen), stability.k)
-    frequency = stability.frequency(size)
-    order = [int(j) for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
+    frequency, order = stability.frequency(size), stability.ranked(size)
     mine = [j for j in order if stability.names[j] in chosen]
     others = [j for j in order if stability.names[j] not in chosen][:_OTHERS]
     rows = [

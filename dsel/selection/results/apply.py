@@ -5,12 +5,11 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
@@ -90,10 +89,12 @@ def predict(selection: SelectionRecord, X: Any) -> Any:
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):
-        return _as_polars(model(x.to_numpy()), targets, model.flat)
+        import polars as pl
+
+        values = model(x.to_numpy())
+        return pl.Series(targets[0], values) if model.flat else pl.DataFrame(values, schema=targets)
     if _is_frame(x) and hasattr(x, "to_dask_array"):
-        meta = _as_pandas(x._meta, model(np.zeros((0, len(selection)))), targets, model.flat)
-        return x.map_partitions(_predict_frame, model, targets, meta=meta)
+        return x.map_partitions(_predict_frame, model, targets, meta=_predict_frame(x._meta, model, targets))
     if _is_frame(x):
         return _predict_frame(x, model, targets)
     return _predict_matrix(x, model)
@@ -216,60 +217,37 @@ def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
 
 
 def _predict_frame(x: Any, model: LinearModel, targets: list[str]) -> Any:
-    return _as_pandas(x, model(_frame_values(x)), targets, model.flat)
-
-
-def _as_pandas(x: Any, values: Floats, targets: list[str], flat: bool) -> Any:
     import pandas as pd
 
-    if flat:
+    values = model(_by_column(x.shape, x.columns, lambda j: x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)))
+    if model.flat:
         return pd.Series(values, index=x.index, name=targets[0])
     return pd.DataFrame(values, index=x.index, columns=targets)
 
 
-def _as_polars(values: Floats, targets: list[str], flat: bool) -> Any:
-    import polars as pl
-
-    if flat:
-        return pl.Series(targets[0], values)
-    return pl.DataFrame(values, schema=targets)
-
-
-def _frame_values(x: Any) -> Floats:
-    """Return the chosen columns of a pandas DataFrame as float64, NaN where values are missing. Errors: DataError."""
-    values = np.empty(x.shape)
-    for j, name in enumerate(x.columns):
-        try:
-            values[:, j] = x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError) as error:
-            raise _not_numbers(str(name), error) from error
-    return values
-
-
-def _as_float(x: Any, labels: list[str]) -> Floats:
+def _as_float(x: Any, labels: Sequence[str]) -> Floats:
     """Return rows as a new float64 array, NaN where they were masked. Errors: DataError naming the column."""
     x = x.toarray() if hasattr(x, "toarray") else x
     if isinstance(x, np.ma.MaskedArray):
         x = np.ma.filled(x.astype(np.float64), np.nan)
     try:
         return np.array(x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        columns = np.asarray(x, dtype=object).T
-        raise _not_numbers(
-            next((n for n, c in zip(labels, columns, strict=True) if _is_text(c)), "X"), error
-        ) from error
-
-
-def _is_text(column: NDArray[Any]) -> bool:
-    try:
-        column.astype(np.float64)
     except (TypeError, ValueError):
-        return True
-    return False
+        objects = np.asarray(x, dtype=object)
+        return _by_column(objects.shape, labels, lambda j: objects[:, j])
 
 
-def _not_numbers(name: str, error: Exception) -> DataError:
-    return DataError(f"Column {name} does not hold numbers: {error}.", "Convert it as the data of the selection were.")
+def _by_column(shape: tuple[int, int], labels: Sequence[Any], column: Callable[[int], Any]) -> Floats:
+    """Return columns as a float64 array. Errors: DataError naming the first one that does not hold numbers."""
+    values = np.empty(shape)
+    for j, name in enumerate(labels):
+        try:
+            values[:, j] = column(j)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"Column {name} does not hold numbers: {error}.", "Convert it as the data of the selection were."
+            ) from error
+    return values
 
 
 def _is_frame(value: Any) -> bool:

@@ -30,8 +30,7 @@ from dsel.data.store.array import metadata_file, open_array
 from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
 from dsel.data.store.staging import check_place, output_errors, staging_of
-from dsel.engine.engine_protocol import Engine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OutputError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.selection.record import SelectionRecord
@@ -126,11 +125,11 @@ def predict_store(
         check_place(path, overwrite)  # another process may have finished meanwhile
         staging.clear()
         _create_arrays(staging.group, dataset, targets, rows)
-        writer = _Writer(replace(LinearModel.of(selection), flat=False), str(staging.group), str(source))
+        model = replace(LinearModel.of(selection), flat=False)
         columns, order = np.sort(places), np.argsort(np.argsort(places))
         work = 2 * dataset.m * len(selection) * len(targets)
-        row_pass = RowPass("predictions", aligned, writer, operator.add, 8, work, columns, whole=False)
-        written = row_pass.run(engine, order=order)
+        row_pass = RowPass("predictions", aligned, _write_block, operator.add, 8, work, columns, whole=False)
+        written = row_pass.run(engine, order=order, model=model, group=str(staging.group), source=str(source))
         assert written == dataset.m
         lock.require()
         _create_group(staging.group, selection, source)
@@ -158,30 +157,20 @@ def _blocks(dataset: Dataset, rows: int) -> tuple[Block, ...]:
     return tuple(Block(a, b, part, None) for (a, b), part in zip(pairwise(edges), parts, strict=True))
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes the predictions of one block. It pickles to a model and two paths."""
+def _write_block(x: Any, y: Any, block: Block, order: Ints, model: LinearModel, group: str, source: str) -> int:
+    """Predict and write the rows of a block, and return their number. order: places of the columns in x."""
+    import zarr
 
-    model: LinearModel
-    group: str
-    source: str
-
-    def __call__(self, x: Any, y: Any, block: Block, order: Ints) -> int:
-        """Predict and write the rows of a block, and return their number. order: places of the columns in x."""
-        import zarr
-
-        folder = as_path(self.group)
-        rows = x.toarray() if hasattr(x, "toarray") else x
-        values: Floats = self.model(rows[:, order])
-        array = zarr.open_array(zarr_store(folder / PREDICTION), mode="r+")
-        array.with_config({"write_empty_chunks": True})[block.start : block.stop] = values
-        if metadata_file(folder / schema.SAMPLE) is not None:
-            labels = open_array(self.source, schema.SAMPLE).array[block.start : block.stop]
-            names = zarr.open_array(zarr_store(folder / schema.SAMPLE), mode="r+")
-            names[block.start : block.stop] = np.array(
-                [str(label) for label in np.asarray(labels).tolist()], dtype=object
-            )
-        return block.stop - block.start
+    folder = as_path(group)
+    rows = x.toarray() if hasattr(x, "toarray") else x
+    values: Floats = model(rows[:, order])
+    array = zarr.open_array(zarr_store(folder / PREDICTION), mode="r+")
+    array.with_config({"write_empty_chunks": True})[block.start : block.stop] = values
+    if metadata_file(folder / schema.SAMPLE) is not None:
+        labels = open_array(source, schema.SAMPLE).array[block.start : block.stop]
+        names = zarr.open_array(zarr_store(folder / schema.SAMPLE), mode="r+")
+        names[block.start : block.stop] = np.array([str(label) for label in np.asarray(labels).tolist()], dtype=object)
+    return block.stop - block.start
 
 
 def _create_arrays(group: AnyPath, dataset: Dataset, targets: list[str], rows: int) -> None:

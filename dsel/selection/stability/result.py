@@ -63,24 +63,6 @@ def unimodal_factor(threshold: float, theta: float, pairs: int) -> float:
     return 4.0 * (1.0 - tau + 1.0 / (2 * pairs)) / (1.0 + 1.0 / pairs)
 
 
-def threshold_for(errors: float, q: float, p: int, pairs: int | None = None, assumption: Assumption = "none") -> float:
-    """Return the least threshold whose bound is at most `errors`, to three digits.
-
-    Errors: OptionError where no threshold is enough.
-    """
-    if not errors > 0.0:
-        raise OptionError(f"max_errors is {errors:g}.", "It must be above 0: an expected number of columns.")
-    for step in range(501, 1001):
-        if error_bound(step / 1000.0, q, p, pairs, assumption) <= errors:
-            return step / 1000.0
-    least = error_bound(1.0, q, p, pairs, assumption)
-    raise OptionError(
-        f"No threshold keeps the expected number of mistakes at {errors:g}: with {q:g} of {p} columns chosen it is at "
-        f"best {least:.3g}.",
-        "Allow more mistakes, or choose fewer columns (a smaller k).",
-    )
-
-
 FORMAT = 1
 FILE = "stability.json"
 
@@ -166,6 +148,11 @@ class Stability:
             raise OptionError(f"size is {size}.", f"It must be from 1 to {self.k}.")
         return np.asarray(self.frequencies[size - 1])
 
+    def ranked(self, size: int | None = None) -> list[int]:
+        """Return the places of the columns that are ever chosen, the most frequent first. size: as for `frequency`."""
+        frequency = self.frequency(size)
+        return [int(j) for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
+
     def stable(
         self, threshold: float | None = None, *, max_errors: float | None = None, size: int | None = None,
         assumption: Assumption = "none",
@@ -250,7 +237,16 @@ class Stability:
             If no threshold is enough.
         """
         q, p, pairs = self._bound_figures(size)
-        return threshold_for(max_errors, q, p, pairs, assumption)
+        if not max_errors > 0.0:
+            raise OptionError(f"max_errors is {max_errors:g}.", "It must be above 0: an expected number of columns.")
+        for step in range(501, 1001):
+            if (least := error_bound(step / 1000.0, q, p, pairs, assumption)) <= max_errors:
+                return step / 1000.0
+        raise OptionError(
+            f"No threshold keeps the expected number of mistakes at {max_errors:g}: with {q:g} of {p} columns chosen "
+            f"it is at best {least:.3g}.",
+            "Allow more mistakes, or choose fewer columns (a smaller k).",
+        )
 
     def _bound_figures(self, size: int | None) -> tuple[float, int, int | None]:
         if self.resample == "bootstrap":
@@ -298,9 +294,7 @@ class Stability:
         MissingExtraError
             If matplotlib is not installed.
         """
-        frequency = self.frequency(size)
-        order = np.argsort(-frequency, kind="stable")[:most]
-        order = order[frequency[order] > 0.0]
+        frequency, order = self.frequency(size), self.ranked(size)[:most]
         ax = style.axes(ax, height=max(1.6, 0.9 + 0.24 * len(order)), grid="x")
         ax.barh(range(len(order)), frequency[order], color=style.BLUE, height=0.7)
         line = ""
@@ -384,8 +378,7 @@ class Stability:
         str
             A headline and a table.
         """
-        frequency = self.frequency()
-        order = [j for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
+        frequency, order = self.frequency(), self.ranked()
         lines = [f"Best subsets of at most {self.k} on {self.description}:"]
         lines += [f"  {frequency[j]:6.1%}  {printable(self.names[j])}" for j in order[:most]]
         if len(order) > most:

@@ -27,10 +27,9 @@ from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.selection.candidates import candidates_of
-from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection
-from dsel.selection.search_sizes import every_size
+from dsel.selection.search_sizes import subsets_of_part
 from dsel.selection.stability.result import Stability
 
 log = logging.getLogger("dsel")
@@ -46,11 +45,11 @@ def run_stability(
     """Return how often each column is chosen on subsamples. See `dsel.stability`."""
     began = time.monotonic()
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
-    plan = plan_selection(dataset, validated, context).require()
+    plan = plan_selection(validated, context).require()
     for line in plan.lines():
         log.info("plan: %s", line)
     with log_passes() as made, naming_columns(dataset):
-        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
+        prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     assert prepared.folds is not None
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:
@@ -145,19 +144,13 @@ def _selected(
     chosen: (k,) to which the sizes without included columns are added.
     """
     request, items = validated.request, validated.items
-    try:
-        whole = sample.objective(request.preprocess, request.lam)
-        objective, _ = candidates_of(dataset, validated, sample, whole)
-    except (DataError, OptionError) as error:
-        raise type(error)(
-            f"Subsample {number + 1} has {sample.m} rows. There: {error.what}",
-            f"{error.remedy} Or divide the rows into more parts.".strip(),
-        ) from error
-    run = SelectionRun(dataset, validated, replace(context, state=None), prepared, whole, objective)
-    subsets = every_size(run)[1]
+    subsets = subsets_of_part(
+        dataset, validated, replace(context, state=None), prepared, sample, f"Subsample {number + 1} has",
+        "divide the rows into more parts",
+    )  # fmt: skip
     is_chosen = np.zeros((request.limit, items.size))
     for size in range(1, request.limit + 1):
         members = subsets[min(max(size - validated.included, 0), len(subsets) - 1)]
-        is_chosen[size - 1, items.of([*run.base, *members])] = 1.0
+        is_chosen[size - 1, items.of([*validated.include.tolist(), *members])] = 1.0
         chosen[size - 1] += items.count(members)
     return is_chosen

@@ -17,7 +17,7 @@ import dsel
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.errors import ClusterError, CriterionError, Interrupted
-from dsel.objective.objective_file import save_objective
+from dsel.objective.objective_on_workers import save_objective
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import ExecutorOptions, SerialExecutor
 from dsel.search.journal import Journal
@@ -47,7 +47,7 @@ def in_memory(client) -> tuple[int, int, int]:
 
     def here() -> tuple[int, int, int]:
         from dsel.data import criterion_data as columns
-        from dsel.objective import objective_file as stored
+        from dsel.objective import objective_on_workers as stored
         from dsel.search.runtime import kept_on_worker
 
         return len(kept_on_worker._kept), len(stored._loaded), len(columns._kept)

@@ -18,8 +18,8 @@ from dsel.search.exact.choose_tree import ProofProblem, better_tree
 from dsel.search.exact.perspective.coordinate_descent import largest, penalty, weights
 from dsel.search.exact.perspective.enumeration import enumerated
 from dsel.search.exact.perspective.group_relaxation import relax_rows
-from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
-from dsel.search.exact.perspective.relaxation import Problem, diagonals, relax
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, diagonals
+from dsel.search.exact.perspective.relaxation import Problem, relax
 from dsel.search.exact.perspective.semidefinite import solve
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
@@ -95,12 +95,12 @@ def test_an_enumeration_finds_the_best_subset_of_a_node(seed, fixed_columns, q, 
     best = float(np.vdot(Y, Y)) - exhaustive(regression(X, Y), fixed_columns + q, tuple(S))
     for enough, better in ((0.0, True), (0.999 * best, True), (1.001 * best, False)):
         found = enumerated(K, B, S, J, q, base + g[S].sum(), g, enough, 1.0)
-        assert found.finished
+        assert found.closed
         assert (found.best is not None) == better
         if better:
             T = found.best
             assert np.vdot(B[T], np.linalg.solve(K[np.ix_(T, T)], B[T])) == pytest.approx(best)
-    assert not enumerated(K, B, S, J, q, base + g[S].sum(), g, 0.0, 1e-9).finished  # it has no time
+    assert not enumerated(K, B, S, J, q, base + g[S].sum(), g, 0.0, 1e-9).closed  # it has no time
 
 
 def test_handing_nodes_over_proves_what_neither_tree_proves_as_quickly():

@@ -71,7 +71,9 @@ def test_it_is_never_worse_than_its_start(seed):
     objective = regression(X, Y)
     start = np.random.default_rng(seed).choice(14, 4, replace=False).tolist()
     path = Path(objective)
-    found, exchanged = splice(SubsetState(objective, 4, start), 4, path)
+    state = SubsetState(objective, 4)
+    assert all(state.insert(j) for j in start)
+    found, exchanged = splice(state, 4, path)
     assert found.size == 4
     assert objective.value(found.members) <= objective.value(start) + 1e-9
     assert exchanged >= len(set(start) - set(found.members))

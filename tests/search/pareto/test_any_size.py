@@ -14,7 +14,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from tests.oracles.literal_pocss import LiteralPocss
 from tests.oracles.literal_poss import LiteralPoss, least_squares
-from tests.search.pareto.test_poss import replay
+from tests.search.pareto.test_poss import draw
 
 N, K = 12, 2
 rng = np.random.default_rng(0)
@@ -37,10 +37,9 @@ def test_with_the_same_flips_the_archive_is_that_of_the_literal_algorithm_withou
         literal = LiteralPoss(least_squares(X, Y), N, K, any_size=True)
     draws, sizes = np.random.default_rng(1), set()
     for _ in range(800):
-        parent = int(draws.integers(len(search.archived)))
-        flips = np.flatnonzero(draws.random(N) < draws.choice([1.0, 1.0, 3.0]) / N).tolist()
+        parent, flips = draw(draws, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        replay(search, parent, flips)
+        search.advance(search.iteration + 1)
         assert {frozenset(point.members) for point in search.archived} == {frozenset(z[0]) for z in literal.P}
         sizes |= {point.size for point in search.archived}
     assert max(sizes) > 2 * K

@@ -17,6 +17,7 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import SubsetState
 from dsel.search.outcome import FrontPoint
+from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.mutations import draw_columns, draw_parent
@@ -50,19 +51,20 @@ def subsets(points: Sequence[FrontPoint]) -> set[frozenset[int]]:
 
 
 def draw(rng: np.random.Generator, search: Poss) -> tuple[int, list[int]]:
-    """A parent and flips; now and then more of them than the paper's rate gives, up to more than tables are for."""
+    """The parent (its place in `archived`) and the flips of the next iteration.
+
+    Now and then there are more flips than the paper's rate gives, up to more than tables are for.
+    """
     n = search.objective.n
-    rate = rng.choice([1.0, 1.0, 1.0, 3.0, 8.0]) / n
-    return int(rng.integers(len(search.archived))), np.flatnonzero(rng.random(n) < rate).tolist()
+    cdf, flips = binomial_cdf(n, rng.choice([1.0, 1.0, 1.0, 3.0, 8.0]) / n), np.zeros(n, np.int64)
+    search._memory.put(archive.CDF, cdf)
+    search._survivors = np.zeros((1, 4 * n), np.int64)
+    parent = draw_parent(0, search.iteration, len(search.archived))
+    return int(parent), flips[: draw_columns(0, search.iteration, 0, cdf, flips)].tolist()
 
 
 def all_of(search: Poss) -> tuple[object, ...]:
     return search.archived, search.trace, search.iteration, search.last_gain, search.best_value
-
-
-def replay(search: Poss, parent: int, flips: list[int]) -> None:
-    """Make one iteration with a given parent (its place in `archived`) and given flips."""
-    search._run(search.iteration + 1, np.asarray([parent, len(flips), *flips], np.int64))
 
 
 # --- the same archive as the papers' algorithms, at every step ---
@@ -77,7 +79,7 @@ def test_with_the_same_flips_the_archive_is_that_of_the_literal_poss(seed: int, 
     for _ in range(600):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        replay(search, parent, flips)
+        search.advance(search.iteration + 1)
         assert subsets(search.archived) == {s for s, _ in literal.P}
     assert search.best_value == pytest.approx(literal.best()[1], abs=1e-10 * search.total)
     assert search.iteration == 600
@@ -93,7 +95,7 @@ def test_with_the_same_flips_the_archive_is_that_of_the_literal_pocss(seed: int)
     for _ in range(600):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        replay(search, parent, flips)
+        search.advance(search.iteration + 1)
         assert subsets(search.archived) == {frozenset(S) for S, _, _ in literal.P}
     values = {frozenset(S): f for S, f, _ in literal.P}
     for point in search.archived:
@@ -110,7 +112,7 @@ def test_with_isolation_too(seed: int) -> None:
     for _ in range(600):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        replay(search, parent, flips)
+        search.advance(search.iteration + 1)
         assert subsets(search.archived) == {s for s, _ in literal.P}
     assert len(search.archived) > 15
 
@@ -125,7 +127,7 @@ def test_of_equal_subsets_the_later_one_stays(seed: int) -> None:
     for _ in range(400):
         parent, flips = draw(rng, search)
         literal.step(literal.index(search.archived[parent].members), flips)
-        replay(search, parent, flips)
+        search.advance(search.iteration + 1)
         assert subsets(search.archived) == {s for s, _ in literal.P}
 
 

@@ -290,17 +290,13 @@ def _folder_columns(keys: list[dict[str, str]], stored: list[str]) -> dict[str, 
 def _opened(path: AnyPath) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    stream = None if isinstance(path, Path) else path.open("rb")
-    try:
-        opened = pq.ParquetFile(path if stream is None else stream, pre_buffer=False, buffer_size=1 << 20)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file: {error}.", "Write the file again.") from error
-    try:
+    with ExitStack() as stack:
+        source = path if isinstance(path, Path) else stack.enter_context(path.open("rb"))
+        try:
+            opened = stack.enter_context(pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20))
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path} is not a Parquet file: {error}.", "Write the file again.") from error
         yield opened
-    finally:
-        opened.close()
-        if stream is not None:
-            stream.close()
 
 
 def _index_columns(schema: Any) -> list[str]:

@@ -8,15 +8,28 @@ into columns of X or Y.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.source import Array, Missing, Reader, Rows, Source, SourceOptions, lost, put, wanted_dtype
+from dsel.data.formats.source import (
+    Array,
+    Missing,
+    PieceReader,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    buffer_rows,
+    lost,
+    put,
+    wanted_dtype,
+)
 from dsel.data.formats.tables.table import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
@@ -290,14 +303,19 @@ def as_words(column: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Number:
-    """A column of numbers, or of text that stands for numbers or truth values."""
+class Encoder:
+    """How a column is stored: as numbers, or as a column of zeros and ones for each level.
+
+    Text may stand for numbers or truth values. Where a category is missing, all of its columns are NaN.
+    """
 
     scan: ColumnScan
+    levels: tuple[str, ...] | None = None
 
     @property
     def labels(self) -> list[str]:
-        return [self.scan.name]
+        """The labels of the columns that are stored."""
+        return [self.scan.name] if self.levels is None else [f"{self.scan.name}={level}" for level in self.levels]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -305,7 +323,7 @@ class Number:
         import pyarrow.types as types
 
         kind, has_missing = self.scan.type, self.scan.missing.count > 0
-        if self.scan.kind == "truth":
+        if self.levels is not None or self.scan.kind == "truth":
             return np.dtype(np.float32 if has_missing else np.uint8)
         if is_text_type(kind) or types.is_decimal(kind) or types.is_null(kind):
             return np.dtype(np.float64)
@@ -314,9 +332,13 @@ class Number:
 
     def fill(self, out: Array, column: Any, where: str, first_row: int) -> None:
         """Write an Arrow array to `out`, shape (rows, columns). Raises DataError for a value that does not fit."""
-        put(out, self._values(column, out.dtype)[:, None], where, first_row, [self.scan.name])
+        if self.levels is None:
+            values = self._numbers(column, out.dtype)[:, None]
+        else:
+            values = self._indicators(column, self.levels, where)
+        put(out, values, where, first_row, self.labels)
 
-    def _values(self, column: Any, dtype: np.dtype[Any]) -> Array:
+    def _numbers(self, column: Any, dtype: np.dtype[Any]) -> Array:
         import pyarrow.compute as pc
 
         if not is_text_type(column.type):
@@ -327,47 +349,20 @@ class Number:
         integers = as_integers(text) if dtype.kind in "iu" else None
         return as_numbers(text, self.scan.decimal)[0] if integers is None else integers
 
-
-@dataclass(frozen=True)
-class OneHot:
-    """A column of categories: one column of zeros and ones for each level, NaN in all of them where it is missing."""
-
-    scan: ColumnScan
-    levels: tuple[str, ...]
-
-    @property
-    def labels(self) -> list[str]:
-        return [f"{self.scan.name}={level}" for level in self.levels]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.float32 if self.scan.missing.count else np.uint8)
-
-    def fill(self, out: Array, column: Any, where: str, first_row: int) -> None:
+    def _indicators(self, column: Any, levels: tuple[str, ...], where: str) -> Array:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not self.scan.is_text:
-            words, codes = encoded(column)
-        else:
-            words, codes = encoded(without_missing(as_words(column), self.scan.na))
-        levels = pc.index_in(words, pa.array(self.levels, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
+        words, codes = encoded(without_missing(as_words(column), self.scan.na) if self.scan.is_text else column)
+        number = pc.index_in(words, pa.array(levels, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
         is_null = codes < 0
-        is_level = np.append(levels, -1)[codes][:, None] == np.arange(
-            len(self.levels)
-        )  # code -1 takes the last: no level
+        of_row = np.append(number, -1)[codes]  # code -1 takes the last: no level
+        is_level = of_row[:, None] == np.arange(len(levels))
         if (is_level.sum(axis=1) + is_null != 1).any():
             raise DataError(
                 f"{where}: column {self.scan.name!r} has other values than before.", "Start when nothing writes to it."
             )
-        out[...] = is_level
-        if is_null.any():
-            put(out[is_null], np.full((int(is_null.sum()), len(self.levels)), np.nan), where, first_row, self.labels)
-            out[is_null] = np.nan
-
-
-#: Turns a column of a table into one or more columns of numbers.
-Encoder = Number | OneHot
+        return np.where(is_null[:, None], np.nan, is_level) if is_null.any() else is_level
 
 
 def _in_order(level: str) -> tuple[float, str]:
@@ -415,7 +410,7 @@ def choose_encoders(scan: TableScan, roles: TableColumns, where: str, missing: M
 
 def _encoder(column: ColumnScan) -> Encoder:
     is_number = column.kind in ("number", "truth") and not column.has_levels
-    return Number(column) if is_number else OneHot(column, tuple(sorted(column.levels, key=_in_order)))
+    return Encoder(column, None if is_number else tuple(sorted(column.levels, key=_in_order)))
 
 
 def _problem(column: ColumnScan, role: str, is_named: bool, auto: bool) -> str | None:
@@ -534,9 +529,9 @@ class TableSource(Source):
         self.y_dtype = wanted_dtype(None, _common(encoders.targets), table.where) if self.n_targets else None
         self.w_dtype = None if encoders.weight is None else wanted_dtype(None, encoders.weight.dtype, table.where)
         self.has_samples = self.roles.index is not None
-        if any(isinstance(encoder, OneHot) for encoder in encoders.features):
+        if any(encoder.levels is not None for encoder in encoders.features):
             self.sources = [encoder.scan.name for encoder in encoders.features for _ in encoder.labels]
-        self.classes = {e.scan.name: list(e.levels) for e in encoders.targets if isinstance(e, OneHot)}
+        self.classes = {e.scan.name: list(e.levels) for e in encoders.targets if e.levels is not None}
         self.types = dict(Counter(_kind(encoder) for encoder in (*encoders.features, *encoders.targets)))
 
     def identity(self) -> dict[str, Any]:
@@ -548,73 +543,52 @@ class TableSource(Source):
         }  # fmt: skip
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return TableReader(self, start)
+        return PieceReader(self._pieces(start))
 
-
-class TableReader(Reader):
-    """Reads the rows of a table in order, one record batch after the other."""
-
-    def __init__(self, source: TableSource, start: int) -> None:
-        self._source = source
-        self._row = start
-        roles = source.roles
-        self._columns = roles.used
-        self._at = {column: i for i, column in enumerate(self._columns)}
-        self._batches: Iterator[Any] = source.table.batches(self._columns, start)
-        self._rest: Any = None
-        encoders = source.encoders
-        self._features = _Matrix(encoders.features, [self._at[column] for column in roles.features])
-        self._targets = _Matrix(encoders.targets, [self._at[column] for column in roles.targets])
-
-    def fill(self, rows: Rows) -> None:
-        done, encoders, roles, where = 0, self._source.encoders, self._source.roles, self._source.table.where
-        while done < len(rows):
-            batch = self._next_batch()
-            count = min(batch.num_rows, len(rows) - done)
-            piece, self._rest = batch, None
-            if count < batch.num_rows:  # a slice of many columns takes time
-                piece, self._rest = batch.slice(0, count), batch.slice(count)
-            part = rows[done : done + count]
-            self._features.fill(part.x, piece, where, self._row)
-            if part.y is not None:
-                self._targets.fill(part.y, piece, where, self._row)
-            if part.w is not None and encoders.weight is not None and roles.weight is not None:
-                encoders.weight.fill(part.w[:, None], piece.column(self._at[roles.weight]), where, self._row)
-            if part.samples is not None and roles.index is not None:
-                labels = piece.column(self._at[roles.index]).to_pylist()
-                part.samples[:] = ["" if label is None else str(label) for label in labels]
-            done += count
-            self._row += count
-
-    def _next_batch(self) -> Any:
-        if self._rest is not None and self._rest.num_rows:
-            return self._rest
-        try:
-            return next(self._batches)
-        except (OSError, ValueError, StopIteration) as error:
-            raise cannot_read(self._source.table, self._row, error) from error
-
-    def close(self) -> None:
-        self._batches = iter(())
+    def _pieces(self, row: int) -> Generator[Rows, None, None]:
+        """Yield the rows from this one on, those of a record batch together, or fewer if categories are many."""
+        roles, encoders, where = self.roles, self.encoders, self.table.where
+        at = {column: i for i, column in enumerate(roles.used)}
+        features = _Matrix(encoders.features, [at[column] for column in roles.features])
+        targets = _Matrix(encoders.targets, [at[column] for column in roles.targets])
+        batches, step = self.table.batches(roles.used, row), buffer_rows(self)
+        while True:
+            try:
+                batch = next(batches)
+            except (OSError, ValueError, StopIteration) as error:
+                raise cannot_read(self.table, row, error) from error
+            for first in range(0, batch.num_rows, step):
+                # A slice of many columns takes time.
+                piece = batch.slice(first, step) if batch.num_rows > step else batch
+                rows = Rows.of(self, piece.num_rows)
+                features.fill(rows.x, piece, where, row)
+                if rows.y is not None:
+                    targets.fill(rows.y, piece, where, row)
+                if rows.w is not None and encoders.weight is not None and roles.weight is not None:
+                    encoders.weight.fill(rows.w[:, None], piece.column(at[roles.weight]), where, row)
+                if rows.samples is not None and roles.index is not None:
+                    labels = piece.column(at[roles.index]).to_pylist()
+                    rows.samples[:] = ["" if label is None else str(label) for label in labels]
+                yield rows
+                row += piece.num_rows
 
 
 class _Matrix:
     """Columns of a record batch that become X or Y: floats together, the others one by one."""
 
     def __init__(self, encoders: Sequence[Encoder], columns: Sequence[int]) -> None:
-        widths = [len(encoder.levels) if isinstance(encoder, OneHot) else 1 for encoder in encoders]
-        starts = np.cumsum([0, *widths]).tolist()
-        is_float = [not isinstance(encoder, OneHot) and is_plain(encoder.scan.type) for encoder in encoders]
-        parts = list(zip(encoders, columns, starts[:-1], starts[1:], strict=True))
+        starts = np.cumsum([0, *(len(encoder.labels) for encoder in encoders)]).tolist()
+        parts = list(zip(encoders, columns, pairwise(starts), strict=True))
+        is_float = [encoder.levels is None and is_plain(encoder.scan.type) for encoder in encoders]
         plain = [part for part, fits in zip(parts, is_float, strict=True) if fits]
         self._others = [part for part, fits in zip(parts, is_float, strict=True) if not fits]
-        self._from = [column for _, column, _, _ in plain]
-        self._to = [start for _, _, start, _ in plain]
-        self._names = [encoder.scan.name for encoder, _, _, _ in plain]
+        self._from = [column for _, column, _ in plain]
+        self._to = [start for _, _, (start, _) in plain]
+        self._names = [encoder.scan.name for encoder, _, _ in plain]
 
     def fill(self, out: Array, piece: Any, where: str, first_row: int) -> None:
         """Write the rows of a record batch to `out`. Raises DataError for a value that does not fit."""
-        for encoder, column, start, stop in self._others:
+        for encoder, column, (start, stop) in self._others:
             encoder.fill(out[:, start:stop], piece.column(column), where, first_row)
         if not self._from:
             return
@@ -631,6 +605,6 @@ def _common(encoders: Sequence[Encoder]) -> np.dtype[Any]:
 
 def _kind(encoder: Encoder) -> str:
     """Return the type of a column as the report calls it."""
-    if isinstance(encoder, OneHot):
+    if encoder.levels is not None:
         return "categories"
     return "numbers as text" if is_text_type(encoder.scan.type) else str(encoder.scan.type)

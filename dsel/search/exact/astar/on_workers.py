@@ -16,8 +16,9 @@ from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
 from dsel.search.anytime import AnytimeSearch, Stop
-from dsel.search.ask_tell import AskTell, Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
+from dsel.search.ask_tell import Cleanup, ExecutorFactory, ExecutorOptions, Task, TaskResult
 from dsel.search.exact.astar.search import AStar, Expand
+from dsel.search.exact.trees_on_workers import ExactOnWorkers
 from dsel.search.runtime.dispatcher import Dispatcher
 
 #: Nodes that the search expands alone, before their expansions are divided into tasks.
@@ -47,54 +48,14 @@ class ExpandNodes:
         return ()
 
 
-class AheadOfSearch(AskTell):
-    """A best-first search whose next expansions are tasks, by ask and tell.
-
-    Parameters
-    ----------
-    search : AStar
-        The search.
-    limit : int
-        The most nodes to expand.
-    """
+class AheadOfSearch(ExactOnWorkers):
+    """A best-first search whose next expansions are tasks, by ask and tell."""
 
     first_units = 100
 
     def __init__(self, search: AStar, limit: int) -> None:
-        self.search, self.limit = search, limit
+        super().__init__(search, limit)
         self._units = self.first_units
-
-    @property
-    def iteration(self) -> int:  # type: ignore[override]
-        """The number of expanded nodes."""
-        return self.search.iteration
-
-    @property
-    def last_gain(self) -> int:  # type: ignore[override]
-        """The number of expanded nodes before `best_value` last decreased."""
-        return self.search.last_gain
-
-    @property
-    def best_value(self) -> float:
-        """The least f of a subset so far."""
-        return self.search.best_value
-
-    @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.search.total
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the search. Expansions ahead of it are made again."""
-        return self.search.state()
-
-    def finished(self) -> str | None:
-        """Return why the search has ended, or None before."""
-        if self.search.done:
-            return "goal"
-        if self.search.iteration >= self.limit:
-            return "iterations"
-        return "memory" if self.search.memory_full else None
 
     def ask(self, most: int, workers: int) -> Task | None:
         """Continue the search as far as expansions are there, and return the next nodes to expand ahead of it."""
@@ -112,7 +73,7 @@ class AheadOfSearch(AskTell):
                 break
         self._units = max(int(_SHARE * most), 1)
         room = _TASKS_PER_WORKER * workers * self._units - len(search.ahead)
-        share = -(-search.unsent // (2 * workers))  # a short fringe is divided among the workers
+        share = -(-len(search.unsent) // (2 * workers))  # a short fringe is divided among the workers
         nodes = search.next_nodes(min(self._units, room, share))
         if not nodes or self.finished() is not None:
             search.take_back(nodes)

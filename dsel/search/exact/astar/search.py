@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
-from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.projection import project_out
@@ -111,7 +110,6 @@ class AStar(ExactSearch):
         memory_limit: int = 4 << 30, deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, bound, deadline)
-        _check_options(gamma, epsilon, bound)
         self.gamma, self.epsilon = gamma, epsilon
         self._reduced = self._reduce(target_gram) if bound == "eigenvalue" else None
         if self._reduced is None:
@@ -122,7 +120,7 @@ class AStar(ExactSearch):
         self._margin = MARGIN * objective.c
         self._fringe: list[_Entry] = []
         self._closed: set[int | tuple[int, ...]] = set()
-        self._made = 0
+        self.made = 0
         self._expanded = 0
         self._sharpened = 0.0
         self._pruned = math.inf
@@ -133,7 +131,7 @@ class AStar(ExactSearch):
         self.memory_full = False
         #: Nodes that are expanded ahead of the search by their members, with the result once it is there.
         self.ahead: dict[tuple[int, ...], tuple[_Entry, Children | list[Node] | None]] | None = None
-        self._unsent: list[_Entry] = []
+        self.unsent: list[_Entry] = []
         self.expand = Expand(self._reduced, self._problem)
         root = self._root()
         self._push(root)
@@ -165,10 +163,10 @@ class AStar(ExactSearch):
         return self._weighted(node.l, node.u, size), -size, made, node
 
     def _push(self, node: Node) -> None:
-        self._made += 1
-        heapq.heappush(self._fringe, entry := self._entry(node, self._made))
+        self.made += 1
+        heapq.heappush(self._fringe, entry := self._entry(node, self.made))
         if self.ahead is not None:
-            heapq.heappush(self._unsent, entry)
+            heapq.heappush(self.unsent, entry)
 
     @property
     def iteration(self) -> int:
@@ -179,6 +177,9 @@ class AStar(ExactSearch):
     def done(self) -> bool:
         """Whether the search has its answer."""
         return self.goal is not None or not self._fringe
+
+    #: Why it has ended, once the goal is found.
+    end = "goal"
 
     @property
     def answer(self) -> tuple[int, ...]:
@@ -281,11 +282,6 @@ class AStar(ExactSearch):
         """b of eq. (12): f of the answer is above the optimum by at most this."""
         return max(self.objective.value(self.answer) - self.proved, 0.0)
 
-    @property
-    def made(self) -> int:
-        """The number of nodes put into the fringe."""
-        return self._made
-
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
         downdated(np.ones(1), np.zeros((1, 1)), 1)
@@ -303,7 +299,7 @@ class AStar(ExactSearch):
 
     def look_ahead(self) -> None:
         """Let nodes be expanded elsewhere from now on, before the search takes them."""
-        self.ahead, self._unsent = {}, list(self._fringe)
+        self.ahead, self.unsent = {}, list(self._fringe)
 
     def _needs_expansion(self, node: Node) -> bool:
         return len(node.members) < self.k and not node.terminal
@@ -316,17 +312,12 @@ class AStar(ExactSearch):
         sent = self.ahead.get(self._fringe[0][3].members)
         return sent is not None and sent[1] is None
 
-    @property
-    def unsent(self) -> int:
-        """About how many nodes of the fringe are not expanded ahead yet."""
-        return len(self._unsent)
-
     def next_nodes(self, most: int) -> list[Node]:
         """Return the first nodes of the fringe that are not expanded ahead yet. Each is for `expect` or `take_back`."""
         nodes: list[Node] = []
         assert self.ahead is not None
-        while self._unsent and len(nodes) < most:
-            entry = heapq.heappop(self._unsent)
+        while self.unsent and len(nodes) < most:
+            entry = heapq.heappop(self.unsent)
             taken = not self._fringe or entry < self._fringe[0]  # by the search
             if not taken and self._needs_expansion(entry[3]):
                 self.ahead[entry[3].members] = entry, None
@@ -342,7 +333,7 @@ class AStar(ExactSearch):
         """Forget that nodes of `next_nodes` are being expanded."""
         for node in nodes:
             if self.ahead is not None and node.members in self.ahead:
-                heapq.heappush(self._unsent, self.ahead.pop(node.members)[0])
+                heapq.heappush(self.unsent, self.ahead.pop(node.members)[0])
 
     def _expanded_node(self, node: Node, q: int) -> Children | list[Node]:
         """Return the children of a node, which may have been computed ahead."""
@@ -465,7 +456,7 @@ class AStar(ExactSearch):
         ]
         return {
             **self._shared_state(), "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
-            "epsilon": self.epsilon, "expanded": self._expanded, "made": self._made, "prune": self._prune,
+            "epsilon": self.epsilon, "expanded": self._expanded, "made": self.made, "prune": self._prune,
             "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
             "goal": None if self.goal is None else list(self.goal),
             "closed": [format(key, "x") if isinstance(key, int) else list(key) for key in self._closed],
@@ -489,21 +480,10 @@ class AStar(ExactSearch):
             search._fringe.append(search._entry(node, made))
         heapq.heapify(search._fringe)
         search._closed = {int(key, 16) if isinstance(key, str) else tuple(key) for key in state["closed"]}
-        search._expanded, search._made = state["expanded"], state["made"]
+        search._expanded, search.made = state["expanded"], state["made"]
         search._pruned = math.inf if state["pruned"] is None else state["pruned"]
         search.goal = None if state["goal"] is None else tuple(state["goal"])
         return search
-
-
-def _check_options(gamma: float, epsilon: float, bound: str) -> None:
-    if not gamma >= 0.0:
-        raise OptionError(f"gamma is {gamma}; the weight of u is a number >= 0, or inf for f = u.")
-    if not 0.0 <= epsilon < math.inf:
-        raise OptionError(f"epsilon is {epsilon}; the answer's share above the optimum is a finite number >= 0.")
-    if gamma > 0.0 and epsilon > 0.0:
-        raise OptionError("gamma and epsilon are two ways to weight the search.", "Leave one of them out.")
-    if bound not in ("eigenvalue", "combined"):
-        raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
 
 
 def _without_targets(objective: Objective) -> BoundProblem | None:

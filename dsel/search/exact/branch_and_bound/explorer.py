@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
-from dsel._lib.types import Ints
 from dsel.errors import CapacityError
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
@@ -69,19 +68,6 @@ def _unpickle(lower: float, chosen: tuple[int, ...], allowed: bytes) -> Subprobl
     return Subproblem(lower, chosen, np.frombuffer(allowed, np.int32))
 
 
-@dataclass(frozen=True)
-class ExploredSubtrees(Explored):
-    """The result of exploring some open nodes.
-
-    pruned: least bound of a pruned node. not_finite: number of bounds that were not finite. log: what was decided, if
-    the explorer keeps a log.
-    """
-
-    pruned: float
-    not_finite: int
-    log: LogPart | None = None
-
-
 class Explorer:
     """Explores one subproblem at a time; its arrays are allocated once.
 
@@ -102,6 +88,7 @@ class Explorer:
         self._check_memory(depths, memory_limit)
         room = _LOG_ROOM + 8 * (problem.n + k) if log else 1
         self._allocate(depths, room)
+        self._count, self._numbers = self._memory[at.COUNT], self._memory[at.NUMBERS]
         self._listed: list[tuple[tuple[int, ...], float]] = []
         self._make_room_for_list(_LIST_ROOM if listing else 1)
         self._count[at.LISTING] = listing
@@ -161,14 +148,6 @@ class Explorer:
     def _make_room_for_list(self, rows: int) -> None:
         self._memory.put(at.LIST, np.zeros((rows, self.k), np.int64))
         self._memory.put(at.LIST_VALUES, np.zeros(rows))
-
-    @property
-    def _count(self) -> Ints:
-        return self._memory[at.COUNT]
-
-    @property
-    def _numbers(self) -> Any:
-        return self._memory[at.NUMBERS]
 
     @property
     def nodes(self) -> int:
@@ -343,7 +322,7 @@ class Explorer:
                 found.append(Subproblem(lower, (*path, int(allowed[d, i])), rest))
         return found
 
-    def explore_all(self, subs: Sequence[Subproblem], incumbent: float, budget: int) -> ExploredSubtrees:
+    def explore_all(self, subs: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
         """Explore open nodes one after another, up to `budget` nodes in all.
 
         The result depends only on the arguments, so that any worker may do it.
@@ -367,4 +346,6 @@ class Explorer:
             self.stop()
         nodes, not_finite = self.nodes - before, self.not_finite - not_finite_before
         log, listed = self.take_log(), self.take_listed()
-        return ExploredSubtrees(nodes, best, tuple(left), self.pruned, not_finite, log, listed=listed)
+        return Explored(
+            nodes, best, tuple(left), pruned=self.pruned, not_finite=not_finite, log=log, listed=listed
+        )  # fmt: skip

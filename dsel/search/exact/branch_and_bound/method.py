@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dsel.config.types import Float, Int
-from dsel.search.anytime import Deadline, Stop, drive
+from dsel.search.anytime import Deadline, Stop
 from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
 from dsel.search.exact.exact_search import FAILURES, without_proof
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
@@ -85,13 +85,7 @@ def run(task: SearchTask) -> SearchOutcome:
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
-    if search.done:
-        ended = "proven"
-    elif options.seconds is not None and search.node_seconds() > deadline.remaining:
-        ended = "seconds"  # a single node would take longer
-    else:
-        with search.time_limit(stop.seconds):
-            ended = (task.runner if task.runner and search.distributable else drive)(search, stop, task.on_slice)
+    ended = "proven" if search.done else search.run_until(stop, task.on_slice, task.runner)
     if search.memory_full:
         ended = "memory"
     certificate = search.certificate()

@@ -22,15 +22,14 @@ import numpy as np
 
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
-from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound.explorer import ExploredSubtrees, Explorer, Subproblem
+from dsel.search.exact.bounds import BoundName, BoundProblem
+from dsel.search.exact.branch_and_bound.explorer import Explorer, Subproblem
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.proof_log import OpenNode, ProofLog, SegmentLog
-from dsel.search.exact.tree import BestFirstTree
+from dsel.search.exact.tree import BestFirstTree, Explored
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +50,7 @@ class SubtreeWork:
         """Return an explorer, whose arrays are allocated once."""
         return Explorer(self.problem, self.k, self.bound, pairs=self.pairs, log=self.log, listing=self.listing)
 
-    def explore(
-        self, explorer: Explorer, nodes: Sequence[Subproblem], incumbent: float, budget: int
-    ) -> ExploredSubtrees:
+    def explore(self, explorer: Explorer, nodes: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
         """Explore open nodes one after another, up to `budget` nodes in all."""
         if self.listing:
             explorer.list_below(incumbent, 0, 0)
@@ -116,8 +113,6 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         setup: CommonSetup | None = None, near_best: NearBest | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, bound, deadline, setup, near_best=near_best)
-        if bound not in BOUNDS:
-            raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
         self._problem = problem or self.setup.problem(deadline)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None, near_best is not None)
         self.log = log
@@ -326,7 +321,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
     def _lease_claim(self, nodes: Sequence[tuple[float, Subproblem]]) -> float:
         return max(self._root, min((lower for lower, _ in nodes), default=0.0))
 
-    def _merge(self, explored: ExploredSubtrees) -> None:
+    def _merge(self, explored: Explored) -> None:
         self._other_not_finite += explored.not_finite
         self._other_pruned = min(self._other_pruned, explored.pruned)
         if self.log is not None and explored.log is not None:

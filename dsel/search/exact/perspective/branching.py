@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.objective.objective_interface import Objective
 from dsel.search.exact.perspective.coordinate_descent import sizes, weights
 from dsel.search.exact.perspective.group_relaxation import relax_rows
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, Path, WarmStart, step
@@ -35,10 +36,6 @@ class Incumbent(Protocol):
     def cutoff(self) -> float:
         """What a node's subsets must explain more than."""
 
-    def independent(self, S: Ints) -> bool:
-        """Return whether S is independent."""
-        ...
-
     def take(self, S: Ints, bound: float) -> None:
         """Take a subset of a node whose subsets explain at most `bound`."""
 
@@ -52,8 +49,8 @@ class Branching:
         The relaxation's problem for all columns.
     k : int
         The most columns to choose.
-    c : float
-        What the empty subset leaves, f of it.
+    objective : Objective
+        f, whose rule decides which subsets are independent.
     own_diagonals : bool
         Whether each node gets its own diagonal.
     warm_start : WarmStart, optional
@@ -65,11 +62,11 @@ class Branching:
     """
 
     def __init__(
-        self, problem: Problem, k: int, c: float, own_diagonals: bool, warm_start: WarmStart | None = None,
+        self, problem: Problem, k: int, objective: Objective, own_diagonals: bool, warm_start: WarmStart | None = None,
         record: WarmStart | None = None, subtree_solver: SubtreeSolver | None = None,
     ) -> None:  # fmt: skip
         self.problem, self.k, self.own_diagonals, self.subtree_solver = problem, k, own_diagonals, subtree_solver
-        self._c, self._warm_start, self._record = c, warm_start, record
+        self._objective, self._warm_start, self._record = objective, warm_start, record
         #: About how long the relaxations took so far, which does not depend on the machine.
         self.seconds = 0.0
 
@@ -107,8 +104,29 @@ class Branching:
         free, q = np.flatnonzero(~(fixed | out)), self.k - int(fixed.sum())
         if 0 < q < free.size:
             return False
-        _take_all(np.flatnonzero(fixed), free if q > 0 else free[:0], bound, incumbent)
+        self._take_all(np.flatnonzero(fixed), free if q > 0 else free[:0], bound, incumbent)
         return True
+
+    def _independent(self, S: Ints) -> bool:
+        return self._objective.rank(S.tolist()) == S.size
+
+    def _take_all(self, fixed: Ints, free: Ints, bound: float, incumbent: Incumbent) -> None:
+        """Take the columns of a node that all fit; if dependent, its largest subsets that may be independent."""
+        waiting: list[tuple[int, ...]] = [tuple(free.tolist())]
+        seen: set[tuple[int, ...]] = set()
+        while waiting:
+            rest = waiting.pop()
+            S = np.concatenate([fixed, np.asarray(rest, np.int64)])
+            incumbent.take(S, bound)
+            if (
+                not rest
+                or self._objective.rank(S.tolist()) == S.size
+                or (not seen and self._objective.rank(fixed.tolist()) < fixed.size)
+            ):
+                continue
+            smaller = {rest[:i] + rest[i + 1 :] for i in range(len(rest))} - seen
+            waiting += sorted(smaller)
+            seen |= smaller
 
     def _is_closed(
         self, fixed: Mask, free: Mask, q: int, bound: float, reduced: Reduced | None, incumbent: Incumbent
@@ -189,7 +207,7 @@ class Branching:
         """Return the relaxation of the columns that are not out, with their own diagonal."""
         columns = np.flatnonzero(~out)
         K, c = self.problem.K[np.ix_(columns, columns)], self.problem.c[columns]
-        return solve(K, c, fixed[columns], q, self._c, enough)
+        return solve(K, c, fixed[columns], q, self._objective.c, enough)
 
 
 def relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
@@ -237,18 +255,3 @@ def either_choice(
     having[outside] = np.minimum(bound, total - g[order[q - 1]] + g[outside])
     lacking[inside] = np.minimum(bound, total - g[inside] + g[order[q]])
     return having, lacking
-
-
-def _take_all(fixed: Ints, free: Ints, bound: float, incumbent: Incumbent) -> None:
-    """Take the columns of a node that all fit; if they are dependent, its largest subsets that may be independent."""
-    waiting: list[tuple[int, ...]] = [tuple(free.tolist())]
-    seen: set[tuple[int, ...]] = set()
-    while waiting:
-        rest = waiting.pop()
-        S = np.concatenate([fixed, np.asarray(rest, np.int64)])
-        incumbent.take(S, bound)
-        if not rest or incumbent.independent(S) or (not seen and not incumbent.independent(fixed)):
-            continue
-        smaller = {rest[:i] + rest[i + 1 :] for i in range(len(rest))} - seen
-        waiting += sorted(smaller)
-        seen |= smaller

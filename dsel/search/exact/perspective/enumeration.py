@@ -12,6 +12,7 @@ the others. This takes less time than further relaxations if q is small, or g fa
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,22 +31,22 @@ _HOPELESS = 4.0
 
 
 @dataclass(frozen=True)
-class Enumerated:
-    """What an enumeration found.
+class Visited:
+    """What was found below a node.
 
-    finished: whether it tried all subsets. subsets: the best one if it is better, or all that are. seconds: about how
-    long it took, which does not depend on the machine.
+    closed: whether all of it was visited. subsets: a better subset, or all that are listed. seconds: about how long it
+    took, which does not depend on the machine, where that is not counted elsewhere.
     """
 
-    finished: bool
-    subsets: list[Ints]
-    seconds: float
+    closed: bool
+    subsets: Sequence[Ints] = ()
+    seconds: float = 0.0
 
 
 def enumerated(
     K: Floats, B: Floats, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float, most: float,
     rows: int = 1,
-) -> Enumerated:  # fmt: skip
+) -> Visited:  # fmt: skip
     """Return the best subset of a node that explains more than `enough`, and whether all were tried.
 
     rows: if it is above 1, return all such subsets. If there are more than `rows`, it is not finished.
@@ -55,10 +56,10 @@ def enumerated(
     """
     s, t = fixed.size, free.size
     if q > 1 and (s + q + 4) * t**2 * _SECONDS > _HOPELESS * most:
-        return Enumerated(False, [], 0.0)
+        return Visited(False)
     J = free[np.argsort(-g[free], kind="stable")]
     if _expected_elements(g[J], q, s, enough - base) * _SECONDS > most:
-        return Enumerated(False, [], 0.0)
+        return Visited(False)
     B = B[:, None] if B.ndim == 1 else B
     V, R, P = np.empty((s + q, t)), np.empty((q, B.shape[1], t)), np.empty((q, t))
     explained, R[0], P[0] = 0.0, B[J].T, np.diag(K)[J]
@@ -72,9 +73,9 @@ def enumerated(
     sums, places = np.concatenate([[0.0], np.cumsum(g[J])]), np.full((rows, q), -1)
     elements = _enumerate(K, J, sums, s, V, R, P, explained, base, enough, int(most / _SECONDS), places)
     if elements < 0:
-        return Enumerated(False, [], _START_SECONDS + most)
+        return Visited(False, (), _START_SECONDS + most)
     subsets = [np.concatenate([fixed, J[S]]) for S in places if S[0] >= 0]
-    return Enumerated(True, subsets, _START_SECONDS + elements * _SECONDS)
+    return Visited(True, subsets, _START_SECONDS + elements * _SECONDS)
 
 
 def _expected_elements(g: Floats, q: int, s: int, needed: float) -> float:

@@ -283,7 +283,7 @@ def _inverse(factor: Floats) -> Floats:
 
 
 #: Most seconds of a relaxation, and of one that comes before a search.
-_LONGEST, _QUICK = 10.0, 0.1
+_LONGEST, QUICK = 10.0, 0.1
 #: Least weight of a column.
 _FEWEST_COLUMNS = 1e-9
 
@@ -291,11 +291,6 @@ _FEWEST_COLUMNS = 1e-9
 def affordable(n: int, k: int) -> bool:
     """Return whether the relaxation is worth its time for k of n columns."""
     return k < n and seconds_of(n) <= _LONGEST
-
-
-def quick(problem: BoundProblem) -> bool:
-    """Return whether the relaxation takes so little time that it comes before a search."""
-    return seconds_of(problem.n) <= _QUICK
 
 
 @dataclass(frozen=True)

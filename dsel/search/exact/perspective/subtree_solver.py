@@ -10,7 +10,6 @@ estimated by counts, so that the tree does not depend on the machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explorer, Subproblem
-from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS, enumerated
+from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS, Visited, enumerated
 
 #: Most seconds to try all subsets with 1, 2 and more columns to add, about, and those that are never too long.
 _ENUMERATION, _ALWAYS = (0.1, 0.02, 0.004), 1e-3
@@ -38,14 +37,6 @@ _START_SECONDS, _NODE_SECONDS, _WORK_SECONDS = (2e-4, 8e-9), 5e-6, 1.5e-10
 _MOST_LISTED = 256
 #: With this many columns left or more, branch and bound takes too long for a node.
 _MOST_LEFT = 1000
-
-
-@dataclass(frozen=True)
-class Visited:
-    """What was found below a node. closed: whether all of it was visited. subsets: a better one, or all listed ones."""
-
-    closed: bool
-    subsets: Sequence[Ints] = ()
 
 
 #: Nothing was visited.
@@ -126,7 +117,7 @@ class SubtreeSolver:
         self.seconds += found.seconds
         if not self._listing and found.subsets and not self._problem.independent(found.subsets[0].tolist()):
             return NOTHING
-        return Visited(found.finished, found.subsets if found.finished else ())
+        return Visited(found.closed, found.subsets if found.closed else (), found.seconds)
 
     @property
     def _problem(self) -> BoundProblem:

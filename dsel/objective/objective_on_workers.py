@@ -1,4 +1,6 @@
-"""An objective on demand for workers: the client computes each row once, and writes it to a file or sends it.
+"""Objectives for workers: as a file that they read once, named by the digest of its numbers, or by rows on demand.
+
+On demand, the client computes each row once, and writes it to a file or sends it.
 
 The client publishes the Gram rows that it has fetched in a folder. A worker opens the rows that its task lists, when a
 search needs them, and keeps them. What is not published yet, it reports by `MissingInputs`. The client then makes a
@@ -9,6 +11,8 @@ folder, a worker reports every row that it does not have, and gets it with its n
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +21,122 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel._lib.damage import DamagedFileError
-from dsel._lib.npz import read_npz
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
-from dsel.errors import ClusterError
+from dsel.errors import ClusterError, OutputError
+from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels.layout import Partial
-from dsel.objective.objective_file import write_arrays
+from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.storage.paths import AnyPath
+from dsel.storage.paths import AnyPath, make_folder, write_bytes
+
+#: Objectives read in this process, by digest. They are large: only the last one is kept, no longer than its search.
+_loaded: dict[str, DenseObjective] = {}
+#: Of several threads that need an objective, one reads it, and the others wait.
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ObjectiveFile:
+    """The place of the arrays (.npz), and their digest."""
+
+    place: AnyPath
+    digest: str
+
+    def load(self) -> DenseObjective:
+        """Return the objective; the file is read on the first call in this process. Errors: ClusterError."""
+        with _lock:
+            found = _loaded.get(self.digest)
+            if found is None:
+                found = _from_arrays(read_arrays(self.place))
+                _loaded.clear()
+                _loaded[self.digest] = found
+        return found
+
+
+def unload(digest: str) -> None:
+    """Release the memory of an objective that this process has read, if it has."""
+    _loaded.pop(digest, None)  # without the lock: a worker calls this where it must not wait for a file
+
+
+def write_arrays(place: AnyPath, arrays: dict[str, Any]) -> None:
+    """Write arrays, completely or not at all, and their folder where it is missing. Errors: OutputError."""
+    try:
+        make_folder(place.parent)
+        write_bytes(place, pack_npz(arrays))
+    except OSError as error:
+        raise OutputError(f"{place} cannot be written: {error.strerror}.", "Name another folder.") from error
+
+
+def read_arrays(place: AnyPath) -> dict[str, Any]:
+    """Return the arrays of a file that the client has written. Errors: ClusterError."""
+    try:
+        with place.open("rb") as file:
+            return read_npz(file)
+    except DamagedFileError as error:
+        raise ClusterError(f"{place} is damaged: {error}.", "Start the same job again: it writes the file.") from error
+    except OSError as error:
+        raise ClusterError(
+            f"A worker cannot read {place}: {error}.",
+            "Put the folder of the result on a file system that the workers share, or set search_on: client.",
+        ) from error
+
+
+def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
+    """Write an objective, completely or not at all; the same objective is written once.
+
+    M is written, too, where the searches use it. Errors: OutputError, and those of `ObjectPath` in object storage.
+    """
+    arrays = _to_arrays(objective)
+    digest = _digest(arrays)
+    place = folder / f"objective-{digest}.npz"
+    if not _is_saved(place, digest):
+        write_arrays(place, arrays)
+    return ObjectiveFile(place.absolute(), digest)
+
+
+def _is_saved(place: AnyPath, digest: str) -> bool:
+    """Return whether an earlier run has left the file, and it is whole."""
+    try:
+        with place.open("rb") as file:
+            if _digest(read_npz(file)) == digest:
+                return True
+        warn_of_damage(place, "it is written again", "its numbers are other ones")
+    except FileNotFoundError:
+        pass
+    except (OSError, DamagedFileError) as error:
+        warn_of_damage(place, "it is written again", error)
+    return False
+
+
+def _digest(arrays: dict[str, Any]) -> str:
+    digest = hashlib.blake2b(digest_size=10)
+    for name, array in arrays.items():
+        digest.update(f"{name}{array.shape}{array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _to_arrays(objective: Objective) -> dict[str, Any]:
+    arrays = {
+        "K": objective.K, "columns": objective.columns, "scale": objective.scale,
+        "included": np.asarray(objective.included, np.int64),
+        "scalars": np.array([objective.c, objective.lam, objective.total, objective.tolerance]),
+    }  # fmt: skip
+    if objective.few_targets:
+        return {**arrays, "cross": objective.cross}
+    return {**arrays, "moments": objective.M}
+
+
+def _from_arrays(arrays: dict[str, Any]) -> DenseObjective:
+    c, lam, total, tolerance = (float(x) for x in arrays["scalars"])
+    return DenseObjective(
+        K=arrays["K"], cross=arrays.get("cross"), c=c, lam=lam, columns=arrays["columns"],
+        included=tuple(int(j) for j in arrays["included"]), scale=arrays["scale"], total=total, tolerance=tolerance,
+        moments=arrays.get("moments"),
+    )  # fmt: skip
+
 
 #: Bytes of rows that are sent with one task, and of coordinates that are sent once, at most.
 _MOST_SENT = 64 << 20
@@ -99,25 +211,6 @@ class RowsOnWorker(OnDemandObjective):
         for j, rows in inputs.sent.items():
             self._hold(j, rows)
 
-    @classmethod
-    def load(cls, folder: AnyPath | None, arrays: dict[str, Any], row_cache_bytes: int) -> RowsOnWorker:
-        """Return the objective that `RowPublisher` has described. folder: where its rows are, if they are files."""
-        shape = arrays["shape"]
-        cross = arrays.get("cross")
-        c, lam, total, tolerance, cost = (float(x) for x in arrays["scalars"])
-        keeps_operator = cross is None
-        found = cls(
-            InMemoryFactor(np.empty((int(shape[0]), 0))), arrays["diagonal"], cross, c, lam,
-            target_operator=np.empty(0) if keeps_operator else None, moment_diagonal=arrays.get("moment_diagonal"),
-            columns=arrays["columns"], scale=arrays["scale"], total=total, batch=int(shape[1]),
-            row_cache_bytes=row_cache_bytes,
-        )  # fmt: skip
-        found.tolerance = tolerance
-        found._folder, found._published, found._entries = folder, frozenset(), {}
-        found.fetch_cost, found.max_entries = int(cost), int(shape[2])
-        found._partial = Partial(arrays["leading"], arrays["tail"])
-        return found
-
     def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
         """Read the missing rows of the columns S. Errors: MissingInputs, ClusterError."""
         wanted = self.missing_rows(S)
@@ -133,7 +226,7 @@ class RowsOnWorker(OnDemandObjective):
     def _load(self, j: int) -> None:
         """Read a published row."""
         assert self._folder is not None
-        self._hold(j, _read(self._folder / f"{j}.npz"))
+        self._hold(j, read_arrays(self._folder / f"{j}.npz"))
 
     def _hold(self, j: int, arrays: dict[str, Any]) -> None:
         """Keep a row, unless it is here."""
@@ -178,9 +271,22 @@ class SharedRows:
     arrays: dict[str, Any] = field(default_factory=dict)
 
     def load(self) -> RowsOnWorker:
-        """Return the objective. Errors: ClusterError."""
-        arrays = self.arrays if self.folder is None else _read(self.folder / "objective.npz")
-        return RowsOnWorker.load(self.folder, arrays, self.row_cache_bytes)
+        """Return the objective that `RowPublisher` has described. Errors: ClusterError."""
+        arrays = self.arrays if self.folder is None else read_arrays(self.folder / "objective.npz")
+        shape = arrays["shape"]
+        cross = arrays.get("cross")
+        c, lam, total, tolerance, cost = (float(x) for x in arrays["scalars"])
+        found = RowsOnWorker(
+            InMemoryFactor(np.empty((int(shape[0]), 0))), arrays["diagonal"], cross, c, lam,
+            target_operator=np.empty(0) if cross is None else None, columns=arrays["columns"], scale=arrays["scale"],
+            moment_diagonal=arrays.get("moment_diagonal", np.empty(0)), total=total, batch=int(shape[1]),
+            row_cache_bytes=self.row_cache_bytes,
+        )  # fmt: skip
+        found.tolerance = tolerance
+        found._folder, found._published, found._entries = self.folder, frozenset(), {}
+        found.fetch_cost, found.max_entries = int(cost), int(shape[2])
+        found._partial = Partial(arrays["leading"], arrays["tail"])
+        return found
 
 
 class RowPublisher:
@@ -273,14 +379,3 @@ def _described(objective: OnDemandObjective, most_bytes: int | None = None) -> d
     if not objective.few_targets:
         arrays["moment_diagonal"] = objective.moment_diagonal
     return arrays
-
-
-def _read(place: AnyPath) -> dict[str, Any]:
-    try:
-        with place.open("rb") as file:
-            return read_npz(file)
-    except (OSError, DamagedFileError) as error:
-        raise ClusterError(
-            f"A worker cannot read {place}: {error}.",
-            "Put the folder of the result on a file system that the workers share, or set search_on: client.",
-        ) from error

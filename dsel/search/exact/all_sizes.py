@@ -1,0 +1,191 @@
+"""The best subsets of all sizes, from one traversal that the sizes share.
+
+A node is a set V of columns, of which F are fixed and D may be dropped. The root is all columns. With A = (K_VV)^-1 and
+beta = A B_V, without the columns of T in D
+
+    f(V - T) - f(V) = tr(beta_T' (A_TT)^-1 beta_T)
+
+This is at least |beta_j|^2 / A_jj for each j in T. It is also at least the sum over T of d_j |beta_j|^2, for a diagonal
+d with K - diag(d) positive semidefinite, because (A_TT)^-1 is a Schur complement of K_VV. So the least f of a subset of
+each size below a node is bounded by sums of the smallest terms. A node is visited if a subset of some size may be
+better than that size's threshold. To drop a column from A and beta is one step of elimination.
+
+Sources: Furnival and Wilson, "Regressions by leaps and bounds", Technometrics 1974; Hofmann, Gatu, Kontoghiorghes,
+Colubi and Zeileis, "lmSubsets", J. Stat. Software 2020. The second bound is that of the perspective relaxation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN
+from dsel._lib.types import Floats
+from dsel.objective.few_targets import few_targets
+from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.search.anytime import AnytimeSearch, Deadline
+from dsel.search.exact.all_sizes_kernel import BETTER, DONE, FIXED, LEFT, traverse
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.perspective.perspective_tree import diagonal_outside, scaled_gram
+
+Members = tuple[int, ...]
+
+#: How certificates name the traversal.
+ALL_SIZES = "leaps and bounds over all sizes"
+#: With more columns the traversal takes too long to be tried.
+MOST_COLUMNS = 100
+
+#: Rounding in A and beta is at most this many times n eps, the condition number of K and ||Y||^2.
+_ROUNDING = 50.0
+#: The traversal is not used if rounding is worth more than this share of ||Y||^2.
+_MOST_ROUNDING = 1e-7
+#: Targets that are kept one by one, at most.
+_MOST_TARGETS = 8
+#: A subset that is better by less than this share of ||Y||^2 may be left out.
+_NEAR = 1.5 * MARGIN
+#: Nodes between two looks at the clock.
+_BUDGET = 20_000
+
+
+class AllSizes:
+    """A traversal of the subsets of all columns that are better than the threshold of their size.
+
+    Parameters
+    ----------
+    objective : Objective
+        f over n columns, with the whole Gram matrix.
+    thresholds : (n + 1,) array
+        Of each size, f below which subsets are looked for. They must not increase with the size; -infinity for sizes
+        that do not matter. It may be lowered during the traversal.
+
+    Raises
+    ------
+    ValueError
+        If rounding may decide: columns are nearly dependent, or there are too many targets.
+
+    Notes
+    -----
+    A node costs O(D^2). `error` is what rounding is worth at most, as a share of ||Y||^2.
+    """
+
+    def __init__(self, objective: Objective, thresholds: Floats) -> None:
+        n, K = objective.n, scaled_gram(objective)
+        B = few_targets(objective) / np.sqrt(np.diag(objective.K) + objective.lam)[:, None]
+        values = np.linalg.eigvalsh(K)
+        self.error = _ROUNDING * n * float(np.finfo(np.float64).eps) * float(values[-1] / max(values[0], 1e-300))
+        d = diagonal_outside(K)
+        if B.shape[1] > _MOST_TARGETS or d is None or values[0] <= 10.0 * DEPENDENCE_TOLERANCE:
+            raise ValueError("columns are nearly dependent, or there are many targets")
+        if self.error > _MOST_ROUNDING:
+            raise ValueError("rounding may decide which subset is better")
+        self.thresholds, self._d = thresholds, d
+        self.total, self.best_value, self.last_gain = objective.total, objective.c, 0
+        self._A, self._B = np.zeros((n + 1, n, n)), np.zeros((n + 1, n, B.shape[1]))
+        self._A[0] = np.linalg.inv(K)
+        self._B[0] = self._A[0] @ B
+        self._terms, self._f = np.zeros((n + 1, 3, n)), np.zeros(n + 1)
+        self._f[0] = objective.c - float(np.vdot(B, self._B[0]))
+        self._columns, self._frame = np.zeros((n + 1, 2, n), np.int64), np.zeros((n + 1, 5), np.int64)
+        self._columns[0, 0], self._frame[0, LEFT] = np.arange(n), n
+        self._fixed, self._state = np.zeros(n, np.int64), np.zeros(2, np.int64)
+
+    @property
+    def iteration(self) -> int:
+        """The number of visited nodes."""
+        return int(self._state[1])
+
+    def state(self) -> dict[str, Any]:
+        """Return nothing: the traversal is not saved."""
+        return {}
+
+    def run(
+        self, better: Callable[[Members], None], deadline: Deadline,
+        on_slice: Callable[[AnytimeSearch], None] | None = None,
+    ) -> bool:  # fmt: skip
+        """Traverse, and return whether all was traversed before the deadline.
+
+        better: called with each subset that is below its threshold; it may lower thresholds. on_slice: called between
+        slices of nodes; it may raise to interrupt the traversal.
+        """
+        with deadline.paused():
+            load_kernels(traverse)
+        while not deadline.passed:
+            status = traverse(
+                self._A, self._B, self._d, self._terms, self._f, self._columns, self._frame, self._fixed, self._state,
+                self.thresholds, np.int64(self.iteration + _BUDGET),
+            )  # fmt: skip
+            if status == DONE:
+                return True
+            if on_slice is not None:
+                on_slice(self)
+            if status == BETTER:
+                e = self._state[0]
+                fixed, left = self._fixed[: self._frame[e, FIXED]], self._columns[e, 0, : self._frame[e, LEFT]]
+                better(tuple(sorted((*fixed.tolist(), *left.tolist()))))
+        return False
+
+
+@dataclass(frozen=True)
+class BestOfSizes:
+    """The best known subset of each size, and whether they are proved to be the best.
+
+    error: what rounding is worth in the proof, as a share of ||Y||^2.
+    """
+
+    subsets: dict[int, Members]
+    proven: bool
+    nodes: int
+    error: float
+
+    def certificate(self, setup: CommonSetup, size: int, known: Sequence[int], seconds: float) -> Certificate:
+        """Return what is proved about subsets of at most `size` columns. known: the subset to certify, or none."""
+        objective, guarantee = setup.objective, setup.guarantee(size)
+        members = self.subsets[size]
+        value, error = objective.value(members), guarantee.error + self.error
+        before = objective.value(known) if known else float("inf")
+        return Certificate(
+            size=objective.included_size + size, value=value, total=objective.total,
+            bound=max(value - (_NEAR + error) * objective.total, 0.0),
+            indices=tuple(objective.in_data(members)), nodes=self.nodes, seconds=seconds, method=ALL_SIZES,
+            better=value < before - MARGIN * objective.total < float("inf"), rounding_error=error,
+            dependent_gap=guarantee.hidden(value, objective), near_copies=guarantee.columns(objective),
+        )  # fmt: skip
+
+
+def suits_all_sizes(objective: ItemObjective, k: int) -> bool:
+    """Return whether a traversal of all sizes up to k may be quicker than a proof for each size."""
+    return objective.groups is None and objective.has_gram and objective.n <= MOST_COLUMNS and 2 * k >= objective.n
+
+
+def best_of_sizes(
+    objective: Objective, k: int, known: Iterable[Sequence[int]], deadline: Deadline,
+    on_slice: Callable[[AnytimeSearch], None] | None = None,
+) -> BestOfSizes:  # fmt: skip
+    """Return the best subset of each size from 1 to k, from known subsets. Errors: ValueError as in `AllSizes`."""
+    best: dict[int, tuple[float, Members]] = {}
+    thresholds = np.full(objective.n + 1, -np.inf)
+    thresholds[: k + 1] = objective.c + MARGIN * objective.total
+    traversal = AllSizes(objective, thresholds)
+
+    def better(members: Members) -> None:
+        size, value = len(members), objective.value(members)
+        if size in best and not value < best[size][0]:
+            thresholds[size] = min(thresholds[size], value - _NEAR * objective.total)  # rounding in its f
+            return
+        best[size] = value, members
+        if value < traversal.best_value:
+            traversal.best_value, traversal.last_gain = value, traversal.iteration
+        thresholds[size:][: k + 1 - size] = np.minimum(
+            thresholds[size:][: k + 1 - size], value - MARGIN * objective.total
+        )  # fmt: skip
+
+    for S in known:
+        if S and len(S) <= k:
+            better(tuple(sorted(S)))
+    done = traversal.run(better, deadline, on_slice)
+    return BestOfSizes({size: S for size, (_, S) in best.items()}, done, traversal.iteration, traversal.error)

@@ -1,0 +1,138 @@
+"""Information criteria of subsets, and the size that each one prefers.
+
+With RSS(S) for N targets, m rows, df(S) degrees of freedom of the columns, s of p candidate columns, and the errors of
+the targets independent with one variance:
+
+    AIC   = m N log(RSS / (m N)) + 2 N df
+    AICc  = AIC + 2 K (K + 1) / (m N - K - 1), with K = N (df + 1) + 1
+    BIC   = m N log(RSS / (m N)) + N df log m
+    EBIC  = BIC + 2 gamma log C(p, s)
+    Cp    = RSS / sigma^2 - m N + 2 N (df + 1), with sigma^2 of the model of all candidate columns
+    adjusted R2 = 1 - (RSS / (m - df - 1)) / (||Y||^2 / (m - 1))
+
+Without a penalty df is the rank of X_S. Less is better, but for the adjusted R2. Sources: Akaike, IEEE Trans. Automatic
+Control 19, 1974; Hurvich and Tsai, Biometrika 76, 1989; Schwarz, Annals of Statistics 6, 1978; Chen and Chen,
+Biometrika 95, 2008; Mallows, Technometrics 15, 1973; Theil, "Economic forecasts and policy", 1961.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import gammaln
+
+from dsel.config.size_rule import InformationCriterion
+from dsel.errors import OptionError
+from dsel.selection.record import SelectionRecord
+
+#: A residual of at most this share of ||Y||^2 is rounding error.
+_NO_RESIDUAL = 1e-12
+#: The criteria in words.
+NAMES: dict[InformationCriterion, str] = {
+    "aic": "AIC", "aicc": "AICc", "bic": "BIC", "ebic": "EBIC", "cp": "Cp", "adjusted-r2": "adjusted R2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CriterionContext:
+    """What all subsets share: m rows, N targets, p candidate columns, ||Y||^2, and the RSS of all p columns for Cp."""
+
+    m: float
+    N: int
+    p: int
+    total: float
+    gamma: float = 1.0
+    rss_of_all: float | None = None
+
+    def value(self, by: InformationCriterion, rss: float, df: float, s: int) -> float:
+        """Return a criterion of a subset of s columns, less is better; infinity where the rows do not suffice."""
+        m, N, count = self.m, self.N, self.m * self.N
+        rss = max(rss, _NO_RESIDUAL * self.total)
+        fit = count * math.log(rss / count)
+        if by in ("aic", "aicc"):
+            K = N * (df + 1.0) + 1.0
+            small = 0.0 if by == "aic" else 2.0 * K * (K + 1.0) / (count - K - 1.0) if count > K + 1.0 else math.inf
+            return fit + 2.0 * N * df + small
+        if by == "adjusted-r2":
+            return (rss / (m - df - 1.0)) / (self.total / (m - 1.0)) - 1.0 if m > df + 1.0 else math.inf
+        if by == "cp":
+            free = N * (m - self.p - 1.0)
+            if self.rss_of_all is None or free <= 0.0:
+                raise OptionError("Cp needs more rows than candidate columns.", "Choose by aicc, bic or folds.")
+            return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
+        choices = gammaln(self.p + 1) - gammaln(s + 1) - gammaln(self.p - s + 1)
+        return fit + N * df * math.log(m) + (2.0 * self.gamma * float(choices) if by == "ebic" else 0.0)
+
+
+@dataclass(frozen=True)
+class CriterionRow:
+    """The size that a criterion prefers.
+
+    Parameters
+    ----------
+    criterion : str
+        aic, aicc, bic, ebic or adjusted-r2.
+    size : int
+        The number of columns, always included ones counted.
+    value : float
+        The criterion of the best known subset of this size. AIC, AICc, BIC and EBIC count the intercept and the
+        variance, as R does.
+    indices : tuple of int
+        The columns, 0-based.
+    proved : bool
+        Whether no other subset of at most k columns is better by this criterion, which is proved.
+    """
+
+    criterion: InformationCriterion
+    size: int
+    value: float
+    indices: tuple[int, ...]
+    proved: bool
+
+
+def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[CriterionRow]:
+    """Return the size that each criterion prefers among the best subsets of a selection.
+
+    Errors: OptionError with a ridge penalty, weights, groups, a custom criterion or without targets.
+    """
+    least_squares = not (selection.lam or selection.weights or selection.groups) and bool(selection.targets)
+    if not least_squares or selection.criterion is not None:
+        raise OptionError(
+            "Information criteria are for targets and least squares, without penalty, weights, groups or a criterion.",
+            'Choose the size by folds: k="auto".',
+        )
+    m, n = selection.shape
+    N, p = len(selection.targets), n - len(selection.constant) - len(selection.exclude)
+    total = next(
+        (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
+    )
+    context = CriterionContext(m, N, p, total, gamma)
+    bounds = {row["size"]: row["bound"] for row in selection.certificate}
+    rows = [row for row in selection.front if row.size <= selection.k]
+    found = []
+    for by in NAMES:
+        if by == "cp":  # it needs the errors of all columns
+            continue
+        values = {row.size: context.value(by, row.error, row.size, row.size) for row in rows}
+        best = min(rows, key=lambda row: (values[row.size], row.size))
+        least = values[best.size]
+        others = range(len(selection.include), selection.k + 1)
+        proved = all(
+            size in bounds and context.value(by, bounds[size], size, size) >= least - 1e-9 * abs(least) - 1e-12
+            for size in others
+            if size > 0
+        )
+        found.append(CriterionRow(by, best.size, _as_reported(by, least, m, N, selection), best.indices, proved))
+    return found
+
+
+def _as_reported(by: InformationCriterion, value: float, m: int, N: int, selection: SelectionRecord) -> float:
+    """Return a criterion with the constants that R and statsmodels count, and the adjusted R2 itself."""
+    if by == "adjusted-r2":
+        return -value
+    others = N * (selection.preprocess != "none") + 1
+    if selection.preprocess == "standardize" and N == 1 and selection.statistics is not None:
+        value += 2.0 * m * math.log(float(selection.statistics.target_std[0]))  # in the units of the target
+    weight = math.log(m) if by in ("bic", "ebic") else 2.0
+    return value + m * N * (math.log(2.0 * math.pi) + 1.0) + weight * others

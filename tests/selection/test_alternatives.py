@@ -1,0 +1,268 @@
+"""`dsel.alternatives`: all near-best subsets, with verdicts and prices, compared with those found by trying all."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel.data.dataset import as_dataset
+from dsel.errors import CapacityError, DataError, DselError, OptionError
+from dsel.jobs import certify
+from dsel.search.exact.proof import Proof
+from dsel.selection import assembly
+from dsel.selection.render import render
+from tests.datasets import load
+
+RNG = np.random.default_rng(4)
+N, K = 9, 3
+X = RNG.standard_normal((40, N)) @ (np.eye(N) + RNG.standard_normal((N, N)) / 2)
+Y = X[:, :4] @ RNG.standard_normal(4) + 2 * RNG.standard_normal(40)
+
+
+def every_subset(size: int = K, Y: Any = Y, lam: float = 0.0) -> dict[tuple[int, ...], float]:
+    """f of each subset of some size, best first."""
+    A = (X - X.mean(0)) / X.std(0)
+    B = A if Y is None else ((Y - Y.mean(0)) / Y.std(0)).reshape(len(X), -1)
+    found = {}
+    for S in combinations(range(N), size):
+        part = np.vstack([A[:, S], np.sqrt(lam) * np.eye(size)])
+        target = np.vstack([B, np.zeros((size, B.shape[1]))])
+        found[S] = float(np.sum((target - part @ np.linalg.lstsq(part, target, rcond=None)[0]) ** 2))
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def require_right(found: dsel.Alternatives, values: dict[tuple[int, ...], float], total: float) -> None:
+    """Compare what is known with the values of all subsets of the size."""
+    best = min(values.values())
+    near = {S: f for S, f in values.items() if f <= best + found.within * (total - best) + 1e-9}
+    assert {tuple(sorted(row.indices)): row.error for row in found.subsets} == pytest.approx(near)
+    assert (found.complete, found.more, found.proven) == (True, False, True)
+    assert found.best_error == pytest.approx(best)
+    for price in found.columns:
+        has = {price.index in S for S in near}
+        assert price.verdict == {(True,): "necessary", (False,): "useless"}.get(tuple(has), "replaceable")
+        inside = min(f for S, f in values.items() if price.index in S)
+        outside = min(f for S, f in values.items() if price.index not in S)
+        assert price.bound_with <= inside + 1e-9
+        assert price.bound_without <= outside + 1e-9
+        assert price.error_with >= inside - 1e-9
+        assert price.error_without >= outside - 1e-9
+        assert values[tuple(sorted(price.with_column))] == pytest.approx(price.error_with)
+        assert values[tuple(sorted(price.without_column))] == pytest.approx(price.error_without)
+
+
+@pytest.mark.parametrize("within", [0.0, 0.01, 0.05, 0.2])
+def test_all_near_best_subsets_are_listed(within: float) -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K), X, Y, within=within)
+    assert found.within == within
+    require_right(found, every_subset(), 40.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "targets", "total"),
+    [
+        ({"lam": 3.0}, Y, 40.0), ({"method": "forward"}, None, 40.0 * N),
+        ({}, np.column_stack([Y, X[:, 0] - X[:, 5]]), 80.0),
+    ],
+)  # fmt: skip
+def test_a_penalty_several_targets_and_the_data_themselves(how: dict[str, Any], targets: Any, total: float) -> None:
+    found = dsel.alternatives(dsel.select(X, targets, k=K, **how), X, targets, within=0.08)
+    assert len(found.subsets) > 1
+    require_right(found, every_subset(Y=targets, lam=how.get("lam", 0.0)), total)
+
+
+def test_included_columns_are_in_every_subset_and_excluded_ones_have_no_verdict() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K, include=[4], exclude=[0]), X, Y, within=0.2)
+    near = {S: f for S, f in every_subset().items() if 4 in S and 0 not in S}
+    best = min(near.values())
+    empty = next(f for S, f in every_subset(1).items() if S == (4,))
+    limit = best + 0.2 * (empty - best)
+    assert {tuple(sorted(row.indices)) for row in found.subsets} == {S for S, f in near.items() if f <= limit}
+    assert found.size == K
+    assert set(found.verdicts) == {f"x{j}" for j in (1, 2, 3, 5, 6, 7, 8)}
+
+
+def test_a_number_of_best_subsets_may_be_asked_for() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K), X, Y, nbest=5)
+    values = list(every_subset().values())
+    assert [row.error for row in found.subsets] == pytest.approx(values[:5])
+    assert found.within == pytest.approx((values[4] - values[0]) / (40.0 - values[0]))
+    assert (found.complete, found.more) == (True, False)
+
+
+def test_verdicts_count_subsets_beyond_the_limit() -> None:
+    selection = dsel.select(X, Y, k=K)
+    part = dsel.alternatives(selection, X, Y, within=0.2, limit=2)
+    whole = dsel.alternatives(selection, X, Y, within=0.2)
+    values = list(every_subset().values())
+    assert [row.error for row in part.subsets] == pytest.approx(values[:2])
+    assert part.verdicts == whole.verdicts
+    assert (part.complete, part.more) == (False, True)
+    assert part.complete_within == pytest.approx((values[2] - values[0]) / (40.0 - values[0]))
+    assert "and more; the list is complete within 5.56%" in repr(part)
+
+
+def test_each_size_has_its_own_list() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K), X, Y, sizes="all", within=0.05)
+    assert list(found.by_size) == [1, 2, 3]
+    for size, one in found.by_size.items():
+        require_right(one, every_subset(size), 40.0)
+
+
+def test_the_reliance_is_what_leaving_a_column_out_costs() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K), X, Y, within=0.05)
+    values = every_subset() | every_subset(K - 1)
+    for price in found.columns:
+        losses = [
+            (values[tuple(sorted(set(row.indices) - {price.index}))] - row.error) / 40.0
+            for row in found.subsets
+            if price.index in row.indices
+        ]
+        assert price.reliance == (None if not losses else pytest.approx((min(losses), max(losses))))
+
+
+def test_a_saved_selection_keeps_them(tmp_path: Path) -> None:
+    selection = dsel.select(X, Y, k=K)
+    assert selection.alternatives is None
+    found = dsel.alternatives(selection, X, Y, sizes="all", within=0.05)
+    kept = selection.with_alternatives(found)
+    kept.save(tmp_path / "kept")
+    opened = dsel.open_selection(tmp_path / "kept")
+    assert opened.alternatives == found
+    assert opened == kept
+    assert "Alternatives: 2 subsets of 3 columns within 5.00% of the best, no others (proved)" in str(opened)
+    assert found.prices["x0"].verdict == found.verdicts["x0"] == "necessary"
+    assert found.labels("necessary") == ["x0", "x2"]
+
+
+def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
+    selection = dsel.select(X, Y, k=K, method="forward")
+    budget = certify.ProofBudget(nodes=1, near_best=certify.list_rule(0.2))
+    found = certify.certify_selection(as_dataset(X, Y), selection.request, selection, budget).alternatives
+    values, whole = every_subset(), dsel.alternatives(selection, X, Y, within=0.2)
+    assert found is not None
+    assert not found.complete
+    assert "proved complete within" in repr(found)
+    for price in found.columns:
+        assert price.verdict in ("undecided", whole.verdicts[price.label])
+        assert price.bound_with <= min(f for S, f in values.items() if price.index in S) + 1e-9
+        assert price.bound_without <= min(f for S, f in values.items() if price.index not in S) + 1e-9
+
+
+def test_the_example_of_the_documentation() -> None:
+    X, Y, _ = load("sonar")
+    found = dsel.alternatives(dsel.select(X, Y, k=8, method="forward"), X, Y, seconds=600.0)
+    assert (len(found.subsets), found.complete) == (7, True)
+    counts = {verdict: len(found.labels(verdict)) for verdict in ("necessary", "replaceable", "useless")}
+    assert counts == {"necessary": 2, "replaceable": 15, "useless": 43}
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "says"),
+    [
+        (lambda s: dsel.alternatives(s, X, Y, within=-0.1), OptionError, r"within is -0.1"),
+        (lambda s: dsel.alternatives(s, X, Y, within=1.0), OptionError, "within is 1.0"),
+        (lambda s: dsel.alternatives(s, X, Y, within=float("nan")), OptionError, "within is nan"),
+        (lambda s: dsel.alternatives(s, X, Y, nbest=0), OptionError, "nbest is 0"),
+        (lambda s: dsel.alternatives(s, X, Y, limit=0), OptionError, "limit is 0"),
+        (lambda s: dsel.alternatives(s, X, Y, seconds=0.0), OptionError, "seconds is 0.0"),
+        (lambda s: dsel.alternatives(s, X, Y, sizes="some"), OptionError, "no choice of sizes 'some'"),
+        (lambda s: dsel.alternatives(s, X[:, ::-1], Y), DataError, "not the data of the selection"),
+        (lambda s: dsel.alternatives("folder", X, Y), OptionError, "selection is a str"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(call: Any, kind: type[DselError], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        call(dsel.select(X, Y, k=K, method="forward"))
+
+
+def test_groups_and_criteria_have_no_alternatives() -> None:
+    grouped = dsel.select(X, Y, k=2, method="forward", groups=[[0, 1], [2, 3]])
+    with pytest.raises(OptionError, match="single columns"):
+        dsel.alternatives(grouped, X, Y)
+    by_criterion = dsel.select(X, Y, k=1, criterion=lambda S: -sum(S), iterations=50)
+    with pytest.raises(OptionError, match="custom criterion"):
+        dsel.alternatives(by_criterion, X, Y)
+    included = dsel.select(X, Y, k=1, method="forward", include=[3])
+    with pytest.raises(OptionError, match="no column to choose besides those that are included"):
+        dsel.alternatives(included, X, Y)
+
+
+def test_a_proof_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise np.linalg.LinAlgError("not positive definite")
+
+    selection = dsel.select(X, Y, k=K, method="forward")
+    kept = selection.with_alternatives(dsel.alternatives(selection, X, Y))
+    monkeypatch.setattr(Proof, "run", fail)
+    with pytest.raises(CapacityError, match=r"the proof for 3 columns failed .*not positive definite"):
+        dsel.alternatives(kept, X, Y)
+
+
+def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certify.ProofProblem, "wide", True)
+    with pytest.raises(CapacityError, match="Near-best subsets of 9 columns are not listed"):
+        dsel.alternatives(dsel.select(X, Y, k=K, method="forward"), X, Y)
+
+
+@pytest.mark.parametrize(
+    ("how", "targets", "total"),
+    [
+        ({}, Y, 40.0), ({"lam": 3.0}, Y, 40.0), ({"method": "forward", "include": [4]}, Y, 40.0),
+        ({"method": "forward"}, None, 40.0 * N),
+    ],
+)  # fmt: skip
+def test_substitutes_are_the_best_swaps(how: dict[str, Any], targets: Any, total: float, tmp_path: Path) -> None:
+    selection = dsel.select(X, targets, k=K, **how)
+    values = every_subset(Y=targets, lam=how.get("lam", 0.0))
+    kept = [j for j in selection.indices if j not in how.get("include", ())]
+    found = selection.substitutes()
+    assert list(found) == [f"x{j}" for j in kept]
+    for j in kept:
+        rest = set(selection.indices) - {j}
+        swapped = {i: values[tuple(sorted({*rest, i}))] for i in range(N) if i not in selection.indices}
+        best = sorted(swapped, key=swapped.__getitem__)[:5]
+        assert [one.index for one in found[f"x{j}"]] == best
+        assert [one.error for one in found[f"x{j}"]] == pytest.approx([swapped[i] for i in best])
+        for one in found[f"x{j}"]:
+            assert one.correlation == pytest.approx(np.corrcoef(X[:, j], X[:, one.index])[0, 1])
+            least = 1.0 - one.error / total  # a penalty counts as not explained here
+            assert one.r2 > least if "lam" in how else one.r2 == pytest.approx(least)
+    selection.save(tmp_path / "kept")
+    assert dsel.open_selection(tmp_path / "kept").substitutes() == found
+    assert "What could replace each column" in render(selection, details=True)
+
+
+def test_alternatives_prove_that_no_substitute_is_better() -> None:
+    selection = dsel.select(X, Y, k=K)
+    assert not any(one.proved for several in selection.substitutes().values() for one in several)
+    with_lists = selection.with_alternatives(dsel.alternatives(selection, X, Y, within=0.2))
+    for label, several in with_lists.substitutes().items():
+        without = min(f for S, f in every_subset().items() if int(label[1:]) not in S)
+        assert several[0].proved == (abs(several[0].error - without) < 1e-9)
+    assert "the best (proved)" in render(with_lists, details=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"groups": [[0, 1], [2, 3]], "method": "forward"}, "not for groups"),
+        ({"criterion": lambda S: -sum(S), "iterations": 50}, "not for a custom criterion"),
+    ],
+)
+def test_without_substitutes_the_result_says_why(how: dict[str, Any], says: str) -> None:
+    selection = dsel.select(X, Y, k=2, **how)
+    with pytest.raises(OptionError, match=says):
+        selection.substitutes()
+    render(selection, details=True)
+
+
+def test_substitutes_of_many_columns_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "_MOST_SUBSTITUTED", 2)
+    with pytest.raises(OptionError, match="k is too large"):
+        dsel.select(X, Y, k=K, method="forward").substitutes()
