@@ -199,6 +199,7 @@ def alternatives(
     all_sizes: Annotated[
         bool, typer.Option("--all-sizes", help="For every size up to k, not only the chosen size.")
     ] = False,
+    log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     trust: Trust = False,
     log_format: Log = "text",
@@ -216,7 +217,7 @@ def alternatives(
 
     limits = ListLimits.of(within=within, nbest=nbest, limit=limit)
     sizes = "all" if all_sizes else "chosen"
-    budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, near_best=limits)
+    budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, log=log, near_best=limits)
     selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format), trust=trust)
     values = None if selection.alternatives is None else selection.alternatives.as_dict()
     print_answer(json, values, lambda: render_alternatives(selection, terminal_width()).rstrip("\n"))

@@ -395,7 +395,8 @@ def _prove(
         deadline = Deadline(seconds)
         name = "proof" if budget.near_best is None else "proof-near-best"
         path = None if folder is None else folder / (f"{name}.json" if size == k else f"{name}-{size}.json")
-        log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
+        log_name = proof_log_name(base + size, budget.near_best is not None)
+        log_folder = folder / log_name if budget.log and folder is not None else None
         store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup)
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)

@@ -45,7 +45,7 @@ _BATCH_JOBS = {
     "SLURM_JOB_ID": "Slurm job", "DSEL_JOB_NAME": "Kubernetes job", "PBS_JOBID": "PBS job", "LSB_JOBID": "LSF job",
 }  # fmt: skip
 #: Folders of proof logs are called so, with the number of columns at the end.
-_PROOF_LOG = "proof-log-"
+_PROOF_LOG, _NEAR_BEST = "proof-log-", "near-best-"
 
 
 class RunFolder:
@@ -249,16 +249,18 @@ def _batch_job() -> str:
     return f"{found} (restart {restarts})" if found and restarts != "0" else found
 
 
-def proof_log_name(size: int) -> str:
-    """Return the name of the proof log for `size` columns."""
-    return f"{_PROOF_LOG}{size}"
+def proof_log_name(size: int, near_best: bool = False) -> str:
+    """Return the name of the proof log for `size` columns, or of that of the near-best subsets."""
+    return f"{_PROOF_LOG}{_NEAR_BEST if near_best else ''}{size}"
 
 
-def proof_logs(folder: AnyPath) -> dict[int, AnyPath]:
-    """Return the complete proof logs of a run by their number of columns."""
+def proof_logs(folder: AnyPath) -> list[AnyPath]:
+    """Return the complete proof logs of a run by their number of columns, those of near-best subsets last."""
     sizes = (name.removeprefix(_PROOF_LOG) for name in list_names(folder) if name.startswith(_PROOF_LOG))
-    found = {int(size): folder / f"{_PROOF_LOG}{size}" for size in sizes if size.isdecimal()}
-    return {size: found[size] for size in sorted(found) if (found[size] / "manifest.json").is_file()}
+    known = {(size.startswith(_NEAR_BEST), size.removeprefix(_NEAR_BEST)) for size in sizes}
+    found = sorted((near_best, int(size)) for near_best, size in known if size.isdecimal())
+    logs = (folder / proof_log_name(size, near_best) for near_best, size in found)
+    return [log for log in logs if (log / "manifest.json").is_file()]
 
 
 def checkpoint_header(identity: dict[str, Any]) -> dict[str, Any]:

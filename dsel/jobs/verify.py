@@ -15,6 +15,7 @@ from dsel.errors import MissingInputError, OptionError
 from dsel.jobs.locations import dataset_of, unchanged_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside
 from dsel.verification.check import TOLERANCE, Progress, check_log
@@ -92,10 +93,11 @@ def verify(
                 log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
                 seed=seed, tolerance=tolerance, state=state, progress=progress,
             )
-            for log in logs.values()
+            for log in logs
         )  # fmt: skip
     precision = f"extended precision, eps {EPSILON:.1g}"
-    return Verification(checks, tuple(_unverified(selection.certificate, checks)), made.passes, precision)
+    unverified = (*_unverified(selection.certificate, checks), *_unverified_lists(selection.alternatives, checks))
+    return Verification(checks, unverified, made.passes, precision)
 
 
 def _require_sense(folder: AnyPath, sample: int | None, seed: int | None, tolerance: float, state: Path | None) -> None:
@@ -121,3 +123,26 @@ def _unverified(certificates: Iterable[dict[str, Any]], checks: Sequence[ProofCh
         proofs = (c.bound + 2.0 * TOLERANCE * c.total for c in checks if c.accepted and c.size >= one["size"])
         if not any(bound >= one["bound"] for bound in proofs):
             yield f"the bound {one['bound']:.10g} for {one['size']} columns ({one['method']}) has no valid log"
+
+
+def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) -> Iterable[str]:
+    """Yield the lists of near-best subsets that differ from those of the logs for as many columns.
+
+    A list without a log is not verified, if others have one.
+    """
+    logged = {check.size: check.near_best for check in checks if check.near_best is not None and check.accepted}
+    if found is None or not any(check.near_best is not None for check in checks):
+        return
+    for size, one in found.by_size.items():
+        near = logged.get(size)
+        what = f"the list of near-best subsets of {size} columns"
+        if near is None:
+            yield f"{what} has no valid log"
+            continue
+        listed = {tuple(sorted(near.columns[j] for j in S)) for S in near.listed}
+        if {tuple(sorted(set(row.indices) & set(near.columns))) for row in one.subsets} != listed:
+            yield f"{what} is not that of the log"
+        proved = dict(zip(near.columns, near.verdicts or (), strict=False))
+        wrong = [price.label for price in one.columns if price.verdict != proved.get(price.index, price.verdict)]
+        if wrong or (near.verdicts is None and one.complete):
+            yield f"{what} has other verdicts than the log: {', '.join(wrong[:5]) or 'it says that it is complete'}"

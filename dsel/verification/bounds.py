@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
-from dsel.verification.problem import EPSILON, EXTENDED, Extended, Problem
+from dsel.verification.problem import EPSILON, EXTENDED, Claim, Extended, Problem
 from dsel.verification.tree import BOUND, COMPARISON, Leaf, columns_of
 
 #: Bytes of the matrices that are eliminated together.
@@ -91,6 +91,9 @@ class Checker:
     """
 
     most_compared = 2
+    #: See `Claim`.
+    listed: frozenset[tuple[int, ...]] | None = None
+    least = 0.0
 
     def __init__(self, problem: Problem, k: int, threshold: Any) -> None:
         self.problem, self.k, self.threshold = problem, k, EXTENDED(threshold)
@@ -232,7 +235,7 @@ class Checker:
         if self.dependent(chosen):
             return True
         if most == 0 or not allowed:
-            return bool(self.value(chosen) >= level)
+            return self._allows(chosen, level)
         leaf = Leaf(0, BOUND, chosen, allowed, most, np.nan)
         if self.bounds([leaf], self.ridge)[0] >= level:
             return True
@@ -241,6 +244,14 @@ class Checker:
         rest = allowed & ~(1 << j)
         inside = self._holds((*chosen, j), rest, most - 1, level, parts)
         return inside and self._holds(chosen, rest, most, level, parts)
+
+    def _allows(self, S: Sequence[int], level: Any) -> bool:
+        """Return whether f of an independent subset is at least `level`, or it is known to be below."""
+        if self.listed is None:
+            return bool(self.value(S) >= level)
+        if len(S) < self.k:  # near-best subsets have k columns
+            return bool(self.value(S) >= min(level, self.least))
+        return tuple(sorted(S)) in self.listed or bool(self.value(S) >= level)
 
     def _with(self, chosen: tuple[int, ...], j: int) -> float:
         return np.inf if self.dependent((*chosen, j)) else float(self.value((*chosen, j)))
@@ -252,7 +263,7 @@ class Checker:
             suspects = self._suspects(batch)
             for leaf, subsets in zip(batch, suspects, strict=True):
                 for subset in subsets:
-                    if not self.dependent(subset) and not self.value(subset) >= self.threshold:
+                    if not self.dependent(subset) and not self._allows(subset, self.threshold):
                         f = float(self.value(subset))
                         why = f"f of columns {sorted(subset)} is {f:.10g}, below {float(self.threshold):.10g}"
                         yield (leaf, why)
@@ -389,6 +400,13 @@ def relaxation_bound(problem: Problem, k: int, d: Sequence[float], z: Sequence[f
 def checker_of(problem: Problem, k: int, threshold: Any) -> Checker:
     """Return what checks the leaves of a proof about columns or groups."""
     return (Checker if problem.groups is None else GroupChecker)(problem, k, threshold)
+
+
+def checker_of_claim(claim: Claim) -> Checker:
+    """Return what checks the leaves of a claim."""
+    checker = checker_of(claim.problem, claim.k, claim.threshold)
+    checker.listed, checker.least = claim.listed, claim.least
+    return checker
 
 
 class GroupChecker(Checker):

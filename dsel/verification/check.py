@@ -20,10 +20,10 @@ import numpy as np
 from dsel.data.column_groups import Items
 from dsel.engine.engine_protocol import Engine
 from dsel.storage.paths import AnyPath
-from dsel.verification.bounds import Checker, Failure, checker_of, relaxation_bound
+from dsel.verification.bounds import Checker, Failure, checker_of, checker_of_claim, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult
 from dsel.verification.problem import Claim, ExtendedSums, Problem
-from dsel.verification.report import ProofCheck
+from dsel.verification.report import ListCheck, ProofCheck
 from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest
 
 #: What the check allows for rounding, as a share of ||Y||^2.
@@ -72,7 +72,7 @@ def check_file(
 
 
 def _check_content(name: str, content: bytes, digest: str, claim: Claim, picked: Sequence[int] | None) -> FileResult:
-    result, checker = FileResult(digest), checker_of(claim.problem, claim.k, claim.threshold)
+    result, checker = FileResult(digest), checker_of_claim(claim)
     tree = Tree(claim.problem.n_items, claim.k, checker.most_compared)
     chosen = None if picked is None else set(picked)
     try:
@@ -154,7 +154,13 @@ def check_log(
     problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
     problem = replace(problem, groups=items.local(np.asarray(columns, np.int64)))
     k, found, recomputed = manifest["k"], [], []
-    claim = Claim(problem, k, manifest["bound"] - tolerance * float(problem.total), columns)
+    slack = tolerance * float(problem.total)
+    claim = Claim(problem, k, manifest["bound"] - slack, columns)
+    near, failures_of_list = _check_list(manifest, problem, slack)
+    if near is not None:
+        threshold = max(manifest["bound"], near.complete_below) - slack
+        claim = Claim(problem, k, threshold, columns, near.listed, claim.threshold)
+    failures += failures_of_list
     if not failures:
         saved = CheckedFiles.open(state, claim)
         check = partial(_check_files, folder, manifest["files"], claim, engine, saved, progress)
@@ -177,8 +183,64 @@ def check_log(
         checked=sum(one.checked for one in recomputed), sampled=sample is not None,
         seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
-        noun=items.noun,
+        noun=items.noun, near_best=near,
     )  # fmt: skip
+
+
+def _check_list(manifest: dict[str, Any], problem: Problem, slack: float) -> tuple[ListCheck | None, list[str]]:
+    """Return what a log claims about near-best subsets, None without a claim, and what is wrong with it.
+
+    That there are no others follows from the leaves. slack: what is rounding in f.
+    """
+    claim, k, where = manifest.get("near_best"), manifest["k"], "manifest.json, near-best subsets"
+    if claim is None:
+        return None, []
+    if problem.groups is not None:
+        return None, [f"{where}: they are not listed of groups"]
+    local = {int(j): place for place, j in enumerate(manifest["columns"])}
+    included, failures, values, listed = set(manifest["included"]), [], [], []
+    for columns, value in claim["subsets"]:
+        S = tuple(sorted(local[j] for j in columns if j in local))
+        if len(set(S)) < k or sorted(columns) != sorted([*included, *(manifest["columns"][j] for j in S)]):
+            return None, [f"{where}: {columns} are not {k} of the columns that may be chosen"]
+        checker = checker_of(problem, k, 0.0)
+        if checker.dependent(S):
+            return None, [f"{where}: {columns} depend on each other"]
+        if not abs(float(checker.value(S)) - value) <= slack:
+            failures.append(f"{where}: the error of {columns} is {float(checker.value(S)):.12g}, not {value:.12g}")
+        values.append(value)
+        listed.append(S)
+    found = ListCheck(
+        claim["within"], claim["threshold"], claim["complete_below"], frozenset(listed), claim["verdicts"],
+        tuple(int(j) for j in manifest["columns"]),
+    )  # fmt: skip
+    if len(found.listed) < len(listed):
+        failures.append(f"{where}: a subset is listed twice")
+    c = float(problem.c)
+    best = min(values, default=c)
+    if not abs(found.threshold - (best + found.within * (c - best))) <= slack:
+        failures.append(f"{where}: {found.within:.3%} less than the best explains has the error {found.threshold:.12g}")
+    if max(values, default=best) > found.threshold + slack:
+        failures.append(f"{where}: one of them is not near-best")
+    if found.verdicts is not None:
+        failures += [f"{where}: {what}" for what in _failures_of_verdicts(found, slack)]
+    return found, failures
+
+
+def _failures_of_verdicts(found: ListCheck, slack: float) -> list[str]:
+    """Return which verdicts do not follow from a complete list."""
+    verdicts = found.verdicts or ()
+    if found.complete_below < found.threshold - slack:
+        return ["verdicts need a list of all of them"]
+    if len(verdicts) != len(found.columns) or not found.listed:
+        return ["each column needs a verdict, from at least one subset"]
+    wrong = []
+    for place, (j, verdict) in enumerate(zip(found.columns, verdicts, strict=True)):
+        having = sum(place in S for S in found.listed)
+        true = "useless" if not having else "necessary" if having == len(found.listed) else "replaceable"
+        if verdict != true:
+            wrong.append(f"column {j} is {true}, not {verdict}")
+    return wrong[:_MOST_FAILURES]
 
 
 def _check_files(

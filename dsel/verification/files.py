@@ -85,7 +85,14 @@ class CheckedFiles:
             for old in folder.iterdir():
                 if time.time() - old.stat().st_mtime > _OLD_SECONDS:
                     shutil.rmtree(old, ignore_errors=True)
-            asked = (claim.problem.digest(), claim.k, float(claim.threshold).hex(), list(claim.columns))
+            asked: tuple[Any, ...] = (
+                claim.problem.digest(),
+                claim.k,
+                float(claim.threshold).hex(),
+                list(claim.columns),
+            )
+            if claim.listed is not None:
+                asked = (*asked, sorted(claim.listed), float(claim.least).hex())
             found = cls(folder / digest_of(repr((versions()["dsel"], *asked)).encode()))
             found.folder.mkdir(exist_ok=True)
             known = sum(1 for _ in found.folder.iterdir())

@@ -91,13 +91,17 @@ class Problem:
 class Claim:
     """What the tree of a log claims: every subset of at most k columns has f of at least the threshold.
 
-    problem: summed from the data. columns: those of the data that it is over, for messages.
+    problem: summed from the data. columns: those of the data that it is over, for messages. listed: subsets of k
+    columns, ascending, that may be below the threshold. least: what smaller subsets are not below, where there
+    is a list.
     """
 
     problem: Problem
     k: int
     threshold: float
     columns: Sequence[int]
+    listed: frozenset[tuple[int, ...]] | None = None
+    least: float = 0.0
 
 
 @dataclass

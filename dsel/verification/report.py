@@ -2,8 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+
+@dataclass(frozen=True)
+class ListCheck:
+    """The near-best subsets that a log claims.
+
+    Parameters
+    ----------
+    within, threshold : float
+        A subset is near-best if it explains at least 1 - within of what the best one explains: its f is at most the
+        threshold.
+    complete_below : float
+        All subsets with a smaller f are listed.
+    listed : frozenset of tuple of int
+        The subsets, by the places of their columns in `columns`.
+    verdicts : list of str or None
+        That of each column. None if not all near-best subsets are listed.
+    columns : tuple of int
+        The columns of the data that may be chosen.
+    """
+
+    within: float
+    threshold: float
+    complete_below: float
+    listed: frozenset[tuple[int, ...]]
+    verdicts: list[str] | None
+    columns: tuple[int, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, as JSON holds it."""
+        subsets = [[self.columns[j] for j in S] for S in sorted(self.listed)]
+        return {**asdict(self), "listed": subsets, "columns": list(self.columns)}
+
+    def __str__(self) -> str:
+        count = f"{len(self.listed)} subset{'' if len(self.listed) == 1 else 's'}"
+        if self.verdicts is None:
+            return f"{count} listed; no other one has an error below {self.complete_below:.12g}"
+        names = ("necessary", "replaceable", "useless")
+        verdicts = ", ".join(f"{self.verdicts.count(name)} {name}" for name in names)
+        return f"{count} within {self.within:.2%} of the best, no others; columns: {verdicts}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +81,8 @@ class ProofCheck:
         The seed of the sample.
     noun : str
         What `size` counts: columns, or groups of columns.
+    near_best : ListCheck, optional
+        The near-best subsets, if the log claims to list them.
     """
 
     size: int
@@ -57,6 +99,7 @@ class ProofCheck:
     seconds: float
     seed: int | None = None
     noun: str = "columns"
+    near_best: ListCheck | None = None
 
     @property
     def accepted(self) -> bool:
@@ -73,6 +116,12 @@ class ProofCheck:
         """Whether all leaves were recomputed, and show that no subset is better apart from the error."""
         return self.accepted and not self.sampled and self.value - self.bound <= 1e-9 * self.total
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, as JSON holds it."""
+        values = {**asdict(replace(self, near_best=None)), "gap": self.gap, "accepted": self.accepted}
+        listed = None if self.near_best is None else self.near_best.as_dict()
+        return {**values, "optimal": self.optimal, "near_best": listed}
+
     def __str__(self) -> str:
         total = sum(self.leaves.values())
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
@@ -86,6 +135,8 @@ class ProofCheck:
             + (": the best there is" if self.optimal else ""),
             f"  no subset is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
         ]
+        if self.near_best is not None:
+            lines.append(f"  {self.near_best}")
         if self.failures:
             del lines[1:]
             lines += [f"  {failure}" for failure in self.failures]
@@ -127,7 +178,7 @@ class Verification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, as JSON holds it."""
-        checks = [{**asdict(c), "gap": c.gap, "accepted": c.accepted, "optimal": c.optimal} for c in self.checks]
+        checks = [c.as_dict() for c in self.checks]
         return {
             "accepted": self.accepted, "verdict": self.verdict, "checks": checks, "unverified": list(self.unverified),
             "passes": self.passes, "precision": self.precision,

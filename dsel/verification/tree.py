@@ -68,7 +68,20 @@ def _makes_sense(values: dict[str, Any]) -> bool:
     )  # fmt: skip
     groups = values.get("groups")
     grouped = groups is None or (isinstance(groups, list) and all(_is_list(group, int) for group in groups))
-    return counts and numeric and columns and named and claimed and grouped
+    return counts and numeric and columns and named and claimed and grouped and _lists(values.get("near_best"))
+
+
+def _lists(claim: Any) -> bool:
+    """Return whether a claim about near-best subsets has all values, of the right types, or there is none."""
+    if not isinstance(claim, dict):
+        return claim is None
+    numeric = all(_is_number(claim.get(name)) for name in ("within", "threshold", "complete_below"))
+    subsets, verdicts = claim.get("subsets"), claim.get("verdicts")
+    listed = isinstance(subsets, list) and all(
+        isinstance(one, list) and len(one) == 2 and _is_list(one[0], int) and _is_number(one[1]) for one in subsets
+    )
+    said = verdicts is None or (isinstance(verdicts, list) and all(isinstance(word, str) for word in verdicts))
+    return numeric and listed and said
 
 
 def _is_number(value: Any, kind: Any = int | float) -> bool:

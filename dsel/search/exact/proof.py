@@ -17,7 +17,7 @@ from dsel.search.exact.alternatives import NearBestAnswer, search_prices, summar
 from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.near_best import OpenBounds
+from dsel.search.exact.near_best import NearBest, OpenBounds
 from dsel.search.exact.perspective.semidefinite import QUICK, Relaxation, affordable, relaxation_of, seconds_of
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.tree import Runner
@@ -150,10 +150,14 @@ class Proof:
                 f"Near-best subsets cannot be listed by {search.method}.", "Allow more memory, or exclude columns."
             )
         search_prices(search.near_best, search.objective, deadline or Deadline(None))
+        return self._known_so_far(search.near_best)
+
+    def _known_so_far(self, near: NearBest) -> NearBestAnswer:
+        search = self.search
         opened = None if search.done else search.open_bounds()
         if search.contradicted:  # the bounds prove nothing
-            opened = OpenBounds(np.zeros(search.near_best.n), np.zeros(search.near_best.n))
-        return summarize(search.near_best, opened, search.proved, search.proven)
+            opened = OpenBounds(np.zeros(near.n), np.zeros(near.n))
+        return summarize(near, opened, search.proved, search.proven)
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:
         """Complete the log with the nodes that are open, and with what it proves.
@@ -167,7 +171,18 @@ class Proof:
         claim = {"bound": search.lower, "value": search.best_value, "indices": best, "nodes": search.iteration}
         if self.relaxation is not None and self.relaxation.bound > search.lower:
             claim["relaxation"] = asdict(self.relaxation)
+        if search.near_best is not None:
+            claim["near_best"] = self._claimed_list(search.near_best)
         self.log.finish(search.logged_nodes(), claim, problem)
+
+    def _claimed_list(self, near: NearBest) -> dict[str, Any]:
+        """Return what a log claims about near-best subsets: verdicts only if they follow from the list."""
+        answer, objective = self._known_so_far(near), self.search.objective
+        return {
+            "within": answer.within, "threshold": answer.threshold, "complete_below": answer.complete_below,
+            "subsets": [[list(objective.in_data(S)), f] for S, f in answer.subsets],
+            "verdicts": answer.verdicts if answer.complete else None,
+        }  # fmt: skip
 
 
 def _restored(state: Mapping[str, Any]) -> Relaxation | None:

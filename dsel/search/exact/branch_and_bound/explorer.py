@@ -286,6 +286,8 @@ class Explorer:
             count = self._count
             log.add(self._memory[at.LOG][: count[at.LOGGED]], self._memory[at.LOG_BOUNDS][: count[at.LOGGED_BOUNDS]])
             count[at.LOGGED] = count[at.LOGGED_BOUNDS] = 0
+            if count[at.OVERFLOW]:
+                self._drain_list()
 
     def _divide_segment(self, log: SegmentLog) -> None:
         """End the segment, and begin another one with what is open."""

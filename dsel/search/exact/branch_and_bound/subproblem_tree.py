@@ -226,7 +226,10 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         slice_ = min(max(self.iteration // 200, 1), _MAX_SLICE)
         budget = until - self.iteration if full else min(slice_, until - self.iteration)
         if self.near_best is not None:
-            self._explorer.list_below(self.near_best.list_cutoff, *self.near_best.unsure(self.lower))
+            if self.log is None:
+                self._explorer.list_below(self.near_best.list_cutoff, *self.near_best.unsure(self.lower))
+            else:  # a log has no reason to skip a node
+                self._explorer.list_below(self._kernel_cutoff, 0, 0)
         found = self._explorer.explore(budget, self._kernel_cutoff, careful=not full and slice_ == 1)
         if found is not None:
             self._accept(found, self._claim)
@@ -258,7 +261,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
 
     def _is_useless(self, sub: Subproblem) -> bool:
         """Return whether a node that is not pruned holds no subset that matters."""
-        if self.near_best is None:
+        if self.near_best is None or self.log is not None:
             return False
         inside, possible = np.zeros(self.objective.n, np.bool_), np.zeros(self.objective.n, np.bool_)
         inside[list(sub.chosen)] = True
