@@ -5,6 +5,7 @@ All near-best subsets, with a verdict and a price for each column, and the best 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -145,6 +146,11 @@ class Alternatives:
     def by_size(self) -> dict[int, Alternatives]:
         """The alternatives of each size that was asked for, ascending."""
         return {found.size: found for found in (*self.smaller, self)}
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """How many of the listed subsets have each column that any of them has."""
+        return dict(Counter(j for row in self.subsets for j in row.indices))
 
     def labels(self, verdict: Verdict) -> list[str]:
         """Return the labels of the columns with this verdict."""

@@ -111,6 +111,7 @@ def render_report(
         front=tables.front_rows(selection),
         proofs=tables.proofs(selection),
         guarantees=list(describe_guarantees(selection)),
+        alternatives=tables.alternatives_section(selection),
         figures=figures(selection, history),
         changes=list(describe_changes(selection.changes)) if selection.changes else [],
         stability=stability_section(selection, stability),
