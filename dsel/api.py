@@ -344,10 +344,39 @@ def alternatives(
     >>> found.complete, found.verdicts["x7"]
     (True, 'necessary')
     """
-    rule = list_rule(within, nbest, limit)
+    budget = ProofBudget(seconds, sizes=sizes, near_best=list_rule(within, nbest, limit))
     dataset, request = _data_of(selection, X, Y, sample_weight)
-    budget = ProofBudget(seconds, sizes=sizes, near_best=rule)
-    with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
+    return alternatives_from(dataset, request, selection, budget, progress=progress)
+
+
+def alternatives_from(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget,
+    cache: StatisticsCache | None = None, *, progress: bool | None = False,
+) -> Alternatives:  # fmt: skip
+    """Return the near-best subsets of a selection of a dataset.
+
+    Parameters
+    ----------
+    dataset, request, selection : Dataset, SelectionRequest, Selection
+        The data, what was asked, and what was found.
+    budget : ProofBudget
+        Which subsets are listed, and how long to search.
+    cache : StatisticsCache, optional
+        Where statistics of data with a fingerprint are read and saved.
+    progress : bool, optional
+        Show a line that says what runs; None for in notebooks and terminals only.
+
+    Returns
+    -------
+    Alternatives
+        The near-best subsets.
+
+    Raises
+    ------
+    DselError
+        As `alternatives` raises them.
+    """
+    with _running(None if dataset.in_memory else active_client(), RunContext(cache=cache), progress) as context:
         proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
     if proved.alternatives is None:
         return _no_alternatives([note for note in proved.notes if note not in selection.notes])

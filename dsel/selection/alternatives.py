@@ -190,5 +190,14 @@ class Alternatives:
         return asdict(self)
 
 
+def changed_verdicts(before: Alternatives | None, after: Alternatives | None) -> dict[str, tuple[Verdict, Verdict]]:
+    """Return both verdicts of each column whose verdict differs, by its label; none if one of the two is missing."""
+    if before is None or after is None:
+        return {}
+    old = before.verdicts
+    pairs = {label: (old[label], new) for label, new in after.verdicts.items() if label in old}
+    return {label: pair for label, pair in pairs.items() if pair[0] != pair[1]}
+
+
 #: The verdicts, the strongest statements first.
 VERDICTS: tuple[Verdict, ...] = ("necessary", "replaceable", "useless", "undecided")
