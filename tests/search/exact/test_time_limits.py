@@ -19,7 +19,7 @@ from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.method import SearchTask
 from dsel.search.registry import METHODS
-from dsel.verification.tree import Tree, follow, read_file
+from dsel.verification.tree import RecordReader, Tree
 from tests.search.exact.cases import regression
 
 
@@ -68,7 +68,7 @@ def subsets_left_open(log, problem, k):
     """Return the nodes that the files of a log leave open, less those that they continue."""
     tree = Tree()
     for path in sorted(log.folder.glob("*.npz")):
-        list(follow(path.name, *read_file(path.name, path.read_bytes()), problem.n, k, tree))
+        list(tree.follow(RecordReader(path.name, path.read_bytes())))
     return dict(tree.open)
 
 
