@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import card, certificate, greedy_rls, growing, methods, out_of_core, pareto, scaling
+from pipelines.benchmarks import (
+    alternatives,
+    card,
+    certificate,
+    greedy_rls,
+    growing,
+    methods,
+    out_of_core,
+    pareto,
+    scaling,
+)
 from pipelines.benchmarks.proofs import run as proofs
 from pipelines.benchmarks.proofs.solving import SOLVERS
 
@@ -116,6 +126,14 @@ def proofs_command(
     if not proofs.chosen(quick, only or ()):
         raise typer.BadParameter("No problem has this name.")
     proofs.run(quick, seconds, only or (), solver or SOLVERS)
+
+
+@app.command("alternatives")
+def alternatives_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few problems.")] = False,
+) -> None:
+    """Measure lists of near-best subsets: the time compared with one proof, and how many columns are decided."""
+    alternatives.run(quick)
 
 
 if __name__ == "__main__":
