@@ -354,7 +354,37 @@ def alternatives(
     limits = ListLimits.of(within=within, nbest=nbest, limit=limit)
     budget = ProofBudget.of(seconds=seconds, sizes=sizes, near_best=limits)
     dataset, request = data_again(selection, X, Y, sample_weight)
-    with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
+    return alternatives_from(dataset, request, selection, budget, progress=progress)
+
+
+def alternatives_from(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget,
+    cache: StatisticsCache | None = None, *, progress: bool | None = False,
+) -> Alternatives:  # fmt: skip
+    """Return the near-best subsets of a selection of a dataset.
+
+    Parameters
+    ----------
+    dataset, request, selection : Dataset, SelectionRequest, Selection
+        The data, what was asked, and what was found.
+    budget : ProofBudget
+        Which subsets are listed, and how long to search.
+    cache : StatisticsCache, optional
+        Where statistics of data with a fingerprint are read and saved.
+    progress : bool, optional
+        Show a line that says what runs; None for in notebooks and terminals only.
+
+    Returns
+    -------
+    Alternatives
+        The near-best subsets.
+
+    Raises
+    ------
+    DselError
+        As `alternatives` raises them.
+    """
+    with _running(None if dataset.in_memory else active_client(), RunContext(cache=cache), progress) as context:
         proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
     if proved.alternatives is None:
         return _no_alternatives([note for note in proved.notes if note not in selection.notes])

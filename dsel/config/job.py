@@ -224,9 +224,8 @@ class JobFile(SelectionRequest):
     def _proofs_need_the_quadratic_objective(self) -> JobFile:
         for name in ("certify", "alternatives"):
             if getattr(self, name) is not None and self.criterion is not None:
-                raise OptionError(
-                    f"{name}: there is no proof for a custom criterion.", f"Leave {name} or criterion out."
-                )
+                what = "certificate for a custom criterion" if name == "certify" else "list for a custom criterion"
+                raise OptionError(f"{name}: there is no {what}.", f"Leave {name} or criterion out.")
         if self.alternatives is not None and self.groups is not None:
             raise OptionError(
                 "alternatives: near-best subsets are listed of single columns, not of groups.",

@@ -45,7 +45,7 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.tree import Runner
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.journal import Journal
-from dsel.selection.changes.compare import PreviousRun, comparing, with_bound
+from dsel.selection.changes.compare import PreviousRun, comparing, with_bound, with_verdicts
 from dsel.selection.changes.runs import RunSummary, is_series
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_validated
@@ -153,7 +153,8 @@ def _run_in_folder(
             return saved
         folder.claim(job, identity)
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
-        selection = _run(opened, plan, reporter, interrupts, lock, saved, on_demand=in_series)
+        before = None if previous is None else previous.selection
+        selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
         changes = describe_changes(selection.changes) if selection.changes else ()
         for line in (*describe_cost(selection), *changes):
             log.info("%s", line)
@@ -199,10 +200,11 @@ class _OpenedJob:
 
 def _run(
     opened: _OpenedJob, plan: Plan, reporter: Reporter, interrupts: Interrupts, lock: Lock,
-    selection: Selection | None, *, on_demand: bool,
+    selection: Selection | None, before: Selection | None, *, on_demand: bool,
 ) -> Selection:  # fmt: skip
     """Search, unless a saved selection only needs its proof; then prove, if the job asks for it.
 
+    before: the result of the previous run.
     on_demand: start workers only for what is not small.
     """
     job, folder = opened.job, opened.folder
@@ -253,7 +255,7 @@ def _run(
                     opened.job, opened.dataset, selection, budget, context, reporter, interrupts, runner,
                     opened.validated,
                 )  # fmt: skip
-            selection = saved(with_bound(selection))
+            selection = saved(with_verdicts(with_bound(selection), before))
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return selection

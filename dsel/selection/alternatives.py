@@ -5,6 +5,7 @@ All near-best subsets, with a verdict and a price for each column, and the best 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -146,6 +147,11 @@ class Alternatives:
         """The alternatives of each size that was asked for, ascending."""
         return {found.size: found for found in (*self.smaller, self)}
 
+    @property
+    def counts(self) -> dict[int, int]:
+        """How many of the listed subsets have each column that any of them has."""
+        return dict(Counter(j for row in self.subsets for j in row.indices))
+
     def labels(self, verdict: Verdict) -> list[str]:
         """Return the labels of the columns with this verdict."""
         return [price.label for price in self.columns if price.verdict == verdict]
@@ -182,6 +188,15 @@ class Alternatives:
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as JSON types."""
         return asdict(self)
+
+
+def changed_verdicts(before: Alternatives | None, after: Alternatives | None) -> dict[str, tuple[Verdict, Verdict]]:
+    """Return both verdicts of each column whose verdict differs, by its label; none if one of the two is missing."""
+    if before is None or after is None:
+        return {}
+    old = before.verdicts
+    pairs = {label: (old[label], new) for label, new in after.verdicts.items() if label in old}
+    return {label: pair for label, pair in pairs.items() if pair[0] != pair[1]}
 
 
 #: The verdicts, the strongest statements first.

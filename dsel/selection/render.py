@@ -321,6 +321,9 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield f"The previous columns have error {errors}"
     if changes["bound"] is not None and changes["distance"] is not None:
         yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error"
+    if verdicts := changes.get("verdicts"):  # older results have none
+        shown = shorten([f"{label} ({old}, now {new})" for label, (old, new) in verdicts.items()], 10)
+        yield f"Other verdicts: {shown}"
     rows = changes["on_new_rows"]
     if rows is not None and rows["r2"] is not None:
         yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"

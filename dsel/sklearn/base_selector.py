@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dsel.api import select_from
 from dsel.config.request import Missing, Preprocess, SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
@@ -106,7 +106,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             cache = self._cache()
             if cache is not None:
                 dataset = replace(dataset, digest=data_digest(X, target.Y, sample_weight))
-            self.selection_ = select_from(dataset, request, cache)
+            self.selection_ = self._select(dataset, request, cache)
         except (DataError, OptionError) as error:
             raise ValueError(str(error)) from error
         self._set_fitted(target)
@@ -185,6 +185,10 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         fields |= {"k": _size(self.n_features_to_select, self.n_features_in_), "seed": int(seed)}
         fields |= {"options": dict(fields.get("options") or {})}
         return SelectionRequest.of(**{**fields, **self._method_fields()})
+
+    def _select(self, dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None) -> Selection:
+        """Run the request on the data."""
+        return select_from(dataset, request, cache)
 
     def _method_fields(self) -> dict[str, Any]:
         """Return the method of the request and its options, where they are no parameters."""

@@ -8,7 +8,14 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from dsel.api import alternatives_from
+from dsel.config.job import ListLimits
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import Dataset
+from dsel.jobs.certify import ProofBudget
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.search.exact.certificate import dependence
+from dsel.selection.result import Selection
 from dsel.sklearn.base_selector import BaseSelector
 from dsel.sklearn.inputs import EncodedTarget, Task
 
@@ -48,11 +55,17 @@ class SubsetSelector(BaseSelector):
         How ``n_features_to_select="auto"`` chooses, as for `dsel.select`.
     options : dict, default=None
         The method's own options, such as ``{"iterations": 10_000}``.
+    alternatives : float or dict, default=None
+        List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
+        or `within`, `nbest`, `limit`, `seconds` and `sizes` of `dsel.alternatives`, such as
+        ``{"within": 0.01, "seconds": 10}``.
 
     Attributes
     ----------
     selection_ : Selection
         The result, with coefficients, front and notes.
+    alternatives_ : Alternatives or None
+        The near-best subsets, with a verdict and a price for each column, if they were asked for.
     support_ : ndarray of bool, shape (n,)
         The mask of the selected columns.
     indices_ : ndarray of int, shape (s,)
@@ -94,6 +107,22 @@ class SubsetSelector(BaseSelector):
     max_k: int | None = None
     choose_k: Any = None
     options: dict[str, Any] | None = None
+    alternatives: Any = None
+
+    def _select(self, dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None) -> Selection:
+        selection = super()._select(dataset, request, cache)
+        if self.alternatives is None:
+            return selection
+        asked = dict(self.alternatives) if isinstance(self.alternatives, dict) else {"within": self.alternatives}
+        limits = {name: asked.pop(name) for name in ("seconds", "sizes") if name in asked}
+        budget = ProofBudget.of(**{"seconds": 60.0, **limits}, near_best=ListLimits.of(**asked))
+        searched: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None}  # it does not matter how
+        found = alternatives_from(dataset, request.model_copy(update=searched), selection, budget, cache)
+        return selection.with_alternatives(found)
+
+    def _set_fitted(self, target: EncodedTarget) -> None:
+        super()._set_fitted(target)
+        self.alternatives_ = self.selection_.alternatives
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

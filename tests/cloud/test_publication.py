@@ -178,11 +178,11 @@ class TestAStore:
             ingest_arrays(X + 1, store, chunks=(10, 6), overwrite=True)
         proxy.reset()
         with pytest.raises(DataError, match=r"replaced while it was read|is lost"):  # a reader does not mix both
-            gram_pass(dataset).run()
+            gram_pass(dataset, dataset.row_ranges).run()
         assert error_of(lambda: open_store(store)) is MissingInputError
         ingest_arrays(X + 1, store, y=Y, chunks=(10, 6))
         with pytest.raises(DataError, match="replaced while it was read"):
-            gram_pass(dataset).run()
+            gram_pass(dataset, dataset.row_ranges).run()
         assert (open_store(store).x.read(0, 60) == X + 1).all()
 
     def test_anything_else_is_not_overwritten(self, url: str) -> None:

@@ -140,7 +140,7 @@ def test_an_interrupted_list_continues(tmp_path: Path) -> None:
         ({"alternatives": {"within": "150%"}}, "within"), ({"alternatives": {"within": "some"}}, "within"),
         ({"alternatives": {"nbest": 0}}, "nbest"), ({"alternatives": {"sizes": "few"}}, "sizes"),
         ({"alternatives": {}, "groups": {"a": [0, 1]}}, "not of groups"),
-        ({"alternatives": {}, "method": "poss", "criterion": "os:getcwd"}, "no proof for a custom criterion"),
+        ({"alternatives": {}, "method": "poss", "criterion": "os:getcwd"}, "no list for a custom criterion"),
     ],
 )  # fmt: skip
 def test_what_a_job_file_refuses(tmp_path: Path, more: dict[str, Any], says: str) -> None:

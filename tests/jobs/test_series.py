@@ -207,6 +207,20 @@ def test_the_next_run_starts_from_the_previous_front(job: Job) -> None:
     assert set(previous.subsets(as_dataset(job.store).features)) >= {tuple(sorted(previous.selection.indices))}
 
 
+def test_a_run_says_whose_verdict_differs_from_that_of_the_previous_run(job: Job) -> None:
+    job.keys = {"method": "forward", "alternatives": {"within": "1%", "time": "1h"}}
+    first = job.run().alternatives
+    dsel.append(night(3, 60), job.store)
+    found = job.run()
+    assert first is not None
+    assert found.alternatives is not None
+    assert found.changes is not None
+    verdicts = {label: [first.verdicts[label], now] for label, now in found.alternatives.verdicts.items()}
+    assert found.changes["verdicts"] == {label: pair for label, pair in verdicts.items() if pair[0] != pair[1]}
+    assert found.changes["verdicts"]["c9"][1] == "necessary"
+    assert "Other verdicts: " in str(found)
+
+
 @pytest.mark.parametrize("method", ["pposs", "forward", "branch-and-bound"])
 def test_other_methods_run_again_too(job: Job, method: str) -> None:
     job.keys = {"method": method}

@@ -16,6 +16,7 @@ from dsel.jobs import certify
 from dsel.search.exact.proof import Proof
 from dsel.selection import assembly
 from dsel.selection.render import render
+from dsel.selection.results.compare import compare_selections
 from tests.datasets import load
 
 RNG = np.random.default_rng(4)
@@ -167,11 +168,11 @@ def test_the_example_of_the_documentation() -> None:
     [
         (lambda s: dsel.alternatives(s, X, Y, within=-0.1), OptionError, r"within is -0.1"),
         (lambda s: dsel.alternatives(s, X, Y, within=1.0), OptionError, "within is 1.0"),
-        (lambda s: dsel.alternatives(s, X, Y, within=float("nan")), OptionError, "within is nan"),
-        (lambda s: dsel.alternatives(s, X, Y, nbest=0), OptionError, "nbest is 0"),
-        (lambda s: dsel.alternatives(s, X, Y, limit=0), OptionError, "limit is 0"),
-        (lambda s: dsel.alternatives(s, X, Y, seconds=0.0), OptionError, "seconds is 0.0"),
-        (lambda s: dsel.alternatives(s, X, Y, sizes="some"), OptionError, "no choice of sizes 'some'"),
+        (lambda s: dsel.alternatives(s, X, Y, within=float("nan")), OptionError, "'within' is nan"),
+        (lambda s: dsel.alternatives(s, X, Y, nbest=0), OptionError, "'nbest' is 0"),
+        (lambda s: dsel.alternatives(s, X, Y, limit=0), OptionError, "'limit' is 0"),
+        (lambda s: dsel.alternatives(s, X, Y, seconds=0.0), OptionError, "'seconds' is 0.0"),
+        (lambda s: dsel.alternatives(s, X, Y, sizes="some"), OptionError, "'sizes' is 'some'"),
         (lambda s: dsel.alternatives(s, X[:, ::-1], Y), DataError, "not the data of the selection"),
         (lambda s: dsel.alternatives("folder", X, Y), OptionError, "selection is a str"),
     ],
@@ -266,3 +267,19 @@ def test_substitutes_of_many_columns_are_left_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(assembly, "_MOST_SUBSTITUTED", 2)
     with pytest.raises(OptionError, match="k is too large"):
         dsel.select(X, Y, k=K, method="forward").substitutes()
+
+
+def test_a_comparison_says_whose_verdict_differs() -> None:
+    a = dsel.select(X, Y, k=K)
+    b = dsel.select(X[:30], Y[:30], k=K)
+    first, second = dsel.alternatives(a, X, Y, within=0.05), dsel.alternatives(b, X[:30], Y[:30], within=0.05)
+    assert compare_selections(a, b.with_alternatives(second)).verdicts == {}
+    found = compare_selections(a.with_alternatives(first), b.with_alternatives(second))
+    differ = {label for label, verdict in first.verdicts.items() if verdict != second.verdicts[label]}
+    assert differ
+    assert found.verdicts == {label: (first.verdicts[label], second.verdicts[label]) for label in differ}
+    assert f"Other verdicts ({len(differ)}): " in found.render()
+    assert not any("verdicts" in note for note in found.notes)
+    wider = dsel.alternatives(a, X, Y, within=0.2)
+    found = compare_selections(a.with_alternatives(first), a.with_alternatives(wider))
+    assert "the verdicts are about other subsets: 3 columns within 5.00% and 3 columns within 20.00%" in found.render()

@@ -271,3 +271,20 @@ def test_other_columns_than_those_of_fit_are_refused() -> None:
         ForwardSelector(2).fit(da.from_array(y), y)
     with pytest.raises(ValueError, match="requires y"):
         GreedyRLSSelector(2).fit(X, None)
+
+
+def test_alternatives_are_listed_where_they_are_asked_for() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(40, 9)) @ (np.eye(9) + rng.normal(size=(9, 9)) / 2)
+    y, weights = X[:, :4] @ rng.normal(size=4) + 2 * rng.normal(size=40), rng.uniform(0.5, 2.0, 40)
+    for weighted in (None, weights):
+        plain = SubsetSelector(3).fit(X, y, sample_weight=weighted)
+        assert plain.alternatives_ is None
+        expected = dsel.alternatives(plain.selection_, X, y, within=0.05, sample_weight=weighted)
+        for asked in (0.05, {"within": 0.05, "seconds": 100}):
+            found = SubsetSelector(3, alternatives=asked).fit(X, y, sample_weight=weighted)
+            assert found.alternatives_ == found.selection_.alternatives
+            assert found.alternatives_.verdicts == expected.verdicts
+            assert [row.error for row in found.alternatives_.subsets] == [row.error for row in expected.subsets]
+    with pytest.raises(ValueError, match="within is 2"):
+        SubsetSelector(3, alternatives=2.0).fit(X, y)

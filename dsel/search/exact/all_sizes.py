@@ -16,7 +16,8 @@ Colubi and Zeileis, "lmSubsets", J. Stat. Software 2020. The second bound is tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,24 @@ class AllSizes:
         self._columns[0, 0], self._frame[0, LEFT] = np.arange(n), n
         self._fixed, self._state = np.zeros(n, np.int64), np.zeros(2, np.int64)
 
+    def elimination_path(self) -> Iterator[tuple[Members, float]]:
+        """Yield the subsets that are left when the column of least effect is dropped again and again, with their f.
+
+        Before each step, the subsets without another column are yielded, too. O(n^3).
+        """
+        A, beta, f, members = self._A[0].copy(), self._B[0].copy(), float(self._f[0]), list(range(self._A.shape[1]))
+        yield tuple(members), f
+        while len(members) > 1:
+            increases = np.square(beta).sum(axis=1) / np.diag(A)
+            for i in np.argsort(increases)[::-1]:
+                yield (*members[:i], *members[i + 1 :]), f + float(increases[i])
+            p = int(increases.argmin())
+            f += float(increases[p])
+            kept = np.arange(len(members)) != p
+            beta = (beta - np.outer(A[p] / A[p, p], beta[p]))[kept]
+            A = (A - np.outer(A[p], A[p] / A[p, p]))[np.ix_(kept, kept)]
+            del members[p]
+
     @property
     def iteration(self) -> int:
         """The number of visited nodes."""
@@ -155,6 +174,54 @@ class BestOfSizes:
             better=value < before - MARGIN * objective.total < float("inf"), rounding_error=error,
             dependent_gap=guarantee.hidden(value, objective), near_copies=guarantee.columns(objective),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BestByCriterion:
+    """The best subsets by a criterion of f and the size, with f, and whether it is proved that there are no others.
+
+    error: what rounding is worth in the proof, as a share of ||Y||^2.
+    """
+
+    subsets: list[tuple[Members, float]]
+    proven: bool
+    nodes: int
+    error: float
+
+
+def best_by_criterion(
+    objective: Objective, nbest: int, value: Callable[[float, int], float], limit: Callable[[float, int], float],
+    known: Iterable[Sequence[int]], deadline: Deadline, on_slice: Callable[[AnytimeSearch], None] | None = None,
+) -> BestByCriterion:  # fmt: skip
+    """Return the `nbest` subsets of least value, of any size. Errors: ValueError as in `AllSizes`.
+
+    value: the criterion of an f and a size, which increases with f. limit: the f of a value and a size.
+    """
+    n = objective.n
+    best: list[tuple[float, Members, float]] = []
+    seen: set[Members] = set()
+    thresholds = np.full(n + 1, objective.c + MARGIN * objective.total)
+    traversal = AllSizes(objective, thresholds)
+
+    def better(members: Members) -> None:
+        if members in seen:
+            return
+        f = objective.value(members)
+        seen.add(members)
+        bisect.insort(best, (value(f, len(members)), members, f))
+        del best[nbest:]
+        if len(best) == nbest:
+            worst = [limit(best[-1][0], size) + traversal.error * objective.total for size in range(n + 1)]
+            thresholds[:] = np.minimum(thresholds, np.maximum.accumulate(worst[::-1])[::-1])
+        traversal.best_value = best[0][2]
+
+    for S in known:
+        better(tuple(sorted(S)))
+    for members, f in traversal.elimination_path():
+        if len(best) < nbest or value(f, len(members)) < best[-1][0]:
+            better(members)
+    done = traversal.run(better, deadline, on_slice)
+    return BestByCriterion([(S, f) for _, S, f in best], done, traversal.iteration, traversal.error)
 
 
 def suits_all_sizes(objective: ItemObjective, k: int) -> bool:

@@ -30,6 +30,7 @@ from dsel.errors import DataError, DselError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Scaling
+from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.context import SelectionRun
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.paths import AnyPath, write_bytes
@@ -358,7 +359,7 @@ def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: Pr
         "new_rows": dataset.m - rows_before if appended else None,
         "entered": entered, "left": left, "changed": bool(entered or left),
         "previous_error": None, "previous_r2": None, "error": fit.error, "on_new_rows": None, "comparison": None,
-        "drift": None, "bound": None, "status": None, "distance": None,
+        "drift": None, "bound": None, "status": None, "distance": None, "verdicts": {},
     }  # fmt: skip
     if not gone:
         before = run.whole.value(members) if changes["changed"] else fit.error
@@ -391,6 +392,14 @@ def _compare_rows(
     if changed:
         compared["comparison"] = sums.compare(members, selection.indices, request.seed)
     return compared
+
+
+def with_verdicts(selection: Selection, previous: Selection | None) -> Selection:
+    """Return the selection with the columns whose verdict differs from that of the previous run."""
+    if selection.changes is None or previous is None:
+        return selection
+    verdicts = changed_verdicts(previous.alternatives, selection.alternatives)
+    return replace(selection, changes={**selection.changes, "verdicts": {k: list(v) for k, v in verdicts.items()}})
 
 
 def with_bound(selection: Selection) -> Selection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.selection.plots import coefficients, correlation, front, path, sizes, subsets, trace
+from dsel.selection.plots import alternatives, coefficients, correlation, front, path, sizes, subsets, trace
 from dsel.selection.plots.front import Quantity
 from dsel.selection.record import SelectionRecord
 
@@ -152,3 +152,54 @@ class SelectionPlots:
             The axes.
         """
         return correlation.draw(self.selection, ax)
+
+    def alternatives(self, ax: Any = None) -> Any:
+        """Draw which columns each near-best subset has, as a heat map of R2, the best subset first.
+
+        It takes a selection with alternatives; see `dsel.alternatives`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        return alternatives.draw_subsets(self.selection, ax)
+
+    def prices(self, ax: Any = None) -> Any:
+        """Draw R2 of the best subsets with and without each column. Bands reach to what is still possible.
+
+        It takes a selection with alternatives; see `dsel.alternatives`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        return alternatives.draw_prices(self.selection, ax)
+
+    def reliance(self, ax: Any = None) -> Any:
+        """Draw how much R2 near-best subsets lose without each of their columns, as intervals.
+
+        It takes a selection with alternatives; see `dsel.alternatives`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        return alternatives.draw_reliance(self.selection, ax)

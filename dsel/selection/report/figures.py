@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from dsel.errors import MissingInputError
 from dsel.selection.changes.runs import RunSummary
-from dsel.selection.plots import coefficients, correlation, front, path, runs, sizes, style, subsets, trace
+from dsel.selection.plots import (
+    alternatives,
+    coefficients,
+    correlation,
+    front,
+    path,
+    runs,
+    sizes,
+    style,
+    subsets,
+    trace,
+)
 from dsel.selection.record import SelectionRecord
 
 if TYPE_CHECKING:
@@ -47,9 +58,26 @@ class Figure:
     missing: str = ""
 
 
+def _figures_of_alternatives(selection: SelectionRecord) -> Iterator[Figure]:
+    if selection.alternatives is None or not selection.alternatives.subsets:
+        return
+    height = 70 + 22 * len(alternatives.shown_prices(selection))
+    pictures = (
+        ("near-best", "Near-best subsets", "A column of cells for each subset, the best one first.",
+         alternatives.describe_subsets, alternatives.draw_subsets, height),
+        ("prices", "With and without each column", "The best known subsets. Bands reach to what is still possible.",
+         alternatives.describe_prices, alternatives.draw_prices, height + 80),
+        ("reliance", "What subsets lose without a column", "From the least to the largest loss of near-best subsets.",
+         alternatives.describe_reliance, alternatives.draw_reliance, height),
+    )  # fmt: skip
+    for name, title, caption, describe, draw, high in pictures:
+        yield figure(name, title, caption, partial(describe, selection), partial(draw, selection), high)
+
+
 def figures(selection: SelectionRecord, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
     """Return the pictures by name. What cannot be drawn says why. history: the runs of a repeated job."""
-    return {made.name: made for made in _figures(selection, history)}
+    made = (*_figures(selection, history), *_figures_of_alternatives(selection))
+    return {one.name: one for one in made}
 
 
 def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Iterator[Figure]:

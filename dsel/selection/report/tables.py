@@ -11,7 +11,9 @@ from dask.utils import format_bytes
 
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
+from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.front_row import FrontRow
+from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
@@ -219,6 +221,37 @@ def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
         }
         for label, (best, *others) in selection.substitutes().items()
     ]
+
+
+#: Columns of near-best subsets that get a sentence.
+_MOST_SENTENCES = 30
+
+
+def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
+    """Return the section on near-best subsets: what was found, and a sentence on each column; None without any."""
+    found = selection.alternatives
+    if found is None or not found.subsets:
+        return None
+    near, verdicts = found.lines()
+    return {
+        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. Columns: {verdicts}.",
+        "sentences": [_about_column(found, price) for price in shown_prices(selection)[:_MOST_SENTENCES]],
+        "useless": names(found.labels("useless"), 20) if found.labels("useless") else "",
+    }
+
+
+def _about_column(found: Alternatives, price: Price) -> str:
+    """Return what is known about a column in one sentence."""
+    label, listed = printable(price.label), len(found.subsets)
+    every = "the only" if listed == 1 else f"all {listed:,}"
+    if price.verdict == "necessary":
+        where = f"is in {every}" if found.complete else "is in every"
+        subsets = "subset" if listed == 1 or not found.complete else "subsets"
+        return f"{label} {where} near-best {subsets}; without it R² is at most {found.r2(price.bound_without):.4f}."
+    where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} near-best subsets"
+    if price.verdict == "undecided" or price.error_without is None:
+        return f"{where}; whether it is necessary or useless was not decided in time."
+    return f"{where}; the best without it has an R² of {found.r2(price.error_without):.4f}."
 
 
 def coefficient_heads(selection: SelectionRecord) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable
+from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
 
@@ -24,6 +25,8 @@ class Comparison:
         By name, the pair of values of every option of the two requests that differs.
     in_common, only_first, only_second : tuple of str
         Labels of the chosen columns.
+    verdicts : dict
+        By label, the pair of verdicts of each column whose verdict differs, if both have alternatives.
     notes : tuple of str
         What limits the comparison, such as other data.
     """
@@ -34,6 +37,7 @@ class Comparison:
     in_common: tuple[str, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
+    verdicts: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -53,6 +57,9 @@ class Comparison:
             f"{printable(title)} ({len(labels)}): {', '.join(map(printable, labels)) or 'none'}"
             for title, labels in groups
         ]
+        if self.verdicts:
+            changed = ", ".join(f"{printable(name)} ({old}, {new})" for name, (old, new) in self.verdicts.items())
+            lines.append(f"Other verdicts ({len(self.verdicts)}): {changed}")
         return console_text([table, *lines, *(f"note: {note}" for note in self.notes)], width).removesuffix("\n")
 
 
@@ -88,6 +95,7 @@ def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a"
         in_common=tuple(label for label in a.labels if label in second),
         only_first=tuple(label for label in a.labels if label not in second),
         only_second=tuple(label for label in b.labels if label not in first),
+        verdicts={**changed_verdicts(a.alternatives, b.alternatives)},
         notes=tuple(_notes(a, b)),
     )
 
@@ -134,6 +142,10 @@ def _notes(a: Selection, b: Selection) -> list[str]:
         notes.append("the stores have the same shape but other values")
     if a.preprocess != b.preprocess or a.lam != b.lam:
         notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
+    found = [(one.size, one.within) for one in (a.alternatives, b.alternatives) if one is not None]
+    if len(found) == 2 and found[0] != found[1]:
+        sizes = " and ".join(f"{size} columns within {within:.2%}" for size, within in found)
+        notes.append(f"the verdicts are about other subsets: {sizes} of the best")
     return notes
 
 

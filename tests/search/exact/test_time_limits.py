@@ -1,6 +1,7 @@
 """Exact searches end at their deadline: the clock is a fake, and work is counted."""
 
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.method import SearchTask
 from dsel.search.registry import METHODS
-from dsel.verification.tree import Tree, follow, read_file
+from dsel.verification.tree import RecordReader, Tree
 from tests.search.exact.cases import regression
 
 
@@ -66,10 +67,12 @@ def test_a_pause_does_not_count_in_a_deadline_nor_in_that_which_it_is_a_share_of
 
 def subsets_left_open(log, problem, k):
     """Return the nodes that the files of a log leave open, less those that they continue."""
-    tree = Tree()
+    left = Counter()
     for path in sorted(log.folder.glob("*.npz")):
-        list(follow(path.name, *read_file(path.name, path.read_bytes()), problem.n, k, tree))
-    return dict(tree.open)
+        tree = Tree(problem.n, k, 2)
+        list(tree.follow(RecordReader(path.name, path.read_bytes())))
+        left.update(tree.open)
+    return {node: count for node, count in left.items() if count}
 
 
 def test_an_interrupted_branch_and_bound_keeps_its_open_nodes(problem):

@@ -46,6 +46,12 @@ def half_certified() -> dsel.Selection:
 
 
 @cache
+def with_alternatives() -> dsel.Selection:
+    """Return a selection with its near-best subsets."""
+    return plain().with_alternatives(dsel.alternatives(plain(), X, Y, within=0.05))
+
+
+@cache
 def several_targets() -> dsel.Selection:
     """Return a selection for three targets, by forward selection."""
     targets = np.column_stack([X[:, :3] @ [1.0, 2.0, 3.0], X[:, 5], X[:, 7] - X[:, 0]])
@@ -98,7 +104,8 @@ def nothing() -> dsel.Selection:
 
 
 ALL = {
-    "plain": plain, "certified": certified, "half certified": half_certified, "several targets": several_targets,
+    "plain": plain, "certified": certified, "half certified": half_certified,
+    "with alternatives": with_alternatives, "several targets": several_targets,
     "of itself": of_itself, "by criterion": by_criterion, "with path": with_path, "automatic": automatic,
     "grouped": grouped, "hostile": hostile, "nothing": nothing,
 }  # fmt: skip

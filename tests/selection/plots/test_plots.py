@@ -19,7 +19,11 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
-PICTURES = ("front", "path", "sizes", "subsets", "trace", "coefficients", "correlation")
+PICTURES = (
+    "front", "path", "sizes", "subsets", "trace", "coefficients", "correlation", "alternatives", "prices", "reliance",
+)  # fmt: skip
+#: Not in every selection.
+EXTRA = ("sizes", "alternatives", "prices", "reliance")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +37,7 @@ def line(ax: plt.Axes, label: str) -> np.ndarray:
     return next(one for one in ax.lines if str(one.get_label()).startswith(label)).get_xydata()
 
 
-@pytest.mark.parametrize("picture", [picture for picture in PICTURES if picture != "sizes"])
+@pytest.mark.parametrize("picture", [picture for picture in PICTURES if picture not in EXTRA])
 def test_it_draws_on_the_given_axes_and_returns_them(picture: str) -> None:
     _, (left, right) = plt.subplots(ncols=2)
     assert getattr(selections.plain().plot, picture)(ax=right) is right
@@ -196,3 +200,29 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dsel\[plots\]'"):
         dsel.Selection.plot.fget(selections.plain()).front()  # type: ignore[attr-defined]
+
+
+def test_near_best_subsets_are_drawn_with_their_columns_and_prices() -> None:
+    selection = selections.with_alternatives()
+    found = selection.alternatives
+    assert found is not None
+    assert len(found.subsets) > 1
+    ax = selection.plot.alternatives()
+    cells = ax.collections[0].get_array()
+    assert cells.count(axis=0).tolist() == [selection.k] * len(found.subsets)
+    first = ax.get_yticklabels()[0].get_text()
+    assert first in found.labels("necessary")
+    prices = selection.plot.prices()
+    shown = [price.get_text() for price in prices.get_yticklabels()]
+    known = line(prices, "best known with it")[:, 0]
+    assert known == pytest.approx([found.r2(found.prices[label].error_with) for label in shown])
+    reliance = selection.plot.reliance()
+    ends = [path.vertices[:, 0] for path in reliance.collections[0].get_paths()]
+    labels = [label.get_text() for label in reliance.get_yticklabels()]
+    for label, (low, high) in zip(labels, ends, strict=True):
+        assert (low, high) == pytest.approx(found.prices[label].reliance)
+
+
+def test_pictures_of_alternatives_say_what_they_need() -> None:
+    with pytest.raises(MissingInputError, match="has no alternatives"):
+        selections.plain().plot.prices()

@@ -54,7 +54,7 @@ def opened(browser: Any, **options: Any) -> Any:
     return page
 
 
-@pytest.mark.parametrize("kind", ["half certified", "several targets", "hostile", "many columns"])
+@pytest.mark.parametrize("kind", ["half certified", "several targets", "hostile", "many columns", "with alternatives"])
 def test_a_browser_shows_it_whole_and_loads_nothing_else(browser: Any, address: Any, kind: str) -> None:
     file = address(kind)
     for width in WIDTHS.values():

@@ -181,3 +181,29 @@ def test_the_page_has_the_frequencies_of_stability_selection_if_they_are_in_the_
     assert set(page.references) <= set(page.ids)
     dsel.stability(X[:40], y[:40], k=2, samples=4).save(tmp_path / "result")  # of other data
     assert "How stable is it?" not in Page(dsel.report(tmp_path / "result").read_text()).text
+
+
+def test_a_sentence_says_what_is_known_about_each_column_of_near_best_subsets() -> None:
+    selection = selections.with_alternatives()
+    found = selection.alternatives
+    assert found is not None
+    text = Page(report_of("with alternatives")).text
+    count = len(found.subsets)
+    assert f"{count} subsets of {selection.k} columns within 5.00% of the best, no others (proved)" in text
+    for label in found.labels("necessary"):
+        least = found.r2(found.prices[label].bound_without)
+        assert f"{label} is in all {count} near-best subsets; without it R² is at most {least:.4f}." in text
+    for label in found.labels("replaceable"):
+        price = found.prices[label]
+        has = f"{label} is in {found.counts[price.index]} of {count} near-best subsets"
+        assert f"{has}; the best without it has an R² of {found.r2(price.error_without):.4f}." in text
+    assert "In no near-best subset: " in text
+    assert "What else is nearly as good?" not in report_of("plain")
+
+
+def test_a_table_lists_substitutes_of_each_column() -> None:
+    text = Page(report_of("plain")).text
+    assert "What could replace each column" in text
+    for several in selections.plain().substitutes().values():
+        assert f"{several[0].r2:.6f}" in text
+    assert "What could replace each column" not in report_of("grouped")
