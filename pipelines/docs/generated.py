@@ -29,7 +29,7 @@ def job_file_keys() -> str:
     for name, field in ClusterSection.model_fields.items():
         section = _model_of(field.annotation)
         parts += [f"### cluster.{name}", _summary(section), _table(section)]
-    for name in ("choose_k", "certify"):
+    for name in ("choose_k", "certify", "alternatives"):
         section = _model_of(JobFile.model_fields[name].annotation)
         parts += [f"## {name}", _summary(section), _table(section)]
     return "\n\n".join(parts)
