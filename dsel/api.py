@@ -9,7 +9,7 @@ from typing import Any, Literal, Never
 
 from dsel.config.job import ListLimits
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
-from dsel.config.size_rule import SizeCriterion, SizeRule
+from dsel.config.size_rule import InformationCriterion, SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
@@ -287,6 +287,7 @@ def alternatives(
     *,
     within: float = 0.01,
     nbest: int | None = None,
+    by: InformationCriterion | None = None,
     limit: int = 1000,
     seconds: float | None = 60.0,
     sizes: Literal["chosen", "all"] = "chosen",
@@ -309,6 +310,8 @@ def alternatives(
         How much less than the best subset a near-best one may explain, as a share of it.
     nbest : int, optional
         List this many best subsets instead, whatever they explain. The verdicts are then about these.
+    by : {"aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
+        List the `nbest` best subsets of any size by this criterion.
     limit : int
         List at most this many near-best subsets, the best ones. The verdicts count all of them.
     seconds : float, optional
@@ -351,7 +354,7 @@ def alternatives(
     """
     if not isinstance(selection, Selection):
         raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
-    limits = ListLimits.of(within=within, nbest=nbest, limit=limit)
+    limits = ListLimits.of(within=within, nbest=nbest, by=by, limit=limit)
     budget = ProofBudget.of(seconds=seconds, sizes=sizes, near_best=limits)
     dataset, request = data_again(selection, X, Y, sample_weight)
     return alternatives_from(dataset, request, selection, budget, progress=progress)

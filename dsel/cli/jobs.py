@@ -194,6 +194,9 @@ def alternatives(
     nbest: Annotated[
         int | None, typer.Option(min=1, help="List this many best subsets instead, whatever they explain.")
     ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Rank subsets of any size by aic, aicc, bic, ebic, cp or adjusted-r2.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="List at most this many near-best subsets.")] = 1000,
     time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
     all_sizes: Annotated[
@@ -215,7 +218,7 @@ def alternatives(
     from dsel.jobs.runner import certify_run
     from dsel.selection.render import render_alternatives
 
-    limits = ListLimits.of(within=within, nbest=nbest, limit=limit)
+    limits = ListLimits.of(within=within, nbest=nbest, by=by, limit=limit)
     sizes = "all" if all_sizes else "chosen"
     budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, log=log, near_best=limits)
     selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format), trust=trust)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     ConfigDict,
@@ -20,7 +20,7 @@ from pydantic import (
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import SizeRule
+from dsel.config.size_rule import InformationCriterion, SizeRule
 from dsel.config.types import Bool, Duration, Float, Int, Section, Share, first_error, parse_duration
 from dsel.config.yaml_files import read_yaml, refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
@@ -95,13 +95,22 @@ class ListLimits(Section):
         How much less than the best subset a near-best one may explain: 0.01 or 1%.
     nbest : int, optional
         List this many best subsets instead, whatever they explain.
+    by : {"aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
+        List the `nbest` best subsets of any size by this criterion.
     limit : int
         List at most this many near-best subsets. The verdicts count all of them.
     """
 
     within: Share = Field(0.01, ge=0, lt=1)
     nbest: Int | None = Field(None, ge=1, le=1_000_000)
+    by: InformationCriterion | None = None
     limit: Int = Field(1000, ge=1, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _a_criterion_ranks(self) -> Self:
+        if self.by is not None and self.nbest is None:
+            raise ValueError("by ranks the best subsets: say how many in nbest")
+        return self
 
 
 class AlternativesSection(ListLimits):

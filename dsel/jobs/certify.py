@@ -16,6 +16,7 @@ from pydantic import Field
 from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel.config.job import ListLimits, ProofLimits
 from dsel.config.request import SelectionRequest
+from dsel.config.size_rule import InformationCriterion
 from dsel.config.types import Float
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
@@ -30,7 +31,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_of_sizes, suits_all_sizes
+from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, suits_all_sizes
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
@@ -43,6 +44,7 @@ from dsel.search.method import Requirements
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import (
     alternatives_in_data,
+    criterion_list_in_data,
     with_better_subset,
     with_certificates,
     with_submodularity,
@@ -50,6 +52,7 @@ from dsel.selection.add_certificates import (
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.json_files import read_json, write_json
@@ -382,6 +385,9 @@ def _prove(
     k = min(selection.k - base, subject.n)
     if k == 0:
         return {base: replace(nothing_to_choose(objective), size=base)}, {}, ()
+    if budget.near_best is not None and budget.near_best.by is not None:
+        best = _best_by_criterion(run, selection, budget, budget.near_best.by)
+        return {}, {best.size: best}, ()
     incumbents = _incumbents(subject, selection, k, budget.sizes)
     found: dict[int, Certificate] = {}
     alternatives: dict[int, Alternatives] = {}
@@ -459,6 +465,39 @@ def _prove_together(
         return {proof.size: proof for proof in proofs}
     incumbents |= {size: list(S) for size, S in found.subsets.items()}
     return {}
+
+
+def _best_by_criterion(
+    run: SelectionRun, selection: Selection, budget: ProofBudget, by: InformationCriterion
+) -> Alternatives:  # fmt: skip
+    """Return the best subsets of any size by a criterion. Errors: OptionError where it is not known how."""
+    objective, start = run.objective, time.monotonic()
+    assert budget.near_best is not None
+    if objective.lam or not run.dataset.n_targets or not objective.has_gram:
+        raise OptionError(
+            f"The best subsets by {by} are listed for targets, without a penalty, with the Gram matrix in memory.",
+            "Leave by out.",
+        )
+    weight, N, included = run.prepared.statistics.weight, run.dataset.n_targets, len(objective.included)
+    of_all = objective.value(range(objective.n))
+    context = CriterionContext(weight, N, objective.n, objective.total, rss_of_all=of_all)
+    incumbent = [i for i, j in enumerate(objective.columns.tolist()) if j in selection.indices]
+
+    def value(f: float, s: int) -> float:
+        return context.value(by, f, included + s, s)
+
+    def limit(at: float, s: int) -> float:
+        return context.rss(by, at, included + s, s)
+
+    try:
+        found = best_by_criterion(
+            objective, budget.near_best.nbest or 1, value, limit, [incumbent], Deadline(budget.seconds),
+            run.context.on_slice,
+        )  # fmt: skip
+    except ValueError as error:
+        raise OptionError(f"Subsets by {by} cannot be listed: {error}.", "Exclude columns, or leave by out.") from error
+    seconds = time.monotonic() - start
+    return criterion_list_in_data(found, run, by, value, seconds)
 
 
 def _identified(selection: Selection) -> dict[str, Any]:

@@ -267,7 +267,7 @@ def _budgets(job: JobFile) -> Iterator[ProofBudget]:
     if (certify := job.certify) is not None:
         yield ProofBudget(seconds=certify.seconds, save_seconds=every, **certify.model_dump(exclude={"time"}))
     if (asked := job.alternatives) is not None:
-        limits = ListLimits(within=asked.within, nbest=asked.nbest, limit=asked.limit)
+        limits = ListLimits(within=asked.within, nbest=asked.nbest, by=asked.by, limit=asked.limit)
         yield ProofBudget(seconds=asked.seconds, save_seconds=every, sizes=asked.sizes, near_best=limits)
 
 

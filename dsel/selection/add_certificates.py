@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import Objective
-from dsel.search.exact.alternatives import NearBestAnswer
+from dsel.search.exact.all_sizes import BestByCriterion
+from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.alternatives import Alternatives, Price
@@ -140,6 +142,50 @@ def alternatives_in_data(
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
+    )  # fmt: skip
+
+
+def criterion_list_in_data(
+    found: BestByCriterion, run: SelectionRun, by: InformationCriterion, value: Callable[[float, int], float],
+    seconds: float,
+) -> Alternatives:  # fmt: skip
+    """Return the best subsets by a criterion in terms of the data. The verdicts are about the listed subsets."""
+    objective, features = run.objective, run.dataset.features
+    base = len(objective.included)
+
+    def best(having: bool, j: int) -> tuple[float | None, tuple[int, ...]]:
+        return next(((f, tuple(objective.in_data(S))) for S, f in found.subsets if (j in S) == having), (None, ()))
+
+    columns = []
+    for i, j in enumerate(objective.columns.tolist()):
+        (error_with, with_column), (error_without, without_column) = best(True, i), best(False, i)
+        verdict: Verdict = "useless" if error_with is None else "necessary"
+        if error_with is not None and error_without is not None:
+            verdict = "replaceable"
+        columns.append(
+            Price(
+                j,
+                str(features[j]),
+                verdict if found.proven or verdict == "replaceable" else "undecided",
+                error_with,
+                error_without,
+                0.0,
+                0.0,
+                with_column,
+                without_column,
+            )  # fmt: skip
+        )
+    rows = tuple(
+        FrontRow(
+            base + len(S), f, explained_share(run.whole, objective.in_data(S), f), tuple(objective.in_data(S)),
+            value(f, len(S)),
+        )
+        for S, f in found.subsets
+    )  # fmt: skip
+    return Alternatives(
+        size=rows[0].size, within=0.0, best_error=rows[0].error, limit_error=max(row.error for row in rows),
+        total=objective.total, subsets=rows, complete=found.proven, complete_within=0.0, more=False,
+        proven=found.proven, columns=tuple(columns), nodes=found.nodes, seconds=seconds, by=by,
     )  # fmt: skip
 
 

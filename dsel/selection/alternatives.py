@@ -115,6 +115,9 @@ class Alternatives:
         Nodes of the tree, and the time that it took.
     smaller : tuple of Alternatives
         Those of the smaller sizes, if all sizes were asked for.
+    by : str
+        The criterion by which subsets of any size were ranked; empty if they all have `size` columns. The rows of
+        `subsets` then have it as `criterion`, and the verdicts are about the listed subsets.
     """
 
     size: int
@@ -131,6 +134,7 @@ class Alternatives:
     nodes: int = 0
     seconds: float = 0.0
     smaller: tuple[Alternatives, ...] = ()
+    by: str = ""
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -169,8 +173,13 @@ class Alternatives:
         columns = f"{self.size} column{'' if self.size == 1 else 's'}"
         listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
         near = f"{listed} within {self.within:.2%} of the best"
+        if self.by:
+            sizes = sorted({row.size for row in self.subsets})
+            near = f"{len(self.subsets)} best subsets by {self.by}, of {sizes[0]} to {sizes[-1]} columns"
         if self.complete:
             near += ", no others (proved)"
+        elif self.by:
+            near += ", not proved"
         elif self.more:
             near += f", and more; the list is complete within {self.complete_within:.2%}"
         else:

@@ -50,10 +50,6 @@ class CriterionContext:
         m, N, count = self.m, self.N, self.m * self.N
         rss = max(rss, _NO_RESIDUAL * self.total)
         fit = count * math.log(rss / count)
-        if by in ("aic", "aicc"):
-            K = N * (df + 1.0) + 1.0
-            small = 0.0 if by == "aic" else 2.0 * K * (K + 1.0) / (count - K - 1.0) if count > K + 1.0 else math.inf
-            return fit + 2.0 * N * df + small
         if by == "adjusted-r2":
             return (rss / (m - df - 1.0)) / (self.total / (m - 1.0)) - 1.0 if m > df + 1.0 else math.inf
         if by == "cp":
@@ -61,8 +57,28 @@ class CriterionContext:
             if self.rss_of_all is None or free <= 0.0:
                 raise OptionError("Cp needs more rows than candidate columns.", "Choose by aicc, bic or folds.")
             return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
+        return fit + self._penalty(by, df, s)
+
+    def _penalty(self, by: InformationCriterion, df: float, s: int) -> float:
+        """Return what a criterion adds to the logarithm of the RSS."""
+        m, N, count = self.m, self.N, self.m * self.N
+        if by in ("aic", "aicc"):
+            K = N * (df + 1.0) + 1.0
+            small = 0.0 if by == "aic" else 2.0 * K * (K + 1.0) / (count - K - 1.0) if count > K + 1.0 else math.inf
+            return 2.0 * N * df + small
         choices = gammaln(self.p + 1) - gammaln(s + 1) - gammaln(self.p - s + 1)
-        return fit + N * df * math.log(m) + (2.0 * self.gamma * float(choices) if by == "ebic" else 0.0)
+        return N * df * math.log(m) + (2.0 * self.gamma * float(choices) if by == "ebic" else 0.0)
+
+    def rss(self, by: InformationCriterion, value: float, df: float, s: int) -> float:
+        """Return the RSS at which a subset of s columns has this value of a criterion; -infinity where none has."""
+        m, N, count = self.m, self.N, self.m * self.N
+        if by == "adjusted-r2":
+            return (value + 1.0) * (self.total / (m - 1.0)) * (m - df - 1.0) if m > df + 1.0 else -math.inf
+        if by == "cp":
+            free = N * (m - self.p - 1.0)
+            return (value + count - 2.0 * N * (df + 1.0)) * (self.rss_of_all or 0.0) / free
+        penalty = self._penalty(by, df, s)
+        return count * math.exp((value - penalty) / count) if penalty < math.inf else -math.inf
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,13 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     near, verdicts = found.lines()
     yield f"{near} ({found.nodes:,} nodes, {found.seconds:.1f} s)"
     labels = {price.index: price.label for price in found.columns}
-    table = text_table("error", "R2", "columns", left=("columns",), fold=("columns",))
+    table = text_table(
+        *((found.by,) if found.by else ()), "error", "R2", "columns", left=("columns",), fold=("columns",)
+    )
     for row in found.subsets[:_LISTED]:
         subset = [labels.get(j) or selection.label(j) for j in row.indices]
-        table.add_row(f"{row.error:.6g}", f"{row.r2:.6f}", _join(subset))
+        by = [] if row.criterion is None else [f"{row.criterion:.6g}"]
+        table.add_row(*by, f"{row.error:.6g}", f"{row.r2:.6f}", _join(subset))
     yield table
     if len(found.subsets) > _LISTED:
         yield f"and {len(found.subsets) - _LISTED:,} more, which the result holds"

@@ -4,6 +4,10 @@
 of that subset; the worst of the data sets. `decided_1000`: of 1000 correlated columns with a small ridge penalty, the
 share that is decided in 60 CPU seconds; the worst of several draws. `decided_1000_noisy`: the same with as much noise
 as signal, where the best subset itself is not proved in this time.
+
+`lmsubsets_ratio`: CPU seconds of the best subsets of all sizes (n = 40 and 60), and of the 20 best ones by BIC (n = 100
+and 200), over those that lmSubsets publishes for draws of the same kind; the worst. R is not needed. Source: Hofmann,
+Gatu, Kontoghiorghes, Colubi and Zeileis, "lmSubsets", J. Stat. Software 2020.
 """
 
 from __future__ import annotations
@@ -16,8 +20,11 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Deadline
+from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
+from dsel.search.greedy.path import forward
+from dsel.selection.information_criteria import CriterionContext
 from pipelines.benchmarks.proofs.problems import Data, M, drawn
 from pipelines.papers.preprocess import standardized
 from pipelines.table import json_line, text_table
@@ -102,6 +109,53 @@ def _of_many(draw: int, ratio: float) -> Measured:
     return measured(name, many_columns(draw, ratio), K_OF_MANY, _SECONDS)
 
 
+#: Columns, and the seconds that lmSubsets publishes for the best subsets of all sizes, and for the 20 best by BIC.
+_ALL_SIZES, _BEST_20 = {40: 0.29, 60: 229.0}, {100: 0.08, 200: 119.0}
+
+
+def half_true(n: int) -> DenseObjective:
+    """Return the objective of n independent columns, half of them in the target with noise of deviation 1."""
+    rng = np.random.default_rng(n)
+    X = rng.standard_normal((M, n))
+    y = X[:, : n // 2].sum(axis=1) + rng.standard_normal(M)
+    return _objective(X - X.mean(axis=0), y - y.mean(), 0.0)
+
+
+def all_sizes_seconds(n: int) -> float:
+    """Return the CPU seconds of the best subset of every size, from the path of forward selection."""
+    objective, start = half_true(n), time.process_time()
+    path = [point.members for point in forward(objective, n).front]
+    assert best_of_sizes(objective, n, path, Deadline(None)).proven
+    return time.process_time() - start
+
+
+def best_20_seconds(n: int) -> float:
+    """Return the CPU seconds of the 20 best subsets by BIC."""
+    objective, start = half_true(n), time.process_time()
+    context = CriterionContext(M, 1, n, objective.total)
+
+    def value(f: float, s: int) -> float:
+        return context.value("bic", f, s, s)
+
+    def limit(at: float, s: int) -> float:
+        return context.rss("bic", at, s, s)
+
+    assert best_by_criterion(objective, 20, value, limit, [], Deadline(None)).proven
+    return time.process_time() - start
+
+
+def compared_with_lmsubsets(quick: bool) -> dict[str, tuple[float, float]]:
+    """Return CPU seconds here and those that lmSubsets publishes, by problem."""
+    all_sizes_seconds(10), best_20_seconds(10)  # compiles
+    found = {
+        f"all sizes, n={n}": (all_sizes_seconds(n), there) for n, there in _ALL_SIZES.items() if n < 50 or not quick
+    }
+    found |= {f"20 best, n={n}": (best_20_seconds(n), there) for n, there in _BEST_20.items() if n < 150 or not quick}
+    for name, (here, there) in found.items():
+        print(f"{name}: {here:.2f} s, lmSubsets {there:g} s (published)", flush=True)
+    return found
+
+
 def run(quick: bool) -> None:
     """Print a table, and a summary as the last line."""
     warm_up = np.random.default_rng(0).standard_normal((50, 12))
@@ -119,9 +173,11 @@ def run(quick: bool) -> None:
         times = (f"{row.proof:.2f}", f"{row.listed:.2f}", f"{row.ratio:.2f}")
         lines.append((row.name, *times, str(row.subsets), f"{row.decided:.2%}", str(row.finished)))
     print(text_table(header, lines))
+    compared = compared_with_lmsubsets(quick)
     summary = {
         "verdicts_over_one_proof": max((r.ratio for r in rows), default=None),
         "all_decided": all(r.decided == 1.0 for r in rows), "decided_1000": min(r.decided for r in draws),
         "decided_1000_noisy": min((r.decided for r in noisy), default=None),
+        "lmsubsets_ratio": max(here / there for here, there in compared.values()),
     }  # fmt: skip
     print(json_line(summary))

@@ -283,3 +283,42 @@ def test_a_comparison_says_whose_verdict_differs() -> None:
     wider = dsel.alternatives(a, X, Y, within=0.2)
     found = compare_selections(a.with_alternatives(first), a.with_alternatives(wider))
     assert "the verdicts are about other subsets: 3 columns within 5.00% and 3 columns within 20.00%" in found.render()
+
+
+CRITERIA = {
+    "aic": lambda m, rss, s, full, total: m * np.log(rss / m) + 2 * s,
+    "bic": lambda m, rss, s, full, total: m * np.log(rss / m) + s * np.log(m),
+    "cp": lambda m, rss, s, full, total: rss / (full / (m - 8)) - m + 2 * (s + 1),
+    "adjusted-r2": lambda m, rss, s, full, total: (rss / (m - s - 1)) / (total / (m - 1)) - 1,
+}
+
+
+@pytest.mark.parametrize("by", CRITERIA)
+def test_the_best_subsets_by_a_criterion_are_those_of_enumeration(by: Any) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((40, 7))
+    y = X[:, :3] @ np.array([1.0, -1.0, 0.7]) + 2.0 * rng.standard_normal(40)
+    found = dsel.alternatives(dsel.select(X, y, k=3, method="forward"), X, y, nbest=12, by=by)
+    Z, t = X - X.mean(axis=0), (y - y.mean()) / y.std()
+
+    def rss(S: tuple[int, ...]) -> float:
+        return float(np.square(t - Z[:, S] @ np.linalg.lstsq(Z[:, S], t, rcond=None)[0]).sum()) if S else float(t @ t)
+
+    full = rss(tuple(range(7)))
+    every = [S for s in range(8) for S in combinations(range(7), s)]
+    best = sorted((CRITERIA[by](40, rss(S), len(S), full, float(t @ t)), S) for S in every)[:12]
+    assert found.complete
+    assert [tuple(sorted(row.indices)) for row in found.subsets] == [S for _, S in best]
+    assert [row.criterion for row in found.subsets] == pytest.approx([value for value, _ in best])
+    for j in range(7):
+        having = [j in S for _, S in best]
+        expected = "necessary" if all(having) else "replaceable" if any(having) else "useless"
+        assert found.verdicts[f"x{j}"] == expected
+
+
+def test_a_criterion_needs_a_number_of_subsets_and_no_penalty() -> None:
+    X, y = np.random.default_rng(0).standard_normal((30, 5)), np.arange(30.0)
+    with pytest.raises(OptionError, match="say how many in nbest"):
+        dsel.alternatives(dsel.select(X, y, k=2, method="forward"), X, y, by="bic")
+    with pytest.raises(OptionError, match="without a penalty"):
+        dsel.alternatives(dsel.select(X, y, k=2, method="forward", lam=1.0), X, y, nbest=3, by="bic")

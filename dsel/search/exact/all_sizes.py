@@ -215,7 +215,7 @@ def best_by_criterion(
             thresholds[:] = np.minimum(thresholds, np.maximum.accumulate(worst[::-1])[::-1])
         traversal.best_value = best[0][2]
 
-    for S in known:
+    for S in ((), *known):
         better(tuple(sorted(S)))
     for members, f in traversal.elimination_path():
         if len(best) < nbest or value(f, len(members)) < best[-1][0]:
