@@ -162,19 +162,9 @@ def criterion_list_in_data(
         verdict: Verdict = "useless" if error_with is None else "necessary"
         if error_with is not None and error_without is not None:
             verdict = "replaceable"
-        columns.append(
-            Price(
-                j,
-                str(features[j]),
-                verdict if found.proven or verdict == "replaceable" else "undecided",
-                error_with,
-                error_without,
-                0.0,
-                0.0,
-                with_column,
-                without_column,
-            )  # fmt: skip
-        )
+        sure = verdict if found.proven or verdict == "replaceable" else "undecided"
+        values = (error_with, error_without, 0.0, 0.0, with_column, without_column)
+        columns.append(Price(j, str(features[j]), sure, *values))
     rows = tuple(
         FrontRow(
             base + len(S), f, explained_share(run.whole, objective.in_data(S), f), tuple(objective.in_data(S)),
