@@ -66,8 +66,10 @@ class CriterionContext:
             K = N * (df + 1.0) + 1.0
             small = 0.0 if by == "aic" else 2.0 * K * (K + 1.0) / (count - K - 1.0) if count > K + 1.0 else math.inf
             return 2.0 * N * df + small
+        if by == "bic":
+            return N * df * math.log(m)
         choices = gammaln(self.p + 1) - gammaln(s + 1) - gammaln(self.p - s + 1)
-        return N * df * math.log(m) + (2.0 * self.gamma * float(choices) if by == "ebic" else 0.0)
+        return N * df * math.log(m) + 2.0 * self.gamma * float(choices)
 
     def rss(self, by: InformationCriterion, value: float, df: float, s: int) -> float:
         """Return the RSS at which a subset of s columns has this value of a criterion; -infinity where none has."""

@@ -17,6 +17,7 @@ Colubi and Zeileis, "lmSubsets", J. Stat. Software 2020. The second bound is tha
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,16 +96,16 @@ class AllSizes:
         self._columns[0, 0], self._frame[0, LEFT] = np.arange(n), n
         self._fixed, self._state = np.zeros(n, np.int64), np.zeros(2, np.int64)
 
-    def elimination_path(self) -> Iterator[tuple[Members, float]]:
+    def elimination_path(self, most: int) -> Iterator[tuple[Members, float]]:
         """Yield the subsets that are left when the column of least effect is dropped again and again, with their f.
 
-        Before each step, the subsets without another column are yielded, too. O(n^3).
+        Before each step, `most` subsets without another column of little effect are yielded, too. O(n^3).
         """
         A, beta, f, members = self._A[0].copy(), self._B[0].copy(), float(self._f[0]), list(range(self._A.shape[1]))
         yield tuple(members), f
         while len(members) > 1:
             increases = np.square(beta).sum(axis=1) / np.diag(A)
-            for i in np.argsort(increases)[::-1]:
+            for i in np.argsort(increases)[:most]:
                 yield (*members[:i], *members[i + 1 :]), f + float(increases[i])
             p = int(increases.argmin())
             f += float(increases[p])
@@ -208,18 +209,19 @@ def best_by_criterion(
             return
         f = objective.value(members)
         seen.add(members)
+        before = best[-1][0] if len(best) == nbest else float("inf")
         bisect.insort(best, (value(f, len(members)), members, f))
         del best[nbest:]
-        if len(best) == nbest:
+        if len(best) == nbest and best[-1][0] < before:
             worst = [limit(best[-1][0], size) + traversal.error * objective.total for size in range(n + 1)]
             thresholds[:] = np.minimum(thresholds, np.maximum.accumulate(worst[::-1])[::-1])
         traversal.best_value = best[0][2]
 
     for S in ((), *known):
         better(tuple(sorted(S)))
-    for members, f in traversal.elimination_path():
-        if len(best) < nbest or value(f, len(members)) < best[-1][0]:
-            better(members)
+    path = heapq.nsmallest(2 * nbest, traversal.elimination_path(nbest), key=lambda pair: value(pair[1], len(pair[0])))
+    for members, _ in path:
+        better(members)
     done = traversal.run(better, deadline, on_slice)
     return BestByCriterion([(S, f) for _, S, f in best], done, traversal.iteration, traversal.error)
 
