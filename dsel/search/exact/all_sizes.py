@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN
 from dsel._lib.types import Floats
@@ -202,7 +203,8 @@ def best_by_criterion(
     best: list[tuple[float, Members, float]] = []
     seen: set[Members] = set()
     thresholds = np.full(n + 1, objective.c + MARGIN * objective.total)
-    traversal = AllSizes(objective, thresholds)
+    with one_blas_thread():
+        traversal = AllSizes(objective, thresholds)
 
     def better(members: Members) -> None:
         if members in seen:
@@ -219,7 +221,8 @@ def best_by_criterion(
 
     for S in ((), *known):
         better(tuple(sorted(S)))
-    path = heapq.nsmallest(2 * nbest, traversal.elimination_path(nbest), key=lambda pair: value(pair[1], len(pair[0])))
+    with one_blas_thread():
+        path = heapq.nsmallest(2 * nbest, traversal.elimination_path(nbest), lambda pair: value(pair[1], len(pair[0])))
     for members, _ in path:
         better(members)
     done = traversal.run(better, deadline, on_slice)
@@ -239,7 +242,8 @@ def best_of_sizes(
     best: dict[int, tuple[float, Members]] = {}
     thresholds = np.full(objective.n + 1, -np.inf)
     thresholds[: k + 1] = objective.c + MARGIN * objective.total
-    traversal = AllSizes(objective, thresholds)
+    with one_blas_thread():
+        traversal = AllSizes(objective, thresholds)
 
     def better(members: Members) -> None:
         size, value = len(members), objective.value(members)
