@@ -127,7 +127,7 @@ def _no_nan(value: float) -> float:
 
 
 def _share(value: Any) -> Any:
-    if isinstance(value, str) and value.strip().endswith("%"):
+    if isinstance(value, str):
         try:
             return parse_share(value)
         except OptionError as error:

@@ -245,10 +245,7 @@ def _run(
                 raise
             selection = saved(selection)
             checkpoints.passes.clear()
-        if (certify := job.certify) is not None:
-            budget = ProofBudget(
-                seconds=certify.seconds, save_seconds=job.checkpoint_seconds, **certify.model_dump(exclude={"time"})
-            )
+        for budget in _budgets(job):
             with engine.errors(interrupts.fail):
                 runner = on_workers(engine.executor)
                 selection = _certified(

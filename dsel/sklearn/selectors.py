@@ -364,6 +364,10 @@ class ForwardSelector(SubsetSelector):
         Columns that are selected together and count as one, as for `dsel.select`.
     criterion, max_k, choose_k, options : default=None
         As for `SubsetSelector`.
+    alternatives : float or dict, default=None
+        List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
+        or `within`, `nbest`, `limit`, `seconds` and `sizes` of `dsel.alternatives`, such as
+        ``{"within": 0.01, "seconds": 10}``.
 
     Attributes
     ----------
@@ -416,6 +420,10 @@ class OMPSelector(SubsetSelector):
         Columns that are selected together and count as one, as for `dsel.select`.
     criterion, max_k, choose_k, options : default=None
         As for `SubsetSelector`.
+    alternatives : float or dict, default=None
+        List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
+        or `within`, `nbest`, `limit`, `seconds` and `sizes` of `dsel.alternatives`, such as
+        ``{"within": 0.01, "seconds": 10}``.
 
     Attributes
     ----------

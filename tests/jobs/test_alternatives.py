@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
-from dsel.config.job import JobFile, read_job
+from dsel.config.job import JobFile, ListLimits, read_job
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs import runner
-from dsel.jobs.certify import ProofBudget, certify_selection, list_rule
+from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import run_job
@@ -73,7 +73,7 @@ def test_a_command_lists_them_and_the_result_keeps_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [(["--within", "much"], "'much' is not a share"), (["--within", "150%"], "within is 1.5")]
+    ("arguments", "says"), [(["--within", "much"], "'much' is not a share"), (["--within", "150%"], "'within' is 1.5")]
 )
 def test_what_the_command_refuses(tmp_path: Path, arguments: list[str], says: str) -> None:
     job = job_file(tmp_path)
@@ -117,7 +117,7 @@ def test_an_interrupted_list_continues(tmp_path: Path) -> None:
         raise Interrupted("stopped")
 
     def listed(**context: Any) -> Selection:
-        budget = ProofBudget(6000.0, near_best=list_rule(0.1), save_seconds=0.0)
+        budget = ProofBudget(seconds=6000.0, near_best=ListLimits(within=0.1), save_seconds=0.0)
         return certify_selection(dataset, job.request(), selection, budget, RunContext(**context), job.out)
 
     with pytest.raises(Interrupted):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.config.job import ListLimits
 from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
@@ -143,7 +144,7 @@ def test_a_saved_selection_keeps_them(tmp_path: Path) -> None:
 
 def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
     selection = dsel.select(X, Y, k=K, method="forward")
-    budget = certify.ProofBudget(nodes=1, near_best=certify.list_rule(0.2))
+    budget = certify.ProofBudget(nodes=1, near_best=ListLimits(within=0.2))
     found = certify.certify_selection(as_dataset(X, Y), selection.request, selection, budget).alternatives
     values, whole = every_subset(), dsel.alternatives(selection, X, Y, within=0.2)
     assert found is not None
@@ -166,8 +167,8 @@ def test_the_example_of_the_documentation() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "says"),
     [
-        (lambda s: dsel.alternatives(s, X, Y, within=-0.1), OptionError, r"within is -0.1"),
-        (lambda s: dsel.alternatives(s, X, Y, within=1.0), OptionError, "within is 1.0"),
+        (lambda s: dsel.alternatives(s, X, Y, within=-0.1), OptionError, "'within' is -0.1"),
+        (lambda s: dsel.alternatives(s, X, Y, within=1.0), OptionError, "'within' is 1.0"),
         (lambda s: dsel.alternatives(s, X, Y, within=float("nan")), OptionError, "'within' is nan"),
         (lambda s: dsel.alternatives(s, X, Y, nbest=0), OptionError, "'nbest' is 0"),
         (lambda s: dsel.alternatives(s, X, Y, limit=0), OptionError, "'limit' is 0"),

@@ -392,7 +392,7 @@ def test_a_job_saves_the_curve(tmp_path: Path) -> None:
     [
         ({"k": "automatic"}, "whole number, or auto"),
         ({"k": 3, "max_k": 4}, "max_k cannot be used with k 3"),
-        ({"choose_k": "aic"}, "choose_k.by"),
+        ({"choose_k": "hqc"}, "choose_k.by"),
         ({"choose_k": "held-out"}, "by held-out needs held_out"),
         ({"choose_k": {"by": "bic", "folds": 3}}, "folds cannot be used by bic"),
         ({"choose_k": {"by": "bic", "one_standard_error": True}}, "no standard error by bic"),
@@ -441,6 +441,6 @@ def test_the_command_line_takes_the_place_of_the_job_files_keys(tmp_path: Path) 
     _, out, _ = call("plan", tmp_path / "job.yaml", "--k", "auto", "--max-k", "4")
     assert "k is chosen by 5 random folds: their errors take no further pass" in out
     assert "in all: 2 passes" in out
-    code, _, err = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "aic")
+    code, _, err = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "hqc")
     assert code == 64
     assert "choose_k.by" in err

@@ -106,9 +106,9 @@ def swap_values(objective: ItemObjective, S: Sequence[int]) -> Floats:
     It costs what s times the gains of a subset cost.
     """
     state = objective.subset(len(S))
-    for j in S:
-        state.insert(j)
     values = np.full((len(S), objective.n), np.inf)
+    if not all([state.insert(j) for j in S]):  # dependent members have no place of their own
+        return values
     for place, i in enumerate(S):
         state.delete(i)
         values[place] = np.where(state.residual_norms() > 0.0, state.value - state.gains(), np.inf)
