@@ -361,7 +361,7 @@ class ForwardSelector(SubsetSelector):
         What y holds.
     groups : mapping or list of lists, default=None
         Columns that are selected together and count as one, as for `dsel.select`.
-    criterion, max_k, choose_k, options : default=None
+    criterion, max_k, choose_k, options, alternatives : default=None
         As for `SubsetSelector`.
 
     Attributes
@@ -413,7 +413,7 @@ class OMPSelector(SubsetSelector):
         What y holds.
     groups : mapping or list of lists, default=None
         Columns that are selected together and count as one, as for `dsel.select`.
-    criterion, max_k, choose_k, options : default=None
+    criterion, max_k, choose_k, options, alternatives : default=None
         As for `SubsetSelector`.
 
     Attributes
