@@ -362,7 +362,7 @@ class ForwardSelector(SubsetSelector):
         What y holds.
     groups : mapping or list of lists, default=None
         Columns that are selected together and count as one, as for `dsel.select`.
-    criterion, max_k, choose_k, options : default=None
+    criterion, max_k, choose_k, options, alternatives : default=None
         As for `SubsetSelector`.
     alternatives : float or dict, default=None
         List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
@@ -418,7 +418,7 @@ class OMPSelector(SubsetSelector):
         What y holds.
     groups : mapping or list of lists, default=None
         Columns that are selected together and count as one, as for `dsel.select`.
-    criterion, max_k, choose_k, options : default=None
+    criterion, max_k, choose_k, options, alternatives : default=None
         As for `SubsetSelector`.
     alternatives : float or dict, default=None
         List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
