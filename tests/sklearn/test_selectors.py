@@ -286,5 +286,5 @@ def test_alternatives_are_listed_where_they_are_asked_for() -> None:
             assert found.alternatives_ == found.selection_.alternatives
             assert found.alternatives_.verdicts == expected.verdicts
             assert [row.error for row in found.alternatives_.subsets] == [row.error for row in expected.subsets]
-    with pytest.raises(ValueError, match="'within' is 2.0"):
+    with pytest.raises(ValueError, match=r"'within' is 2.0"):
         SubsetSelector(3, alternatives=2.0).fit(X, y)
