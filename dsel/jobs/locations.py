@@ -202,7 +202,8 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
 
 def is_complete(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
     """Return whether the selection has the certificate, the proof log and the alternatives that the job asks for."""
-    if job.alternatives is not None and selection.alternatives is None:
+    chosen = len(selection) > len(selection.include)  # otherwise there is nothing to list
+    if job.alternatives is not None and selection.alternatives is None and chosen:
         return False
     if job.certify is None:
         return True

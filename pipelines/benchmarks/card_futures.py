@@ -26,7 +26,7 @@ METHODS = ("poss", "pposs", "pposs-asy")
 #: The shape of the small wide problem of `driver_only`, whose Gram matrix no process holds.
 _ROWS, _WIDE = 30, 400
 #: Columns and columns to choose for the speed of two workers, and the share of the iterations that is measured.
-SPEED_N, SPEED_K, SPEED_SHARE = 2500, 50, 0.5
+SPEED_N, SPEED_K, SPEED_SHARE = 2500, 50, 1.0
 
 
 def _select(data: Dataset, method: str, k: int, context: RunContext, **options: Any) -> tuple[Selection, float]:
