@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
-from dsel.config.job import JobFile, read_job
+from dsel.config.job import JobFile, ListLimits, read_job
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs import runner
-from dsel.jobs.certify import ProofBudget, certify_selection, list_rule
+from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import run_job
@@ -117,7 +117,9 @@ def test_an_interrupted_list_continues(tmp_path: Path) -> None:
         raise Interrupted("stopped")
 
     def listed(**context: Any) -> Selection:
-        budget = ProofBudget(6000.0, near_best=list_rule(0.1), save_seconds=0.0)
+        budget = ProofBudget(
+            seconds=6000.0, near_best=ListLimits.of(within=0.1, nbest=None, limit=1000), save_seconds=0.0
+        )
         return certify_selection(dataset, job.request(), selection, budget, RunContext(**context), job.out)
 
     with pytest.raises(Interrupted):
