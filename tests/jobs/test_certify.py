@@ -208,7 +208,7 @@ def test_what_cannot_be_certified_is_refused(tmp_path):
 
 
 def test_a_custom_criterion_has_no_certificate(tmp_path):
-    with pytest.raises(OptionError, match="no proof for a custom criterion"):
+    with pytest.raises(OptionError, match="no certificate for a custom criterion"):
         job_file(tmp_path, method="poss", criterion="math:fsum", certify={"time": "1s"})
 
 
