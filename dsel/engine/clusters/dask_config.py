@@ -27,8 +27,9 @@ SCHEDULER = {
     "distributed.admin.large-graph-warning-threshold": "100MB",
 }
 #: The nanny of a local worker starts it again when it dies. By default the cluster closes the nanny if that takes more
-#: than 15 seconds. On a busy machine the cluster would then have one worker fewer.
-LOCAL = {"distributed.deploy.lost-worker-timeout": "1 day"}
+#: than 15 seconds. On a busy machine the cluster would then have one worker fewer. The statistical profile takes time
+#: from workers that use all cores.
+LOCAL = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.worker.profile.enabled": False}
 
 
 @contextmanager
