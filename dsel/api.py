@@ -64,8 +64,9 @@ def select(
     X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, or str or Path
         The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow. A path or URL names a
         store. A store or a Dataset may hold its own Y.
-    Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, optional
-        The targets. Without any targets, columns are selected for X itself (Y = X: column subset selection).
+    Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
+        The targets, or the names of the columns of a frame X that are the targets. Without any targets, columns are
+        selected for X itself (Y = X: column subset selection).
     k : int or "auto"
         The number of columns to choose at most, with the included ones. "auto": chosen as `choose_k` says.
     max_k : int, optional

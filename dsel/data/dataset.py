@@ -211,9 +211,9 @@ def as_dataset(
     ----------
     X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray or xarray Dataset
         The path of a store, or the data matrix, shape (m, n). An xarray Dataset has a variable X.
-    Y : array, DataFrame, Series or DataArray, optional
-        The targets, shape (m, N) or (m,). By default a store or an xarray Dataset provides its own Y if it has one.
-        Without any, Y = X.
+    Y : array, DataFrame, Series, DataArray, str or list of str, optional
+        The targets, shape (m, N) or (m,), or the names of the columns of a frame X that are the targets. By default a
+        store or an xarray Dataset provides its own Y if it has one. Without any, Y = X.
     targets : sequence of str or int, optional
         The targets to use, by label or index. They keep the order that they have in Y.
     unsupervised : bool
@@ -258,6 +258,8 @@ def as_dataset(
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
     if in_memory.is_xarray_dataset(X):
         X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
+    if not unsupervised and (isinstance(Y, str) or (isinstance(Y, list) and Y and all(isinstance(y, str) for y in Y))):
+        X, Y = in_memory.split_targets(X, Y)
     X, Y, sample_weight = in_memory.align(X, None if unsupervised else Y, sample_weight)
     dataset = _from_arrays(X, Y)
     if targets is not None:

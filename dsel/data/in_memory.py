@@ -16,6 +16,7 @@ indexes are refused, since their rows may be in any order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +43,24 @@ def frame_labels(data: Any) -> list[str] | None:
 def is_series(data: Any) -> bool:
     """Return whether `data` is a Series of pandas, polars or Dask."""
     return type(data).__name__ == "Series" and hasattr(data, "dtype") and hasattr(data, "name")
+
+
+def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
+    """Return a frame without the columns of these names, and these columns: one as a Series.
+
+    Errors: DataError if `frame` has no labels, or no such column.
+    """
+    labels = frame_labels(frame)
+    wanted = [names] if isinstance(names, str) else list(names)
+    if labels is None:
+        raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
+    if missing := [name for name in wanted if name not in labels]:
+        raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
+    kept = [name for name in labels if name not in wanted]
+    chosen: Any = names if isinstance(names, str) else wanted
+    if type(frame).__name__ == "Table":
+        return frame.select(kept), frame.select(wanted)
+    return frame[kept], frame[chosen]
 
 
 def frame_matrix(data: Any, what: str) -> Any:

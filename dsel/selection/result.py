@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dsel._lib.text import shorten
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.changes.runs import SUMMARY, read_history
 from dsel.selection.information_criteria import CriterionRow, preferred_sizes
@@ -17,6 +18,9 @@ from dsel.selection.saved import read_selection, save_selection
 from dsel.selection.stability.result import FILE as STABILITY
 from dsel.selection.stability.result import Stability
 from dsel.storage.paths import AnyPath, as_path, resolve_run
+
+#: Labels in the short form of a selection.
+_SHOWN = 8
 
 
 class Selection(SelectionRecord):
@@ -177,6 +181,10 @@ class Selection(SelectionRecord):
 
     def _repr_html_(self) -> str:
         return notebook_html(self)
+
+    def __repr__(self) -> str:
+        about = f"{len(self)} of {self.shape[1]:,} columns, R2 {self.r2:.6g}, {self.method}"
+        return f"<Selection: {about}: {shorten(self.labels, _SHOWN)}>"
 
     def __str__(self) -> str:
         return render(self).rstrip()

@@ -87,3 +87,27 @@ def test_columns_that_are_not_numbers_are_named_together_with_the_remedy(kind: s
     }
     with pytest.raises(DataError, match=r"3 columns of X .*colour.*when.*note.*get_dummies"):
         as_dataset(make[kind](), Y.to_numpy())
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dask"])
+def test_targets_are_columns_of_the_frame_by_name(kind: str) -> None:
+    frame = PLAIN.assign(price=Y)
+    makers: dict[str, Callable[[pd.DataFrame], Any]] = {
+        "pandas": lambda frame: frame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas, "dask": dask_frame,
+    }  # fmt: skip
+    expected = dsel.select(PLAIN, Y, k=2)
+    for names in ("price", ["price"]):
+        found = dsel.select(makers[kind](frame), names, k=2)
+        assert (found.labels, found.targets) == (expected.labels, ("price",))
+        assert found.r2 == pytest.approx(expected.r2)
+
+
+def test_a_name_that_is_no_column_is_refused() -> None:
+    with pytest.raises(DataError, match="X has no column cost"):
+        dsel.select(PLAIN, "cost", k=2)
+    with pytest.raises(DataError, match="X has no labels"):
+        dsel.select(PLAIN.to_numpy(), "price", k=2)
+
+
+def test_a_selection_is_one_line() -> None:
+    assert repr(dsel.select(PLAIN, Y, k=2)).startswith("<Selection: 2 of 5 columns, R2 ")
