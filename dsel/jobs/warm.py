@@ -12,6 +12,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import DELETION_KERNELS
+from dsel.search.exact.all_sizes_kernel import traverse
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
@@ -56,7 +57,8 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
     names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
         pareto = (run_pareto, look_ahead, merge_external)
-        load_kernels(*pareto, begin, explore, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
+        proofs = (begin, explore, traverse, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
+        load_kernels(*pareto, *proofs)
         X, Y = _data(3)
         Proof.begin(DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y))), _CHOSEN).run(nodes=10)
     for name in names:
