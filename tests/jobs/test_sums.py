@@ -154,6 +154,20 @@ def test_arrays_from_anywhere(centered: bool) -> None:
     assert centered or found.intercept == pytest.approx(rows.intercept, rel=1e-6)
 
 
+def test_the_certificate_counts_the_digits_that_products_about_zero_lose() -> None:
+    far = X + 1e4
+    raw = {"XtX": far.T @ far, "Xty": far.T @ Y, "yty": Y.T @ Y, "means": (far.mean(0), Y.mean(0))}
+    bounds = [
+        found.certificate[0]["bound"]
+        for found in (
+            dsel.from_sums(**raw, m=600, k=2, method="forward", proof_seconds=60),
+            dsel.from_sums(dsel.sums(far, Y), k=2, method="forward", proof_seconds=60),
+        )
+    ]
+    best = dsel.certify(dsel.select(X, Y, k=2), X, Y).error
+    assert bounds[0] < bounds[1] <= best * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
