@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import alternatives, certify, eigh, plan, select, stability
+    from dsel.api import alternatives, certify, check_part, eigh, from_sums, open_sums, plan, select, stability, sums
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
     from dsel.data.append.append import append
@@ -29,15 +29,19 @@ __all__ = [
     "alternatives",
     "append",
     "certify",
+    "check_part",
     "eigh",
+    "from_sums",
     "ingest",
     "open_selection",
     "open_store",
+    "open_sums",
     "plan",
     "report",
     "select",
     "stability",
     "submodularity_ratio",
+    "sums",
     "verify",
 ]
 
@@ -51,15 +55,19 @@ _HOMES = {
     "alternatives": "dsel.api",
     "append": "dsel.data.append.append",
     "certify": "dsel.api",
+    "check_part": "dsel.api",
     "eigh": "dsel.api",
+    "from_sums": "dsel.api",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.result",
     "open_store": "dsel.data.store.reader",
+    "open_sums": "dsel.api",
     "plan": "dsel.api",
     "report": "dsel.selection.result",
     "select": "dsel.api",
     "stability": "dsel.api",
     "submodularity_ratio": "dsel.jobs.certify",
+    "sums": "dsel.api",
     "verify": "dsel.jobs.verify",
 }
 

@@ -248,6 +248,9 @@ Out = Annotated[str | None, typer.Option(help="Folder for the result: a path, or
 Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section, used instead of the job file's.")]
 Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
 Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
+Weight = Annotated[
+    str | None, typer.Option(help="Variable with the weights of the rows; by default weight, if it is there.")
+]
 Log = Annotated[
     LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=remember_log_format)
 ]

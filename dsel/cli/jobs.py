@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -120,6 +120,49 @@ def run(
                 ) from error
         folder = resolve_run(out_folder(asked)) if isinstance(asked.out, RunSeries) else out_folder(asked)
         print_selection(selection, json, footer=f"Saved in {folder} (details in run.log)")
+
+
+@app.command(
+    epilog=examples(
+        "dsel select --sums a.sums b.sums --k 8", "dsel select --sums a.sums b.sums --k 8 --out answer --certify 1m"
+    )
+)
+def select(
+    parts: Annotated[list[str], typer.Argument(help="Files that dsel sums wrote: paths or URLs.", metavar="PARTS")],
+    k: Annotated[str, typer.Option("--k", help="Number of columns, or auto.")],
+    of_sums: Annotated[bool, typer.Option("--sums", help="Select from sums of rows.")] = False,
+    choose_k: Annotated[str | None, typer.Option(help="How --k auto chooses: aic, aicc, bic, ebic, cp.")] = None,
+    method: Annotated[str, typer.Option(help="The method.")] = "poss",
+    lam: Annotated[float, typer.Option(min=0.0, help="Ridge penalty.")] = 0.0,
+    preprocess: Annotated[
+        Literal["standardize", "center", "unit", "none"], typer.Option(help="How columns are centered and scaled.")
+    ] = "standardize",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="The number of rows of all parts: another one is an error.")
+    ] = None,
+    certify: Annotated[str | None, typer.Option(help="Prove the answer, for this time at most: 90s, 10m.")] = None,
+    out: Out = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the result if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Select from the sums of rows that no one may pool. The parts count in their order."""
+    import dsel
+    from dsel.config.types import parse_duration
+    from dsel.errors import OptionError
+
+    if not of_sums:
+        raise OptionError(
+            "dsel select works on sums of rows.", "Write: dsel select --sums FILES. For a store: dsel init STORE."
+        )
+    size: Any = as_size(k)
+    selection = dsel.from_sums(
+        *parts, k=size, m=rows, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, seed=seed,
+        proof_seconds=None if certify is None else parse_duration(certify),
+    )  # fmt: skip
+    if out is not None:
+        selection.save(out, overwrite=overwrite)
+    print_selection(selection, json, footer="" if out is None else f"Saved in {out}")
 
 
 @app.command(epilog=examples("dsel plan job.yaml", "dsel plan job.yaml --json"))

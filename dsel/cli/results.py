@@ -16,6 +16,7 @@ from dsel.cli.application import (
     Json,
     Log,
     Store,
+    Weight,
     app,
     examples,
     path_of,
@@ -96,6 +97,39 @@ def predict(
         f"{written.seconds:.1f} s"
     )
     print_answer(json, {"out": out, **asdict(written)}, lambda: text)
+
+
+@app.command(
+    name="check-part",
+    epilog=examples("dsel check-part answer data.zarr --out a.share", "dsel check-part answer --add a.share b.share"),
+)
+def check_part(
+    folder: Folder,
+    sources: Annotated[list[str], typer.Argument(help="The store of a part; with --add the shares of all parts.")],
+    add: Annotated[bool, typer.Option("--add", help="Add shares, and compare with the error of the result.")] = False,
+    out: Annotated[str, typer.Option(help="The file for the share: a path or a URL.")] = "part.share",
+    weight: Weight = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Check a result from sums on the rows of one part, or add the shares of all. The exit code is 1 if they differ."""
+    from dataclasses import asdict
+
+    from dsel.errors import OptionError
+    from dsel.selection.results.check_part import add_shares, read_share
+
+    selection = dsel.open_selection(folder)
+    if add:
+        added = add_shares(selection, [read_share(source) for source in sources])
+        print_answer(json, asdict(added), lambda: added)
+        if not added.agrees:
+            raise typer.Exit(1)
+        return
+    if len(sources) != 1:
+        raise OptionError(f"There are {len(sources)} stores.", "Name one store, or add shares with --add.")
+    share = dsel.check_part(selection, sources[0], sample_weight=weight)
+    share.save(out, overwrite=overwrite)
+    print_answer(json, {"out": out, **asdict(share)}, lambda: f"{share}\nSaved in {out}")
 
 
 @app.command(epilog=examples("dsel report result", "dsel report result --out report.html"))

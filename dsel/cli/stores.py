@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import dsel
-from dsel.cli.application import Json, Store, app, examples, print_answer, terminal_width, with_flags
+from dsel.cli.application import Json, Store, Weight, app, examples, print_answer, terminal_width, with_flags
 from dsel.config.ingest_request import IngestRequest, SourceOptions
 
 if TYPE_CHECKING:
@@ -40,6 +40,25 @@ def compact(
     left = compact_store(store, segments)
     values = [{"start": segment.start, "stop": segment.stop, "time": segment.time} for segment in left]
     print_answer(json, values, lambda: f"{store} has {len(left)} segments.")
+
+
+@app.command(
+    epilog=examples("dsel sums data.zarr --out part.sums", "dsel sums data.zarr --out part.sums --target yield")
+)
+def sums(
+    store: Store,
+    out: Annotated[str, typer.Option(help="The file to write: a path, or an s3://, gs:// or az:// URL.")],
+    target: Annotated[list[str] | None, typer.Option(help="A target of the store; repeatable. By default all.")] = None,
+    weight: Weight = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Write the sums of the rows of a store, from which dsel select works without the rows."""
+    found = dsel.sums(store, targets=target or None, sample_weight=weight)
+    found.save(out, overwrite=overwrite)
+    values = {"out": out, "rows": found.m, "columns": found.n, "targets": found.targets.tolist(), "parts": found.parts}
+    text = f"{out}: the sums of {found.m:,} rows, {found.n:,} columns and {found.n_targets:,} targets. It holds no row."
+    print_answer(json, values, lambda: text)
 
 
 @app.command(epilog=examples("dsel generate data.zarr --samples 1000000 --features 1000 --informative 20"))

@@ -209,8 +209,9 @@ def as_dataset(
 
     Parameters
     ----------
-    X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray or xarray Dataset
-        The path of a store, or the data matrix, shape (m, n). An xarray Dataset has a variable X.
+        X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray, xarray Dataset or Sums
+        The path of a store, or the data matrix, shape (m, n). An xarray Dataset has a variable X. Sums of rows
+        (`dsel.open_sums`) are returned as they are.
     Y : array, DataFrame, Series, DataArray, str or list of str, optional
         The targets, shape (m, N) or (m,), or the names of the columns of a frame X that are the targets. By default a
         store or an xarray Dataset provides its own Y if it has one. Without any, Y = X.
@@ -248,6 +249,11 @@ def as_dataset(
     (4, 3, 1, ['x0', 'x1', 'x2'])
     """
     targets = None if targets is None else column_list(targets, "targets")
+    if isinstance(X, Dataset):
+        as_it_is = Y is None and targets is None and not unsupervised
+        if not as_it_is or not (sample_weight is None or sample_weight is False):
+            raise OptionError("Sums hold their own targets and weights.", "Sum other targets or weights at each site.")
+        return X
     if isinstance(X, str | AnyPath):
         if Y is not None:
             raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")

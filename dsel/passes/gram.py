@@ -39,7 +39,16 @@ def gram_statistics(
     dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None,
     cache: StatisticsCache | None = None,
 ) -> Statistics:  # fmt: skip
-    """Return the statistics of a dataset, with the Gram matrix, from one pass.
+    """Return the statistics of a dataset, with the Gram matrix, from one pass. Arguments: those of `gram_moments`."""
+    moments = gram_moments(dataset, missing=missing, engine=engine, tiling=tiling, cache=cache)
+    return Statistics.from_moments(moments)
+
+
+def gram_moments(
+    dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None,
+    cache: StatisticsCache | None = None,
+) -> Moments:  # fmt: skip
+    """Return the sums of a dataset from which its statistics follow, from one pass.
 
     missing="mean" takes one more pass for the means; a tiling takes a pass for each of its reads. A worker holds one
     block, a float64 piece of it, and a few partial sums of n (n + N) float64. cache: where the sums of each segment of
@@ -57,9 +66,9 @@ def gram_statistics(
             for one in ranges:
                 yield _tiled(dataset, tiling, fill[0], engine, one)
 
-    moments = gram_sums(dataset, missing, cache).total(compute, merge)
+    moments: Moments = gram_sums(dataset, missing, cache).total(compute, merge)
     require_in_range(dataset, moments)
-    return Statistics.from_moments(moments)
+    return moments
 
 
 def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:

@@ -22,14 +22,16 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.store.reader import Store
 from dsel.engine.engine_protocol import THREADS, Engine
+from dsel.errors import DataError
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.moments import fill_missing
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.statistics import Scaling
+from dsel.passes.statistics import Scaling, Statistics
 from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache
 
 
@@ -249,7 +251,39 @@ def refit(
             engine, chosen=np.searchsorted(columns, ascending), fill=None if fill is None else fill[columns],
             scaling=Scaling(scaling.center_x[columns], scaling.scale_x[columns], scaling.center_y, scaling.scale_y),
         )  # fmt: skip
-    penalized = found
+    return _fit(found, S, lam)
+
+
+def fit_of_sums(statistics: Statistics, S: Ints, preprocess: Preprocess, lam: float = 0.0) -> Fit:
+    """Return f(S) from the Gram matrix, for rows that are not there.
+
+    S: columns in any order; coefficients have that order. Where Y = X the targets are the columns that can be used.
+    Errors: DataError for columns that depend on others.
+    """
+    ascending, scaling = np.sort(S), statistics.scaling(preprocess)
+    K = statistics.K[ascending]
+    if preprocess in ("unit", "none"):
+        K = K + statistics.weight * np.outer(statistics.mean_x[ascending], statistics.mean_x)
+    K = K / np.outer(scaling.scale_x[ascending], scaling.scale_x)
+    if statistics.unsupervised:
+        usable = ~statistics.unusable(preprocess)
+        B, total = K[:, usable], float(statistics.preprocessed_squares(preprocess)[usable].sum())
+    else:
+        of_all, total = statistics.targets(preprocess, statistics.B)
+        B = of_all[ascending]
+    try:
+        R = scipy.linalg.cholesky(K[:, ascending]) if S.size else np.zeros((0, 0))
+    except scipy.linalg.LinAlgError as error:
+        raise DataError(
+            "The chosen columns depend on each other as far as sums tell.", "Exclude one of them, or choose fewer."
+        ) from error
+    C = scipy.linalg.solve_triangular(R, B, trans="T") if S.size else B
+    return _fit(QRFactors(R, C, max(total - float(np.vdot(C, C)), 0.0), total), S, lam)
+
+
+def _fit(found: QRFactors, S: Ints, lam: float) -> Fit:
+    """Return the fit on the columns S from the factors of the ascending columns."""
+    penalized, N = found, found.C.shape[1]
     if lam > 0.0:
         penalty = QRFactors(np.sqrt(lam) * np.eye(S.size), np.zeros((S.size, N)), 0.0, 0.0)
         penalized = merge_factors(found, penalty)

@@ -26,6 +26,7 @@ from dsel.objective.groups import items_of
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
+from dsel.passes.sums import Sums, needs_rows
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements
 from dsel.search.placement import Placement, Site
 from dsel.search.registry import find_method, methods_with
@@ -241,6 +242,8 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     items = groups or SingleColumns(n)
     include, exclude = _columns(dataset, request, items)
     count = items.count
+    if isinstance(dataset, Sums):
+        _require_no_rows(request, method)
     size = plan_size(dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)))
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
@@ -270,6 +273,21 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
         partition, groups,
     )  # fmt: skip
+
+
+def _require_no_rows(request: SelectionRequest, method: Method) -> None:
+    """Raise OptionError for what needs rows, where there are only sums of them."""
+    by = (request.choose_k or SizeRule()).by
+    if method.uses_rows:
+        raise needs_rows(method.name)
+    if request.k == "auto" and by not in INFORMATION:
+        raise needs_rows(f'k="auto" by {by or "folds"}')
+    if request.criterion is not None:
+        raise needs_rows("A criterion")
+    if request.reduce is not None:
+        raise needs_rows("reduce")
+    if request.missing == "mean":
+        raise OptionError("missing is mean, but sums have no missing values.", "Leave missing out.")
 
 
 def _check_reduction(request: SelectionRequest, requirements: Requirements) -> None:

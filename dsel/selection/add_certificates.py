@@ -10,6 +10,7 @@ import numpy as np
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import Objective
+from dsel.passes.sums import Sums
 from dsel.search.exact.all_sizes import BestByCriterion
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
@@ -72,12 +73,12 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     if not best.error < selection.error - _BETTER * run.objective.total:
         return selection
     chosen, dependent = answer_of(run, best.indices)
-    fit = run.prepared.fit(chosen, run.validated.request.lam)
+    fit, made = run.prepared.fit(chosen, run.validated.request.lam), int(not isinstance(run.dataset, Sums))
     kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(run, fit, chosen, kept)
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
-    return replace(selection, **fields, notes=(*selection.notes, note), passes=selection.passes + 1)
+    return replace(selection, **fields, notes=(*selection.notes, note), passes=selection.passes + made)
 
 
 def _better_front(

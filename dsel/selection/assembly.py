@@ -19,6 +19,7 @@ from dsel.data.labels import format_labels
 from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
+from dsel.passes.sums import Sums
 from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.exact.certificate import dependence
@@ -126,7 +127,7 @@ def assemble(
         shape=(dataset.m, dataset.n),
         targets=tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
-        counts=outcome.counts,
+        counts=outcome.counts if not isinstance(dataset, Sums) else {**outcome.counts, "parts": list(dataset.parts)},
         notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)),
         certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
         source=dataset.name,
@@ -165,6 +166,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield "error and r2 are those of the chosen columns without the column of ones"
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
+    if isinstance(dataset, Sums):
+        yield _not_on_rows(len(dataset.parts))
     if dataset.row_part is not None:
         yield f"{dataset.row_part.description}: they take no part in the selection and in the fit"
     if answer.by_criterion and not np.isfinite(answer.best.value):
@@ -174,6 +177,15 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dependent.size:
         what = "have coefficient 0" if answer.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _not_on_rows(parts: int) -> str:
+    """Return what the answer lacks if there were only sums of rows."""
+    of = "1 part" if parts == 1 else f"{parts} parts"
+    return (
+        f"made from the sums of {of}: error, R2 and coefficients are not checked on rows; each part can add its share "
+        "of the check (dsel check-part)"
+    )
 
 
 def _reduction(counts: dict[str, Any]) -> str:

@@ -46,6 +46,8 @@ C = TypeVar("C", bound=type[Any])
 #: The classes of partial results, by name.
 _CLASSES: dict[str, type[Any]] = {}
 _HEADER = "header"
+#: What reading a damaged file raises.
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 def storable(kind: C) -> C:
@@ -100,15 +102,20 @@ def stored_bytes(value: Any) -> int:
 def read_value(file: AnyPath, *, with_arrays: bool = True) -> tuple[dict[str, Any], Any] | None:
     """Return header and value, or None if the file is missing or damaged. Without its arrays, the value is None."""
     try:
-        with file.open("rb") as source:
-            found = read_npz(source, None if with_arrays else (_HEADER,))
-        header, structure = json.loads(found[_HEADER].tobytes())
-        return dict(header), _value(structure, found) if with_arrays else None
+        return load_value(file, with_arrays=with_arrays)
     except (OSError, AccessError):
         return None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except DAMAGE as error:
         warn_of_damage(file, "what it held is computed again", error)
         return None
+
+
+def load_value(file: AnyPath, *, with_arrays: bool = True) -> tuple[dict[str, Any], Any]:
+    """Return header and value. Errors: OSError, AccessError, and `DAMAGE` for a file that is not what was written."""
+    with file.open("rb") as source:
+        found = read_npz(source, None if with_arrays else (_HEADER,))
+    header, structure = json.loads(found[_HEADER].tobytes())
+    return dict(header), _value(structure, found) if with_arrays else None
 
 
 def _structure(value: Any, arrays: list[Any]) -> Any:

@@ -6,7 +6,7 @@ import math
 
 from dsel.errors import CapacityError, DselError
 from dsel.planning.representations.column_blocks import InColumnBlocks
-from dsel.planning.representations.gram import GramMatrix, TiledGram
+from dsel.planning.representations.gram import GivenSums, GramMatrix, TiledGram
 from dsel.planning.representations.reduced import RowGram, Sketch
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.search.exact.choose_tree import MOST_DENSE
@@ -25,8 +25,10 @@ def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representatio
     """Return all representations, the most preferred first.
 
     The tiled Gram matrix comes after exact ones that read less. Columns in blocks come first where the method needs few
-    rows of a large Gram matrix.
+    rows of a large Gram matrix. Sums of rows are the Gram matrix.
     """
+    if shape.summed:
+        return (GivenSums(shape, resources),)
     gram, tiled, *others, sketch = (kind(shape, resources) for kind in REPRESENTATIONS)
     if shape.rows_beat_gram:
         others.sort(key=lambda one: one.name != InColumnBlocks.name)
@@ -69,7 +71,7 @@ def choose_for_proof(
     whether a few passes over columns in memory suffice. Errors: CapacityError where none can be used.
     """
     found, most = choose(shape, resources), _MOST_DENSE_IN_MEMORY if quick_passes else MOST_DENSE
-    if not found.holds_gram or not in_passes or saved or shape.n <= most:
+    if not found.holds_gram or not in_passes or saved or shape.summed or shape.n <= most:
         return found
     blocks = InColumnBlocks(shape, resources)
     return found if blocks.obstacle else blocks

@@ -1,6 +1,8 @@
 """The Gram matrix K = X'X (n x n) and B = X'Y, from one pass. Every method can run on it.
 
 The same Gram matrix, summed part by part in as many passes as its parts need (dsel.passes.moments).
+
+The same of rows that are not there, from sums that were saved (dsel.passes.sums).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError
@@ -29,7 +32,9 @@ from dsel.passes.gram import (
     tile_passes,
 )
 from dsel.passes.moments import Tiling, plan_tiles
+from dsel.passes.refit import Fit, fit_of_sums
 from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
+from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.representations.representation import (
     HEADER_BYTES,
     INTERPRETER,
@@ -158,6 +163,56 @@ class GramMatrix(Representation):
         if validated.partition is not None:
             return fold_pass(validated.dataset, validated.partition, ranges).cost()
         return gram_pass(validated.dataset, ranges).cost()
+
+
+class GivenSums(GramMatrix):
+    """K and B of rows that are not there: somebody has summed them. No pass is made, not even the final check."""
+
+    name: ClassVar[str] = "sums"
+
+    @property
+    def worker_bytes(self) -> int:
+        """Return the limit of a worker that holds nothing."""
+        return worker_limit(0)
+
+    @property
+    def passes(self) -> int:
+        """Return 0."""
+        return 0
+
+    @property
+    def reason(self) -> str:
+        """Return why one would choose it."""
+        return "there are no rows, only their sums"
+
+    def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+        """Return that all is there."""
+        return Saved(statistics=True)
+
+    def costs(self, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
+        """Return no pass."""
+        return []
+
+    def check_cost(self, validated: ValidatedRequest, cache: StatisticsCache | None = None) -> PassCost:
+        """Return the cost of a check that reads nothing."""
+        return PassCost("check")
+
+    def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:
+        """Return the problem of the sums. Several targets have no Y'Y, which only some bounds of A* use."""
+        dataset, request = validated.dataset, validated.request
+        assert isinstance(dataset, Sums)
+        if validated.partition is not None:
+            raise needs_rows("A division of the rows into parts")
+        statistics = dataset.statistics
+        centering = statistics.centering_error(request.preprocess, dataset.summed_blocks, filled=False)
+
+        def objective(lam: float) -> Objective:
+            return replace(statistics.objective(request.preprocess, lam), centering=centering)
+
+        def fit(S: Ints, lam: float) -> Fit:
+            return fit_of_sums(statistics, S, request.preprocess, lam)
+
+        return Prepared(statistics, objective, fit)
 
 
 class TiledGram(GramMatrix):

@@ -25,6 +25,7 @@ from dsel.passes.gram import FoldStatistics
 from dsel.passes.refit import Fit, check_pass, grows, likely_check_pass, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.passes.sums import Sums
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 
@@ -70,6 +71,8 @@ class ProblemShape:
         The sketch that the request asks for.
     in_memory : bool
         X is in the memory of this process.
+    summed : bool
+        There are no rows, only their sums.
     """
 
     m: int
@@ -81,6 +84,7 @@ class ProblemShape:
     needs: Requirements
     sketch: SketchRule | None = None
     in_memory: bool = False
+    summed: bool = False
 
     @classmethod
     def of(cls, dataset: Dataset, k: int, requirements: Requirements, sketch: SketchRule | None = None) -> ProblemShape:
@@ -90,7 +94,7 @@ class ProblemShape:
         itemsize = max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n)))
         return cls(
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements, sketch,
-            dataset.in_memory,
+            dataset.in_memory, isinstance(dataset, Sums),
         )  # fmt: skip
 
     @property
