@@ -139,23 +139,24 @@ def take_swaps(near: NearBest, objective: Objective, deadline: Deadline, known: 
         done.add(best)
         S = list(best)
         values = swap_values(objective, S)
-        good = np.argwhere(values <= near.threshold) if near.rule.within is not None else np.empty((0, 2), np.int64)
-        best_with = [(int(values[:, j].argmin()), j) for j in np.flatnonzero(values.min(axis=0) < near.witness_with)]
-        best_without = [
-            (i, int(values[i].argmin())) for i, j in enumerate(S) if values[i].min() < near.witness_without[j]
-        ]
-        for i, j in {*map(tuple, good.tolist()), *best_with, *best_without}:
-            _take(near, objective, (*S[:i], *S[i + 1 :], int(j)))
+        swaps = {(int(values[:, j].argmin()), int(j)) for j in np.flatnonzero(values.min(axis=0) < near.witness_with)}
+        swaps |= {(i, int(values[i].argmin())) for i, j in enumerate(S) if values[i].min() < near.witness_without[j]}
+        if near.rule.within is not None:
+            least = np.argsort(values, axis=None, kind="stable")[:_MOST_SWAPS]
+            good = least[values.ravel()[least] <= near.threshold]
+            swaps |= {divmod(int(place), objective.n) for place in good}
+        for i, j in sorted(swaps):
+            _take(near, objective, (*S[:i], *S[i + 1 :], j))
 
 
 def search_prices(near: NearBest, objective: Objective, deadline: Deadline) -> None:
     """Search for better subsets with each column that no near-best subset has, and without each one that all have."""
     take_swaps(near, objective, deadline)
-    steps = 0.0
+    steps, sides = 0.0, ((True, near.with_subset, near.wanted), (False, near.without_subset, near.lacked))
     for j in range(near.n):
-        for inside in (True, False):
-            known = (near.with_subset if inside else near.without_subset).get(j)
-            if known is None or not (near.wanted if inside else near.lacked)[j]:
+        for inside, subsets, unknown in sides:
+            known = subsets.get(j)
+            if known is None or not unknown[j]:
                 continue
             while steps < _MOST_STEPS and not deadline.passed:
                 steps += near.n * near.k**2

@@ -173,22 +173,14 @@ class NearBest:
         return bool((wanted & possible).any() or (lacked & ~inside).any())
 
     def state(self) -> dict[str, Any]:
-        """Return what `restored` needs, as JSON holds it."""
-        known = {*self._subsets, *self.with_subset.values(), *self.without_subset.values()}
-        values = {S: float(self._value(S)) for S in known}
+        """Return what `restore` needs, as JSON holds it."""
+        values = dict(self._subsets)
+        values |= {S: float(self.witness_with[j]) for j, S in self.with_subset.items()}
+        values |= {S: float(self.witness_without[j]) for j, S in self.without_subset.items()}
         return {
             "within": self.rule.within, "limit": self.rule.limit, "error": self.error,
             "subsets": [[list(S), value] for S, value in sorted(values.items())],
         }  # fmt: skip
-
-    def _value(self, S: Members) -> float:
-        """Return f of a known subset."""
-        if S in self._subsets:
-            return self._subsets[S]
-        j = next((j for j in S if self.with_subset.get(j) == S), None)
-        if j is not None:
-            return float(self.witness_with[j])
-        return float(self.witness_without[next(j for j, T in self.without_subset.items() if T == S)])
 
     def restore(self, saved: Sequence[Sequence[Any]]) -> None:
         """Take the subsets of a saved state."""
