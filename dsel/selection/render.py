@@ -112,16 +112,15 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     if len(found.subsets) > _LISTED:
         yield f"and {len(found.subsets) - _LISTED:,} more, which the result holds"
     yield f"Columns: {verdicts}"
-    table = text_table(
-        "column", "verdict", "best R2 with it", "without it", left=("column", "verdict"), fold=("column",)
-    )
+    prices = () if found.by else ("best R2 with it", "without it")
+    table = text_table("column", "verdict", *prices, left=("column", "verdict"), fold=("column",))
     for price in sorted(found.columns, key=lambda price: VERDICTS.index(price.verdict)):
         if price.verdict != "useless":
             both = [_r2_of(found, error) for error in (price.error_with, price.error_without)]
-            table.add_row(printable(price.label), price.verdict, *both)
+            table.add_row(printable(price.label), price.verdict, *both[: len(prices)])
     yield table
     if useless := found.labels("useless"):
-        yield f"In no near-best subset: {shorten(useless, _FEW)}"
+        yield f"In no {'listed' if found.by else 'near-best'} subset: {shorten(useless, _FEW)}"
 
 
 def _substitutes(selection: SelectionRecord) -> Table:

@@ -244,6 +244,8 @@ def _about_column(found: Alternatives, price: Price) -> str:
     """Return what is known about a column in one sentence."""
     label, listed = printable(price.label), len(found.subsets)
     every = "the only" if listed == 1 else f"all {listed:,}"
+    if found.by:
+        return f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} subsets."
     if price.verdict == "necessary":
         where = f"is in {every}" if found.complete else "is in every"
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
