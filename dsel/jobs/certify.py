@@ -60,8 +60,8 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: The share of the time of a proof for all sizes that they share.
-_TOGETHER = 0.5
+#: The share of the time of a proof for all sizes that they share, and its seconds without a limit.
+_TOGETHER, _MOST_TOGETHER = 0.5, 300.0
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
@@ -399,10 +399,7 @@ def _prove(
         return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
-        name = "proof" if budget.near_best is None else "proof-near-best"
-        path = None if folder is None else folder / (f"{name}.json" if size == k else f"{name}-{size}.json")
-        log_name = proof_log_name(base + size, budget.near_best is not None)
-        log_folder = folder / log_name if budget.log and folder is not None else None
+        path, log_folder = _places(folder, budget, size, base + size, last=size == k)
         store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup)
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
@@ -444,17 +441,34 @@ def _prove(
     return found, alternatives, tuple(failed)
 
 
+def _places(
+    folder: AnyPath | None, budget: ProofBudget, size: int, counted: int, *, last: bool
+) -> tuple[AnyPath | None, AnyPath | None]:  # fmt: skip
+    """Return the file of the proof for a size, and the folder of its log. counted: the size with included columns."""
+    if folder is None:
+        return None, None
+    near_best = budget.near_best is not None
+    name = "proof-near-best" if near_best else "proof"
+    log_folder = folder / proof_log_name(counted, near_best) if budget.log else None
+    return folder / (f"{name}.json" if last else f"{name}-{size}.json"), log_folder
+
+
 def _prove_together(
     run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
-    subject, start, deadline = setup.objective, time.monotonic(), Deadline(budget.seconds).share(_TOGETHER)
+    limit = _MOST_TOGETHER if budget.seconds is None else _TOGETHER * budget.seconds
+    subject, start, deadline = setup.objective, time.monotonic(), Deadline(limit)
     listed = budget.log or budget.nodes is not None or budget.near_best is not None
     if budget.sizes != "all" or listed or not suits_all_sizes(subject, k):
         return {}
     try:
         path = [point.members for point in forward(subject, k).front]
         found = best_of_sizes(subject, k, [*incumbents.values(), *path], deadline, run.context.on_slice)
+    except Interrupted:  # the traversal is not saved; the proof of the first size keeps what it can
+        if not budget.keep_partial:
+            raise
+        return {}
     except ValueError as error:
         log.info("each size gets its own proof: %s", error)
         return {}

@@ -180,15 +180,11 @@ class BestOfSizes:
 
 @dataclass(frozen=True)
 class BestByCriterion:
-    """The best subsets by a criterion of f and the size, with f, and whether it is proved that there are no others.
-
-    error: what rounding is worth in the proof, as a share of ||Y||^2.
-    """
+    """The best subsets by a criterion of f and the size, with f, and whether it is proved that there are no others."""
 
     subsets: list[tuple[Members, float]]
     proven: bool
     nodes: int
-    error: float
 
 
 def best_by_criterion(
@@ -226,7 +222,7 @@ def best_by_criterion(
     for members, _ in path:
         better(members)
     done = traversal.run(better, deadline, on_slice)
-    return BestByCriterion([(S, f) for _, S, f in best], done, traversal.iteration, traversal.error)
+    return BestByCriterion([(S, f) for _, S, f in best], done, traversal.iteration)
 
 
 def suits_all_sizes(objective: ItemObjective, k: int) -> bool:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.errors import Interrupted
+from dsel.jobs.certify import ProofBudget, certify_selection, data_again
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.all_sizes import ALL_SIZES, AllSizes, best_of_sizes
+from dsel.selection.context import RunContext
 from tests.search.exact.cases import regression
 
 
@@ -57,6 +60,23 @@ def test_nearly_dependent_columns_are_left_to_other_proofs() -> None:
     X[:, 4] = X[:, 3] + 1e-5 * rng.standard_normal(30)
     with pytest.raises(ValueError, match="nearly dependent"):
         AllSizes(regression(X, X[:, :1]), np.zeros(6))
+
+
+def test_an_interrupted_traversal_leaves_the_selection_without_a_loss() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((80, 24))
+    y = X @ rng.standard_normal(24) + 6.0 * rng.standard_normal(80)
+    selection = dsel.select(X, y, k=24, method="forward")
+    dataset, request = data_again(selection, X, y, None)
+
+    def interrupt(search: object) -> None:
+        raise Interrupted("SIGTERM")
+
+    context = RunContext(on_slice=interrupt)
+    with pytest.raises(Interrupted):
+        certify_selection(dataset, request, selection, ProofBudget(sizes="all"), context)
+    partial = certify_selection(dataset, request, selection, ProofBudget(sizes="all", keep_partial=True), context)
+    assert partial.indices == selection.indices
 
 
 def test_certificates_of_all_sizes_come_from_the_traversal_where_it_is_quick() -> None:
