@@ -14,7 +14,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
-from dsel.config.job import JobFile, ListLimits, RunSeries
+from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
@@ -264,8 +264,7 @@ def _budgets(job: JobFile) -> Iterator[ProofBudget]:
     if (certify := job.certify) is not None:
         yield ProofBudget(seconds=certify.seconds, save_seconds=every, **certify.model_dump(exclude={"time"}))
     if (asked := job.alternatives) is not None:
-        limits = ListLimits(within=asked.within, nbest=asked.nbest, by=asked.by, limit=asked.limit)
-        yield ProofBudget(seconds=asked.seconds, save_seconds=every, sizes=asked.sizes, near_best=limits)
+        yield ProofBudget(seconds=asked.seconds, save_seconds=every, sizes=asked.sizes, near_best=asked)
 
 
 def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selection:

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 from scipy.special import gammaln
 
-from dsel.config.size_rule import InformationCriterion
+from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
 from dsel.selection.record import SelectionRecord
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
 #: The criteria in words.
-NAMES: dict[InformationCriterion, str] = {
+NAMES: dict[str, str] = {
     "aic": "AIC", "aicc": "AICc", "bic": "BIC", "ebic": "EBIC", "cp": "Cp", "adjusted-r2": "adjusted R2",
 }  # fmt: skip
 
@@ -129,8 +129,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     bounds = {row["size"]: row["bound"] for row in selection.certificate}
     rows = [row for row in selection.front if row.size <= selection.k]
     found = []
-    for by in NAMES:
-        if by == "cp":  # it needs the errors of all columns
+    for by in INFORMATION:
+        if by == "cp":  # it needs the error of all columns
             continue
         values = {row.size: context.value(by, row.error, row.size, row.size) for row in rows}
         best = min(rows, key=lambda row: (values[row.size], row.size))

@@ -262,8 +262,9 @@ def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
     validated, rule = run.validated, run.validated.size_rule
     whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
-    by = next(name for name in NAMES if name == rule.by)
-    of_all = whole.value(run.objective.in_data(range(run.objective.n))) if by == "cp" else None
+    by: Any = rule.by
+    everything = run.objective.in_data(range(run.objective.n))
+    of_all = residual_and_freedom(whole, everything)[0] if by == "cp" else None
     context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, of_all)
     points = []
     for members in subsets:

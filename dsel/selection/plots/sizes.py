@@ -51,7 +51,7 @@ def size_curve(selection: SelectionRecord) -> SizeCurve:
 
 
 def _name(curve: SizeCurve) -> str:
-    return next((name for by, name in NAMES.items() if by == curve.rule), "error per left-out row")
+    return NAMES.get(curve.rule, "error per left-out row")
 
 
 def describe(selection: SelectionRecord) -> str:
