@@ -253,25 +253,8 @@ def sums_of_arrays(
 
     Errors: DataError for arrays that are no sums of rows.
     """
-    K = _array(XtX, "XtX", 2)
-    n = K.shape[0]
-    if K.shape != (n, n) or not n or not np.allclose(K, K.T, rtol=1e-9, atol=1e-9 * np.abs(np.diag(K)).max()):
-        raise DataError(f"XtX has shape {K.shape}, or is not symmetric.", "It is X'X: one row and column per feature.")
-    if (Xty is None) != (yty is None):
-        raise DataError("Xty and yty belong together.", "Give both, or none of them for Y = X.")
-    B = np.zeros((n, 0)) if Xty is None else _array(Xty, "Xty", None)
-    flat = B.ndim == 1
-    B = B[:, None] if flat else B
-    yy = np.zeros(0) if yty is None else _array(yty, "yty", None)
-    yy = np.diag(yy).copy() if yy.ndim == 2 else yy.reshape(-1)
-    if B.ndim != 2 or B.shape[0] != n or yy.shape != (B.shape[1],):
-        raise DataError(
-            f"XtX has {n} columns, Xty has shape {B.shape} and yty {yy.shape}.",
-            "Xty has one row per feature and one column per target, and yty one number per target.",
-        )
-    total = float(m if weight is None else weight)
-    if int(m) != m or m < 1 or not 0.0 < total < np.inf:
-        raise DataError(f"m is {m} and weight {total:g}.", "Give the number of rows, and the sum of their weights.")
+    K, B, yy, flat = _products(XtX, Xty, yty)
+    n, total = K.shape[0], _total_weight(m, weight)
     mean_x, mean_y = np.zeros(n), np.zeros(yy.size)
     if means is not None:
         mean_x, mean_y = (_array(one, "means", None).reshape(-1) for one in means)
@@ -320,6 +303,38 @@ def sums_of_arrays(
     )  # fmt: skip
     require_in_range(made, moments)
     return made
+
+
+def _products(XtX: Any, Xty: Any, yty: Any) -> tuple[Floats, Floats, Floats, bool]:
+    """Return X'X, X'Y and the squared norms of Y as new arrays, and whether Y has one dimension.
+
+    Errors: DataError for wrong shapes.
+    """
+    K = _array(XtX, "XtX", 2)
+    n = K.shape[0]
+    if K.shape != (n, n) or not n or not np.allclose(K, K.T, rtol=1e-9, atol=1e-9 * np.abs(np.diag(K)).max()):
+        raise DataError(f"XtX has shape {K.shape}, or is not symmetric.", "It is X'X: one row and column per feature.")
+    if (Xty is None) != (yty is None):
+        raise DataError("Xty and yty belong together.", "Give both, or none of them for Y = X.")
+    B = np.zeros((n, 0)) if Xty is None else _array(Xty, "Xty", None)
+    flat = B.ndim == 1
+    B = B[:, None] if flat else B
+    yy = np.zeros(0) if yty is None else _array(yty, "yty", None)
+    yy = np.diag(yy).copy() if yy.ndim == 2 else yy.reshape(-1)
+    if B.ndim != 2 or B.shape[0] != n or yy.shape != (B.shape[1],):
+        raise DataError(
+            f"XtX has {n} columns, Xty has shape {B.shape} and yty {yy.shape}.",
+            "Xty has one row per feature and one column per target, and yty one number per target.",
+        )
+    return K, B, yy, flat
+
+
+def _total_weight(m: int, weight: float | None) -> float:
+    """Return the sum of the weights of the rows. Errors: DataError for numbers that make no sense."""
+    total = float(m if weight is None else weight)
+    if int(m) != m or m < 1 or not 0.0 < total < np.inf:
+        raise DataError(f"m is {m} and weight {total:g}.", "Give the number of rows, and the sum of their weights.")
+    return total
 
 
 def _array(value: Any, name: str, ndim: int | None) -> Floats:
