@@ -1,6 +1,7 @@
 """What a loss is: the deviance of one row as a convex function of its linear predictor.
 
-Notation: y the target of a row, eta = x'b + b0 its linear predictor, d(y, eta) >= 0 the deviance, 0 at a perfect fit, and
+Notation: y the target of a row, eta = x'b + b0 its linear predictor, d(y, eta) >= 0 the deviance, 0 at a perfect fit,
+and
 
     F(S) = min over b on S and b0 of  sum_i w_i d(y_i, eta_i) + lam |b|^2.
 
