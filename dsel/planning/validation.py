@@ -20,9 +20,12 @@ from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_g
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels
+from dsel.data.offset import with_offset
 from dsel.data.row_partition import RowPartition
 from dsel.errors import OptionError
 from dsel.objective.groups import items_of
+from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
@@ -159,6 +162,8 @@ class ValidatedRequest:
         The parts of the rows whose Gram matrices the pass sums.
     groups : ColumnGroups, optional
         The groups of columns that are chosen together.
+    loss : Loss, optional
+        The loss that is minimized; None for the squared error.
     """
 
     dataset: Dataset
@@ -174,6 +179,7 @@ class ValidatedRequest:
     size_rule: SizeRule | None = None
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
+    loss: Loss | None = None
 
     def placed(self, site: Site) -> Placement:
         """Return where the search runs."""
@@ -238,6 +244,9 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
+    loss = _loss(dataset, request, method)
+    if loss is not None and request.offset is not None:
+        dataset = with_offset(dataset, request.offset)
     groups = _groups(dataset, request, method, options)
     items = groups or SingleColumns(n)
     include, exclude = _columns(dataset, request, items)
@@ -271,8 +280,35 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         _check_reduction(request, requirements)
     return ValidatedRequest(
         dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
-        partition, groups,
+        partition, groups, loss,
     )  # fmt: skip
+
+
+def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss | None:
+    """Return the loss to minimize, or None for the squared error. Errors: OptionError where it cannot be used."""
+    loss = find_loss(request.loss)
+    if loss.name == "squared":
+        if request.offset is not None:
+            raise OptionError("offset needs a loss other than the squared error.", "Subtract it from the target.")
+        return None
+    name = f'loss="{loss.name}"'
+    if dataset.n_targets != 1:
+        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", "Name one with targets.")
+    if not method.takes_loss:
+        raise OptionError(
+            f"{method.name} scores squared errors on left-out rows, and takes no other loss.",
+            f"Use one of {', '.join(methods_with('takes_loss'))}.",
+        )
+    if isinstance(dataset, Sums):
+        raise needs_rows(name)
+    refused = {
+        "criterion": request.criterion is not None, "reduce": request.reduce is not None,
+        "polish": request.polish != "none", "k: auto": request.k == "auto",
+    }  # fmt: skip
+    for option, given in refused.items():
+        if given:
+            raise OptionError(f"{name} does not go together with {option}.", f"Leave {option.split(':')[0]} out.")
+    return loss
 
 
 def _require_no_rows(request: SelectionRequest, method: Method) -> None:

@@ -112,6 +112,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        if validated.loss is not None:
+            return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
@@ -146,6 +148,19 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("comparison"):
         selection = context.compare(run, fit, selection)
     return replace(selection, seconds=timer.seconds)
+
+
+def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
+    """Return the selection that minimizes a loss other than the squared error."""
+    from dsel.selection.loss_search import LossSearch, loss_problem
+
+    search = LossSearch(run, loss_problem(run))
+    run = search.search()
+    outcome, errors = search.outcome(run)
+    with timer.stage("check"):
+        chosen, dependent, fit = search.final_fit(run)
+    answer = Answer(run, outcome, chosen, dependent, fit, errors=errors)
+    return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 
 def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:

@@ -1,0 +1,235 @@
+"""The search for the best columns by a loss: quadratic models that any method searches, and true fits of the best.
+
+At a fit, the loss has a quadratic model, which is a weighted least-squares problem. A method searches it as it searches
+the squared error: with its Gram matrix, without a pass over the data. The true F of the best subsets follows by Newton
+steps for all of them together. The next model is about the best fit. The search ends when the best subset stays the
+same. Lawless and Singhal (1978) did this once, at the model with all columns.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.data.labels import format_labels
+from dsel.objective.dense import DenseObjective
+from dsel.passes.loss_fits import (
+    LossFit,
+    LossProblem,
+    fit_subsets,
+    loss_targets,
+    model_moments,
+    score_columns,
+    without_scale_of_targets,
+)
+from dsel.passes.refit import Fit
+from dsel.passes.statistics import Statistics
+from dsel.search.exact.alternatives import swap_values
+from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
+from dsel.selection.candidates import by_gain
+from dsel.selection.context import SelectionRun
+from dsel.selection.run_method import forward_reference, run_method
+
+log = logging.getLogger("dsel")
+
+#: Models that are searched at most. Two or three are usual.
+MOST_ROUNDS = 6
+#: Swaps of the best subset whose true fit is computed in each round.
+_SWAPS = 60
+#: A model has at most this many columns: of wider data those with the largest scores.
+MOST_MODELLED = 1500
+#: A fit is better only if F is less by this share: below it is rounding.
+_BETTER = 1e-10
+
+
+@dataclass
+class LossSearch:
+    """The subsets that were fitted, and the best ones.
+
+    Parameters
+    ----------
+    run : SelectionRun
+        The selection. Its objective is the squared error.
+    problem : LossProblem
+        The loss on the data.
+    """
+
+    run: SelectionRun
+    problem: LossProblem
+    known: dict[tuple[int, ...], LossFit] = field(default_factory=dict)
+    sizes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    trace: list[Improvement] = field(default_factory=list)
+    iterations: int = 0
+    rounds: int = 0
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        """Return the best subset of at most k columns or groups; of equal ones the smallest."""
+        allowed = [S for S, size in self.sizes.items() if size <= self.run.most]
+        return min(allowed, key=lambda S: (self.known[S].value, self.sizes[S], S))
+
+    def consider(self, points: list[tuple[int, tuple[int, ...]]]) -> None:
+        """Fit subsets, given by their size and columns of the data, that were not fitted before."""
+        new = {S: size for size, members in points if (S := tuple(sorted(members))) not in self.known}
+        for S, fit in zip(new, fit_subsets(self.problem, [np.array(S, np.int64) for S in new]), strict=True):
+            self.known[S], self.sizes[S] = fit, new[S]
+        best = self.best
+        fit = self.known[best]
+        if not self.trace or fit.value < self.trace[-1].value:
+            self.trace.append(Improvement(self.iterations, self.sizes[best], fit.value))
+
+    def search(self) -> SelectionRun:
+        """Search model after model; return the run with the objective of the last one."""
+        run = self.run
+        base = tuple(sorted(run.base))
+        self.consider([(0, base)])
+        first = run if not self._has_offsets else replace(run, objective=self._model(self.known[base]))
+        if run.most == 0:
+            return first
+        points, run = self._searched(first, is_first=True)
+        self.consider(points)
+        while self.rounds < MOST_ROUNDS:
+            before = self.known[self.best].value
+            run = replace(run, objective=self._model(self.known[self.best]))
+            points, run = self._searched(run)
+            self.consider(points)
+            after = self.known[self.best].value
+            log.info("loss: model %d, F %.8g", self.rounds, after)
+            if not after < before - _BETTER * abs(before):
+                break
+        return run
+
+    @property
+    def _has_offsets(self) -> bool:
+        return any(block.offset is not None for block in self.problem.dataset.blocks)
+
+    def _model(self, fit: LossFit) -> Any:
+        """Return the objective of the quadratic model about a fit, over the columns that may be chosen."""
+        run, problem = self.run, self.problem
+        validated, statistics = run.validated, run.prepared.statistics
+        allowed = ~statistics.unusable(validated.request.preprocess)
+        allowed[validated.exclude] = False
+        if problem.dataset.n > MOST_MODELLED and validated.groups is None:
+            scores = np.where(allowed, score_columns(problem, fit), 0.0)
+            known = {j for S in self._front() for j in S}
+            scores[[*fit.columns, *run.base, *known]] = np.inf
+            columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
+        else:
+            columns = np.flatnonzero(allowed | np.isin(np.arange(problem.dataset.n), fit.columns))
+        found = Statistics.from_moments(model_moments(problem, fit, columns))
+        K, cross = found.K, found.B
+        if not problem.intercept:
+            K = K + found.weight * np.outer(found.mean_x, found.mean_x)
+            cross = cross + found.weight * np.outer(found.mean_x, found.mean_y)
+        c = float(found.yy[0] + (0.0 if problem.intercept else found.weight * found.mean_y[0] ** 2))
+        scale = problem.scaling.scale_x[columns]
+        model = DenseObjective(
+            K / np.outer(scale, scale), cross / scale[:, None], c, problem.lam, columns=columns.astype(np.int64)
+        )
+        include = np.flatnonzero(np.isin(columns, run.base))
+        return model.condition(include.tolist())
+
+    def _searched(
+        self, run: SelectionRun, *, is_first: bool = False
+    ) -> tuple[list[tuple[int, tuple[int, ...]]], SelectionRun]:
+        """Return the best subsets of a model by their sizes, and the run that searched it."""
+        self.rounds += 1
+        context = run.context
+        if not is_first:  # a job continues from the first model; the later ones are quick and follow from it
+            start = (self.best, *context.start)
+            context = replace(context, state=None, on_slice=None, journal=None, start=start)
+        run = replace(run, context=context)
+        outcome = run_method(run)
+        self.iterations += outcome.iterations
+        subject = run.subject
+        points = [*outcome.front, *forward_reference(subject, run.most)]
+        if self.sizes[self.best] and run.validated.groups is None:
+            points += self._swaps(run)
+        return [(p.size, tuple(run.objective.in_data(subject.members(p.members)))) for p in points], run
+
+    def _swaps(self, run: SelectionRun) -> list[FrontPoint]:
+        """Return the subsets with one column replaced, removed or added that the model finds best."""
+        objective = run.objective
+        place = {int(j): i for i, j in enumerate(objective.columns)}
+        S = [place[j] for j in self.best if j in place]
+        if not S or not objective.has_gram:
+            return []
+        values = swap_values(objective, S)
+        order = np.argsort(values, axis=None, kind="stable")[:_SWAPS]
+        points = []
+        for flat in order[np.isfinite(values.ravel()[order])].tolist():
+            row, new = divmod(flat, objective.n)
+            members = (*S[:row], *S[row + 1 :], new)
+            points.append(FrontPoint(len(members), float(values[row, new]), members))
+        if len(S) < run.most:
+            state = objective.subset(len(S) + 1)
+            if all([state.insert(j) for j in S]):
+                gains = state.gains()
+                added = np.argsort(-gains, kind="stable")[: _SWAPS // 2]
+                points += [FrontPoint(len(S) + 1, 0.0, (*S, int(j))) for j in added if gains[j] > 0.0]
+        return points
+
+    def _front(self) -> list[tuple[int, ...]]:
+        """Return the best subset of each size that is better than all smaller ones."""
+        points = improving([FrontPoint(self.sizes[S], fit.value, S) for S, fit in self.known.items()])
+        return [point.members for point in points]
+
+    def outcome(self, run: SelectionRun) -> tuple[SearchOutcome, dict[tuple[int, ...], tuple[float, float]]]:
+        """Return the outcome in local columns of the run's objective, and F and the deviance of its subsets."""
+        place = {int(j): i for i, j in enumerate(run.objective.columns)}
+        included = set(run.objective.included) | set(run.base)
+        front = []
+        for S in self._front():
+            members = tuple(place[j] for j in S if j not in included)
+            items = run.subject.within(members) if run.validated.groups is not None else members
+            front.append(FrontPoint(self.sizes[S], self.known[S].value, tuple(items)))
+        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self._front()}
+        counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
+        return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
+
+    def final_fit(self, run: SelectionRun) -> tuple[Ints, Ints, Fit]:
+        """Return the chosen columns in order of gain, those without a part in the fit, and their fit."""
+        best, problem = self.best, self.problem
+        base = [j for j in run.base if j in best]
+        chosen, dependent = by_gain(run.whole, base, [j for j in best if j not in base])
+        prefixes = [chosen[:i] for i in range(chosen.size + 1)]
+        fits = fit_subsets(problem, prefixes)
+        last, empty = fits[-1], fits[0]
+        gains = np.array([a.value - b.value for a, b in zip(fits[:-1], fits[1:], strict=True)])
+        gram = run.prepared.fit(chosen, 0.0).gram
+        fit = Fit(
+            last.value, last.deviance, empty.value, last.coefficients[:, None], gains, gram, intercept=last.intercept
+        )
+        return chosen, dependent, fit
+
+    def notes(self, run: SelectionRun) -> list[str]:
+        """Return notes on the targets and on the fit."""
+        notes = [*self.problem.loss.notes()]
+        fit = self.known[self.best]
+        if fit.infinite:
+            names = format_labels(run.dataset.features, fit.columns)
+            notes.append(
+                f"columns {names} separate the classes: without a penalty the fit is infinite, and the coefficients "
+                "are those where it was stopped; set lam above 0 for finite ones"
+            )
+        return notes
+
+
+def loss_problem(run: SelectionRun) -> LossProblem:
+    """Return the loss of a request on its data. Reads the targets, and no X.
+
+    Errors: DataError where the loss cannot be used for the targets.
+    """
+    validated, statistics = run.validated, run.prepared.statistics
+    request = validated.request
+    assert validated.loss is not None
+    y, w = loss_targets(run.dataset)
+    return LossProblem(
+        run.dataset, validated.loss.fitted_to(y, w), without_scale_of_targets(statistics.scaling(request.preprocess)),
+        request.lam, request.preprocess in ("standardize", "center"),
+        statistics.mean_x if request.missing == "mean" else None, run.context.engine,
+    )  # fmt: skip
