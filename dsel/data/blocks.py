@@ -66,7 +66,8 @@ class Block:
     """Rows [start, stop) of X, Y, the weights and the offsets of a loss.
 
     x and y are StoredRows, arrays, sparse matrices, or with `lazy` Dask delayed arrays. y is None if there are no
-    targets apart from X itself. w is None if all weights are 1, and offset if there is none. A function that gets a loaded block sees arrays.
+    targets apart from X itself. w is None if all weights are 1, and offset if there is none. A function that gets a
+    loaded block sees arrays.
     """
 
     start: int

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel.data.blocks import StoredRows
 from dsel.data.dataset import Dataset
+from dsel.data.weights import stored_variable
 from dsel.errors import DataError, OptionError
 
 
@@ -20,7 +22,7 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
     if isinstance(offset, str):
         if dataset.store is None:
             raise OptionError(f"offset is {offset!r}.", "For data in memory it is one number for each row.")
-        stored, first = dataset.store.column(offset, "offset"), dataset.first_row
+        stored, first = stored_variable(dataset.store, offset, "offset", "offsets"), dataset.first_row
         _require_numbers(np.asarray(stored.read(first, first + dataset.m)), dataset.m, f"{offset} of {dataset.name}")
         blocks = [replace(b, offset=StoredRows(stored, first + b.start, first + b.stop)) for b in dataset.blocks]
         return replace(dataset, blocks=tuple(blocks))
@@ -31,7 +33,7 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
     return replace(dataset, blocks=tuple(replace(b, offset=values[b.start : b.stop]) for b in dataset.blocks))
 
 
-def _require_numbers(values: np.ndarray, m: int, what: str) -> None:
+def _require_numbers(values: NDArray[Any], m: int, what: str) -> None:
     if values.shape != (m,) or values.dtype.kind not in "fiub":
         raise DataError(
             f"{what} has shape {values.shape} and dtype {values.dtype}, and X has {m} rows.",

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from dsel._lib.types import Floats, Ints
+from dsel._lib.types import Ints
 from dsel.data.labels import format_labels
 from dsel.objective.dense import DenseObjective
 from dsel.passes.loss_fits import (
@@ -199,7 +200,7 @@ class LossSearch:
         prefixes = [chosen[:i] for i in range(chosen.size + 1)]
         fits = fit_subsets(problem, prefixes)
         last, empty = fits[-1], fits[0]
-        gains = np.array([a.value - b.value for a, b in zip(fits[:-1], fits[1:], strict=True)])
+        gains = np.array([a.value - b.value for a, b in pairwise(fits)])
         gram = run.prepared.fit(chosen, 0.0).gram
         fit = Fit(
             last.value, last.deviance, empty.value, last.coefficients[:, None], gains, gram, intercept=last.intercept
