@@ -58,8 +58,9 @@ class SizePlan:
 
 
 def plan_size(
-    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, allowed: int
-) -> SizePlan:
+    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, allowed: int,
+    loss: Loss | None = None,
+) -> SizePlan:  # fmt: skip
     """Return the rule of an automatic k and what it needs, and the request with the upper limit.
 
     included, allowed: how many columns, or groups of columns, are always chosen, and may be chosen with these. Errors:
@@ -68,6 +69,8 @@ def plan_size(
     if request.k != "auto":
         return SizePlan(request)
     rule = _resolved(request.choose_k or SizeRule(), method)
+    if loss is not None:
+        rule = _size_rule_of_loss(request.choose_k or SizeRule(), loss)
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
@@ -99,6 +102,16 @@ def plan_size(
 
 def _resolved(rule: SizeRule, method: Method) -> SizeRule:
     by = rule.by or ("held-out" if rule.held_out is not None else "path" if method.uses_rows else "folds")
+    return rule.model_copy(update={"by": by})
+
+
+def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
+    """Return the rule for a deviance: an information criterion, by default BIC."""
+    by = rule.by or "bic"
+    if by not in ("aic", "bic", "ebic"):
+        raise OptionError(
+            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".', "Choose by bic, aic or ebic."
+        )
     return rule.model_copy(update={"by": by})
 
 
@@ -253,7 +266,9 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     count = items.count
     if isinstance(dataset, Sums):
         _require_no_rows(request, method)
-    size = plan_size(dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)))
+    size = plan_size(
+        dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)), loss
+    )
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
     summary = ProblemSummary(
@@ -303,11 +318,11 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
         raise needs_rows(name)
     refused = {
         "criterion": request.criterion is not None, "reduce": request.reduce is not None,
-        "polish": request.polish != "none", "k: auto": request.k == "auto",
+        "polish": request.polish != "none",
     }  # fmt: skip
     for option, given in refused.items():
         if given:
-            raise OptionError(f"{name} does not go together with {option}.", f"Leave {option.split(':')[0]} out.")
+            raise OptionError(f"{name} does not go together with {option}.", f"Leave {option} out.")
     return loss
 
 

@@ -9,6 +9,7 @@ same. Lawless and Singhal (1978) did this once, at the model with all columns.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -33,6 +34,8 @@ from dsel.search.exact.alternatives import swap_values
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
 from dsel.selection.context import SelectionRun
+from dsel.selection.information_criteria import NAMES, CriterionContext
+from dsel.selection.record import SizeCurve, SizePoint
 from dsel.selection.run_method import forward_reference, run_method
 
 log = logging.getLogger("dsel")
@@ -104,6 +107,35 @@ class LossSearch:
                 break
         return run
 
+    def every_size(self, run: SelectionRun) -> None:
+        """Fit swaps of the best subset of each size, by a model about each."""
+        for S in self._front():
+            if not 0 < self.sizes[S] <= run.most:
+                continue
+            about = replace(run, objective=self._model(self.known[S]))
+            points = forward_reference(about.subject, run.most)
+            if run.validated.groups is None:
+                points += tuple(self._swaps(about, S))
+            self.consider(self._in_data(about, points))
+
+    def size_curve(self) -> SizeCurve:
+        """Return the curve of the information criterion along the sizes."""
+        run, rule = self.run, self.run.validated.size_rule
+        assert rule is not None
+        by: Any = rule.by
+        context = CriterionContext(run.prepared.statistics.weight, 1, run.subject.n, 0.0, rule.gamma)
+        base = run.validated.included
+        points = [
+            SizePoint(base + size, context.value_of_deviance(by, self.known[S].deviance, size))
+            for S in self._front()
+            if (size := self.sizes[S]) <= run.most
+        ]
+        return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
+
+    def _in_data(self, run: SelectionRun, points: Iterable[FrontPoint]) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the sizes and the columns of the data of some points."""
+        return [(p.size, tuple(run.objective.in_data(p.members))) for p in points]
+
     @property
     def _has_offsets(self) -> bool:
         return any(block.offset is not None for block in self.problem.dataset.blocks)
@@ -149,14 +181,14 @@ class LossSearch:
         subject = run.subject
         points = [*outcome.front, *forward_reference(subject, run.most)]
         if self.sizes[self.best] and run.validated.groups is None:
-            points += self._swaps(run)
-        return [(p.size, tuple(run.objective.in_data(subject.members(p.members)))) for p in points], run
+            points += self._swaps(run, self.best)
+        return self._in_data(run, points), run
 
-    def _swaps(self, run: SelectionRun) -> list[FrontPoint]:
-        """Return the subsets with one column replaced, removed or added that the model finds best."""
+    def _swaps(self, run: SelectionRun, best: tuple[int, ...]) -> list[FrontPoint]:
+        """Return the subsets with one column of `best` replaced, or one more, that the model finds best."""
         objective = run.objective
         place = {int(j): i for i, j in enumerate(objective.columns)}
-        S = [place[j] for j in self.best if j in place]
+        S = [place[j] for j in best if j in place]
         if not S or not objective.has_gram:
             return []
         values = swap_values(objective, S)
@@ -186,8 +218,7 @@ class LossSearch:
         front = []
         for S in self._front():
             members = tuple(place[j] for j in S if j not in included)
-            items = run.subject.within(members) if run.validated.groups is not None else members
-            front.append(FrontPoint(self.sizes[S], self.known[S].value, tuple(items)))
+            front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
         errors = {S: (self.known[S].value, self.known[S].deviance) for S in self._front()}
         counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors

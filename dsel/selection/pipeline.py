@@ -155,11 +155,16 @@ def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, start
     from dsel.selection.loss_search import LossSearch, loss_problem
 
     search = LossSearch(run, loss_problem(run))
-    run = search.search()
+    run, curve = search.search(), None
+    if run.validated.size_rule is not None:
+        search.every_size(run)
+        curve = search.size_curve()
+        run = run.asking(k=curve.k)
+        search.run = search.run.asking(k=curve.k)
     outcome, errors = search.outcome(run)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
-    answer = Answer(run, outcome, chosen, dependent, fit, errors=errors)
+    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
     return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 

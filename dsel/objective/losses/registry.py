@@ -20,9 +20,9 @@ GROUP = "dsel.losses"
 #: Each loss with its default parameters.
 LOSSES: Registry[Loss] = Registry(
     "loss",
-    Loss,
+    Loss,  # type: ignore[type-abstract]
     GROUP,
-    (Squared(), Logistic(), Poisson(), Gamma(), Huber()),  # type: ignore[type-abstract]
+    (Squared(), Logistic(), Poisson(), Gamma(), Huber()),
 )
 
 #: Names that other libraries use, and what takes their place.
