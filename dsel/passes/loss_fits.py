@@ -21,6 +21,7 @@ from dsel.data.blocks import Block, dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
+from dsel.passes.data_pass import PassCost
 from dsel.passes.moments import Moments, block_moments, fill_missing, merge
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
@@ -33,6 +34,12 @@ _TOLERANCE = 1e-13
 _ROWS = 4096
 #: No step of the working response is longer than this, in units of the linear predictor.
 _LONGEST = 20.0
+#: Columns of at most this many bytes are read once, and all Newton steps run in this process.
+KEPT_BYTES = 512 << 20
+#: Models that a search takes at least, which is typical, and at most: the last ones are about the next best subsets.
+FEWEST_MODELS, MOST_MODELS = 4, 8
+#: Columns of the subsets that are fitted after each model, typically.
+_TYPICAL_COLUMNS = 50
 #: A coefficient of a column with standard deviation 1 beyond this says that the fit is infinite.
 _INFINITE = 30.0
 
@@ -107,7 +114,9 @@ def loss_targets(dataset: Dataset) -> tuple[Floats, Floats | None]:
     return y, np.concatenate(w)
 
 
-def fit_subsets(problem: LossProblem, subsets: Sequence[Ints]) -> list[LossFit]:
+def fit_subsets(
+    problem: LossProblem, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None
+) -> list[LossFit]:
     """Return the fit of each subset of columns.
 
     Parameters
@@ -116,6 +125,8 @@ def fit_subsets(problem: LossProblem, subsets: Sequence[Ints]) -> list[LossFit]:
         The loss and the data.
     subsets : sequence of (s,) int arrays
         Columns of the data. An empty one is the fit of the intercept.
+    starts : sequence of (s + 1,) arrays or None, optional
+        Where each fit begins: the coefficients of the scaled columns, and the intercept.
 
     Returns
     -------
@@ -124,17 +135,24 @@ def fit_subsets(problem: LossProblem, subsets: Sequence[Ints]) -> list[LossFit]:
 
     Notes
     -----
-    Takes about six passes over the union of the columns, whatever the number of subsets: O(m s^2) operations for each
-    subset and pass.
+    Columns that fit into KEPT_BYTES are read once. Others take about five passes over the union of the columns,
+    whatever the number of subsets: O(m s^2) operations for each subset and pass.
     """
-    fits = [_Newton(problem, np.asarray(S, np.int64)) for S in subsets]
+    if not len(subsets):
+        return []
+    first = [None] * len(subsets) if starts is None else starts
+    fits = [_Newton(problem, np.asarray(S, np.int64), b) for S, b in zip(subsets, first, strict=True)]
+    union = np.unique(np.concatenate([fit.columns for fit in fits]))
+    read = union if union.size else np.zeros(1, np.int64)  # a block without columns cannot be read
+    whole = problem if problem.dataset.in_memory else _kept(problem, read)
     for _ in range(MOST_STEPS):
         active = [fit for fit in fits if not fit.done]
         if not active:
             break
-        union = np.unique(np.concatenate([fit.columns for fit in active])) if active else np.empty(0, np.int64)
-        read = union if union.size else np.zeros(1, np.int64)  # a block without columns cannot be read
-        found = fits_pass(problem, active, read).run(
+        if whole is problem:
+            needed = np.unique(np.concatenate([fit.columns for fit in active]))
+            read = needed if needed.size else read[:1]
+        found = fits_pass(whole, active, read if whole is problem else np.arange(read.size)).run(
             problem.engine, fits=tuple((np.searchsorted(read, f.columns), f.trial) for f in active),
             center=problem.scaling.center_x[read], scale=problem.scaling.scale_x[read],
             fill=None if problem.fill is None else problem.fill[read],
@@ -142,6 +160,57 @@ def fit_subsets(problem: LossProblem, subsets: Sequence[Ints]) -> list[LossFit]:
         for fit, parts in zip(active, found, strict=True):
             fit.tell(*parts)
     return [fit.result() for fit in fits]
+
+
+def _kept(problem: LossProblem, columns: Ints) -> LossProblem:
+    """Return the problem with these columns in memory, from one pass, or as it is if they do not fit."""
+    dataset = problem.dataset
+    if not keeps(dataset, columns.size):
+        return problem
+    parts = read_pass(dataset, columns).run(problem.engine)
+    blocks = tuple(Block(start, start + len(x), x, y, w=w, offset=offset) for start, x, y, w, offset in parts)
+    kept = replace(
+        dataset, blocks=blocks, n=columns.size, features=dataset.features[columns], store=None, target_columns=None,
+        x_bytes=sum(b.x.nbytes for b in blocks), row_part=None, tag="",
+        weights=None if all(b.w is None for b in blocks) else dataset.weights,
+    )  # fmt: skip
+    return replace(problem, dataset=kept)
+
+
+def keeps(dataset: Dataset, columns: int) -> bool:
+    """Return whether so many columns of a dataset are read once and kept in this process."""
+    return dataset.in_memory or 8 * dataset.m * (columns + 3) <= KEPT_BYTES
+
+
+def read_pass(dataset: Dataset, columns: Ints) -> RowPass:
+    """Return the pass that reads some columns into this process."""
+    largest = max(b.stop - b.start for b in dataset.blocks)
+    return RowPass("columns", dataset, _block_rows, _join, 8 * largest * (columns.size + 3), 0, columns, whole=False)
+
+
+_Rows = list[tuple[int, Floats, Floats, Floats | None, Floats | None]]
+
+
+def _block_rows(x: Any, y: Any, block: Block) -> _Rows:
+    """Return the rows of a block as arrays, with the number of the first one."""
+    rows = x.shape[0]
+    return [(block.start, dense_rows(x, 0, rows), dense_rows(y, 0, rows), block.w, block.offset)]
+
+
+def _join(a: _Rows, b: _Rows) -> _Rows:
+    return [*a, *b]
+
+
+def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
+    """Return the costs of the passes that a loss takes typically, besides those of the squared error."""
+    columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
+    model = RowPass("model", dataset, _block_model, merge, 8 * dataset.n**2, dataset.m * dataset.n**2).cost()
+    one = read_pass(dataset, columns).cost()
+    times = FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS
+    return [
+        PassCost.total("model of the loss", [model] * (FEWEST_MODELS - 1)),
+        PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
+    ]
 
 
 def fits_pass(problem: LossProblem, fits: Sequence[_Newton], columns: Ints) -> RowPass:
@@ -183,9 +252,9 @@ def model_moments(problem: LossProblem, fit: LossFit, columns: Ints) -> Moments:
 class _Newton:
     """The damped Newton steps of one subset."""
 
-    def __init__(self, problem: LossProblem, columns: Ints) -> None:
+    def __init__(self, problem: LossProblem, columns: Ints, start: Floats | None = None) -> None:
         self.problem, self.columns = problem, columns
-        self.trial: Floats = np.zeros(columns.size + 1)
+        self.trial: Floats = np.zeros(columns.size + 1) if start is None else start
         self.best = self.trial
         self.value, self.deviance, self.done, self.infinite = np.inf, np.inf, False, False
         self._step: Floats = np.zeros(columns.size + 1)

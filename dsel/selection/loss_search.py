@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.types import Ints
+from dsel._lib.types import Floats, Ints
 from dsel.data.labels import format_labels
 from dsel.objective.dense import DenseObjective
 from dsel.passes.loss_fits import (
+    FEWEST_MODELS,
+    MOST_MODELS,
     LossFit,
     LossProblem,
     fit_subsets,
@@ -40,14 +42,50 @@ from dsel.selection.run_method import forward_reference, run_method
 
 log = logging.getLogger("dsel")
 
-#: Models that are searched at most. Two or three are usual.
-MOST_ROUNDS = 6
 #: Swaps of the best subset whose true fit is computed in each round.
 _SWAPS = 60
 #: A model has at most this many columns: of wider data those with the largest scores.
 MOST_MODELLED = 1500
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A quadratic model: the statistics of its weighted rows over some columns, about a fit with this loss."""
+
+    found: Statistics
+    columns: Ints
+    problem: LossProblem
+
+    def moments(self) -> tuple[Floats, Floats, float]:
+        """Return the Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
+        found, scale = self.found, self.problem.scaling.scale_x[self.columns]
+        K, cross, c = found.K, found.B, float(found.yy[0])
+        if not self.problem.intercept:
+            K = K + found.weight * np.outer(found.mean_x, found.mean_x)
+            cross = cross + found.weight * np.outer(found.mean_x, found.mean_y)
+            c += found.weight * float(found.mean_y[0]) ** 2
+        return K / np.outer(scale, scale), cross / scale[:, None], c
+
+    def start(self, S: tuple[int, ...]) -> Floats | None:
+        """Return the coefficients of the model for a subset, and the intercept; None if it lacks a column."""
+        columns = np.array(S, np.int64)
+        at = np.searchsorted(self.columns, columns)
+        if not len(S) or at.max() >= self.columns.size or (self.columns[at] != columns).any():
+            return None
+        found, scaling = self.found, self.problem.scaling
+        scale = scaling.scale_x[columns]
+        K, cross = found.K[np.ix_(at, at)], found.B[at, 0]
+        if not self.problem.intercept:
+            K = K + found.weight * np.outer(found.mean_x[at], found.mean_x[at])
+            cross = cross + found.weight * found.mean_x[at] * found.mean_y[0]
+        A = K / np.outer(scale, scale) + self.problem.lam * np.eye(len(S))
+        b = np.linalg.lstsq(A, cross / scale, rcond=1e-10)[0]
+        if not self.problem.intercept:
+            return np.append(b, 0.0)
+        centered = (found.mean_x[at] - scaling.center_x[columns]) / scale
+        return np.append(b, found.mean_y[0] - centered @ b)
 
 
 @dataclass
@@ -69,6 +107,8 @@ class LossSearch:
     trace: list[Improvement] = field(default_factory=list)
     iterations: int = 0
     rounds: int = 0
+    modelled: set[tuple[int, ...]] = field(default_factory=set)
+    model: _Model | None = None
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -79,7 +119,9 @@ class LossSearch:
     def consider(self, points: list[tuple[int, tuple[int, ...]]]) -> None:
         """Fit subsets, given by their size and columns of the data, that were not fitted before."""
         new = {S: size for size, members in points if (S := tuple(sorted(members))) not in self.known}
-        for S, fit in zip(new, fit_subsets(self.problem, [np.array(S, np.int64) for S in new]), strict=True):
+        starts = [None if self.model is None else self.model.start(S) for S in new]
+        fits = fit_subsets(self.problem, [np.array(S, np.int64) for S in new], starts)
+        for S, fit in zip(new, fits, strict=True):
             self.known[S], self.sizes[S] = fit, new[S]
         best = self.best
         fit = self.known[best]
@@ -94,18 +136,26 @@ class LossSearch:
         first = run if not self._has_offsets else replace(run, objective=self._model(self.known[base]))
         if run.most == 0:
             return first
-        points, run = self._searched(first, is_first=True)
+        points, run = self._searched(first)
         self.consider(points)
-        while self.rounds < MOST_ROUNDS:
+        while self.rounds < MOST_MODELS:
             before = self.known[self.best].value
-            run = replace(run, objective=self._model(self.known[self.best]))
-            points, run = self._searched(run)
+            about = self._next()
+            if about is None:
+                break
+            run = replace(run, objective=self._model(self.known[about]))
+            points, run = self._searched(run, about)
             self.consider(points)
             after = self.known[self.best].value
             log.info("loss: model %d, F %.8g", self.rounds, after)
-            if not after < before - _BETTER * abs(before):
+            if self.rounds >= FEWEST_MODELS and not after < before - _BETTER * abs(before):
                 break
         return run
+
+    def _next(self) -> tuple[int, ...] | None:
+        """Return the best subset of at most k columns that had no model yet, or None."""
+        waiting = [S for S, size in self.sizes.items() if size <= self.run.most and S not in self.modelled]
+        return min(waiting, key=lambda S: (self.known[S].value, self.sizes[S], S), default=None)
 
     def every_size(self, run: SelectionRun) -> None:
         """Fit swaps of the best subset of each size, by a model about each."""
@@ -154,34 +204,32 @@ class LossSearch:
         else:
             columns = np.flatnonzero(allowed | np.isin(np.arange(problem.dataset.n), fit.columns))
         found = Statistics.from_moments(model_moments(problem, fit, columns))
-        K, cross = found.K, found.B
-        if not problem.intercept:
-            K = K + found.weight * np.outer(found.mean_x, found.mean_x)
-            cross = cross + found.weight * np.outer(found.mean_x, found.mean_y)
-        c = float(found.yy[0] + (0.0 if problem.intercept else found.weight * found.mean_y[0] ** 2))
-        scale = problem.scaling.scale_x[columns]
-        model = DenseObjective(
-            K / np.outer(scale, scale), cross / scale[:, None], c, problem.lam, columns=columns.astype(np.int64)
-        )
+        self.model = _Model(found, columns.astype(np.int64), problem)
+        self.modelled.add(tuple(np.sort(fit.columns).tolist()))
+        K, cross, c = self.model.moments()
+        model = DenseObjective(K, cross, c, problem.lam, columns=self.model.columns)
         include = np.flatnonzero(np.isin(columns, run.base))
         return model.condition(include.tolist())
 
     def _searched(
-        self, run: SelectionRun, *, is_first: bool = False
+        self, run: SelectionRun, about: tuple[int, ...] | None = None
     ) -> tuple[list[tuple[int, tuple[int, ...]]], SelectionRun]:
-        """Return the best subsets of a model by their sizes, and the run that searched it."""
+        """Return the best subsets of a model by their sizes, and the run that searched it.
+
+        about: the subset that the model is about; None for the first one.
+        """
         self.rounds += 1
         context = run.context
-        if not is_first:  # a job continues from the first model; the later ones are quick and follow from it
-            start = (self.best, *context.start)
+        if about is not None:  # a job continues from the first model; the later ones are quick and follow from it
+            start = (about, *context.start)
             context = replace(context, state=None, on_slice=None, journal=None, start=start)
         run = replace(run, context=context)
         outcome = run_method(run)
         self.iterations += outcome.iterations
         subject = run.subject
         points = [*outcome.front, *forward_reference(subject, run.most)]
-        if self.sizes[self.best] and run.validated.groups is None:
-            points += self._swaps(run, self.best)
+        if about is not None and self.sizes[about] and run.validated.groups is None:
+            points += self._swaps(run, about)
         return self._in_data(run, points), run
 
     def _swaps(self, run: SelectionRun, best: tuple[int, ...]) -> list[FrontPoint]:
