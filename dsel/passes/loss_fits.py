@@ -9,7 +9,7 @@ matrix takes one pass, and a search on it takes none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.blocks import Block, dense_rows, load_block, load_weights
+from dsel.data.blocks import Block, StoredRows, dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
@@ -45,6 +45,15 @@ _INFINITE = 30.0
 
 
 @dataclass(frozen=True)
+class Targets:
+    """The targets of all rows as they are in the data, and the weights and offsets where there are any."""
+
+    y: Floats
+    w: Floats | None
+    offset: Floats | None
+
+
+@dataclass(frozen=True)
 class LossProblem:
     """A loss on the rows of a dataset.
 
@@ -56,6 +65,8 @@ class LossProblem:
         The loss, fitted to the targets.
     scaling : Scaling
         Centers and scales of the columns: coefficients and `lam` are those of the scaled columns.
+    targets : Targets
+        The targets, weights and offsets of all rows.
     lam : float
         The ridge penalty.
     intercept : bool
@@ -64,15 +75,19 @@ class LossProblem:
         Values that replace NaN.
     engine : Engine
         Where the passes run.
+    columns : dict
+        The columns that were read into this process, by their numbers.
     """
 
     dataset: Dataset
     loss: Loss
     scaling: Scaling
+    targets: Targets
     lam: float = 0.0
     intercept: bool = True
     fill: Floats | None = None
     engine: Engine = THREADS
+    columns: dict[int, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,15 +118,17 @@ class LossFit:
     infinite: bool = False
 
 
-def loss_targets(dataset: Dataset) -> tuple[Floats, Floats | None]:
-    """Return (m,) the targets as they are in the data, and the weights of the rows. Reads no X."""
-    ys = [load_block(b.y.compute() if b.lazy else b.y, dataset.target_columns) for b in dataset.blocks]
+def loss_targets(dataset: Dataset) -> Targets:
+    """Return the targets, weights and offsets of all rows. Reads no X."""
+    blocks = dataset.blocks
+    ys = [load_block(b.y.compute() if b.lazy else b.y, dataset.target_columns) for b in blocks]
     y = np.concatenate([dense_rows(part, 0, part.shape[0])[:, 0] for part in ys])
-    if not dataset.weighted:
-        return y, None
-    parts = [load_weights(b.w) for b in dataset.blocks]
-    w = [np.ones(b.stop - b.start) if part is None else part for b, part in zip(dataset.blocks, parts, strict=True)]
-    return y, np.concatenate(w)
+    w = None
+    if dataset.weighted:
+        parts = [(load_weights(b.w), b.stop - b.start) for b in blocks]
+        w = np.concatenate([np.ones(rows) if part is None else part for part, rows in parts])
+    offsets = [b.offset.read() if isinstance(b.offset, StoredRows) else b.offset for b in blocks]
+    return Targets(y, w, None if offsets[0] is None else np.concatenate(offsets))
 
 
 def fit_subsets(
@@ -143,38 +160,43 @@ def fit_subsets(
     first = [None] * len(subsets) if starts is None else starts
     fits = [_Newton(problem, np.asarray(S, np.int64), b) for S, b in zip(subsets, first, strict=True)]
     union = np.unique(np.concatenate([fit.columns for fit in fits]))
-    read = union if union.size else np.zeros(1, np.int64)  # a block without columns cannot be read
-    whole = problem if problem.dataset.in_memory else _kept(problem, read)
+    rows = None if problem.dataset.in_memory else _kept(problem, union)
     for _ in range(MOST_STEPS):
         active = [fit for fit in fits if not fit.done]
         if not active:
             break
-        if whole is problem:
-            needed = np.unique(np.concatenate([fit.columns for fit in active]))
-            read = needed if needed.size else read[:1]
-        found = fits_pass(whole, active, read if whole is problem else np.arange(read.size)).run(
-            problem.engine, fits=tuple((np.searchsorted(read, f.columns), f.trial) for f in active),
-            center=problem.scaling.center_x[read], scale=problem.scaling.scale_x[read],
-            fill=None if problem.fill is None else problem.fill[read],
-        )  # fmt: skip
+        needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
+        read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
+        arguments: dict[str, Any] = {
+            "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
+            "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
+            "fill": None if problem.fill is None else problem.fill[read],
+        }  # fmt: skip
+        if rows is None:
+            found = fits_pass(problem, active, read).run(problem.engine, **arguments)
+        else:
+            found = _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
         for fit, parts in zip(active, found, strict=True):
             fit.tell(*parts)
     return [fit.result() for fit in fits]
 
 
-def _kept(problem: LossProblem, columns: Ints) -> LossProblem:
-    """Return the problem with these columns in memory, from one pass, or as it is if they do not fit."""
-    dataset = problem.dataset
+def _kept(problem: LossProblem, columns: Ints) -> Block | None:
+    """Return all rows of these columns, or None if they do not fit. Reads the columns that were not read before."""
+    dataset, known = problem.dataset, problem.columns
     if not keeps(dataset, columns.size):
-        return problem
-    parts = read_pass(dataset, columns).run(problem.engine)
-    blocks = tuple(Block(start, start + len(x), x, y, w=w, offset=offset) for start, x, y, w, offset in parts)
-    kept = replace(
-        dataset, blocks=blocks, n=columns.size, features=dataset.features[columns], store=None, target_columns=None,
-        x_bytes=sum(b.x.nbytes for b in blocks), row_part=None, tag="",
-        weights=None if all(b.w is None for b in blocks) else dataset.weights,
-    )  # fmt: skip
-    return replace(problem, dataset=kept)
+        return None
+    if not keeps(dataset, len(known) + columns.size):
+        for j in [j for j in known if j not in columns]:
+            del known[j]
+    missing = np.array([j for j in columns if int(j) not in known], np.int64)
+    if missing.size:
+        parts = read_pass(dataset, missing).run(problem.engine)
+        read = np.concatenate([x for _, x in sorted(parts, key=lambda part: part[0])])
+        known.update({int(j): np.ascontiguousarray(read[:, i]) for i, j in enumerate(missing)})
+    X = np.stack([known[int(j)] for j in columns], axis=1) if columns.size else np.empty((dataset.m, 0))
+    targets = problem.targets
+    return Block(0, dataset.m, X, targets.y[:, None], w=targets.w, offset=targets.offset)
 
 
 def keeps(dataset: Dataset, columns: int) -> bool:
@@ -188,13 +210,12 @@ def read_pass(dataset: Dataset, columns: Ints) -> RowPass:
     return RowPass("columns", dataset, _block_rows, _join, 8 * largest * (columns.size + 3), 0, columns, whole=False)
 
 
-_Rows = list[tuple[int, Floats, Floats, Floats | None, Floats | None]]
+_Rows = list[tuple[int, Floats]]
 
 
 def _block_rows(x: Any, y: Any, block: Block) -> _Rows:
-    """Return the rows of a block as arrays, with the number of the first one."""
-    rows = x.shape[0]
-    return [(block.start, dense_rows(x, 0, rows), dense_rows(y, 0, rows), block.w, block.offset)]
+    """Return the rows of a block as an array, with the number of the first one."""
+    return [(block.start, dense_rows(x, 0, x.shape[0]))]
 
 
 def _join(a: _Rows, b: _Rows) -> _Rows:

@@ -307,9 +307,10 @@ def loss_problem(run: SelectionRun) -> LossProblem:
     validated, statistics = run.validated, run.prepared.statistics
     request = validated.request
     assert validated.loss is not None
-    y, w = loss_targets(run.dataset)
+    targets = loss_targets(run.dataset)
+    scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
     return LossProblem(
-        run.dataset, validated.loss.fitted_to(y, w), without_scale_of_targets(statistics.scaling(request.preprocess)),
-        request.lam, request.preprocess in ("standardize", "center"),
-        statistics.mean_x if request.missing == "mean" else None, run.context.engine,
+        run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
+        request.preprocess in ("standardize", "center"), statistics.mean_x if request.missing == "mean" else None,
+        run.context.engine,
     )  # fmt: skip
