@@ -200,8 +200,8 @@ def test_the_columns_of_a_category_are_one_group_unless_asked_otherwise() -> Non
     grouped = dsel.select(MIXED, Y, k=2, method="forward")
     assert set(grouped.groups["colour"]) == {6, 7, 8}
     assert not dsel.select(MIXED, Y, k=2, method="forward", categories="columns").groups
-    note = "backward chooses the indicator columns of categories one by one, not as groups"
-    alone = dsel.select(MIXED, Y, k=2, method="backward")
+    note = "astar chooses the indicator columns of categories one by one, not as groups"
+    alone = dsel.select(MIXED, Y, k=2, method="astar")
     assert note in alone.notes
     assert dsel.certify(alone, MIXED, Y).certificate[-1]["proven"]
 
