@@ -19,7 +19,7 @@ from dsel.config.types import Section
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
-from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.objective.objective_interface import FEW_TARGETS, ItemObjective, Objective
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.ask_tell import ExecutorFactory, SerialExecutor
 from dsel.search.journal import Journal
@@ -154,6 +154,11 @@ class ProblemSummary:
     def to_choose(self) -> tuple[int, int]:
         """Return how many columns are still to choose, and from how many."""
         return self.k - self.included, self.n - self.included - self.excluded
+
+    @property
+    def few_targets(self) -> int:
+        """Return N where the compiled searches use the targets one by one, else 0."""
+        return self.n_targets if self.n_targets <= FEW_TARGETS else 0
 
 
 @dataclass(frozen=True)

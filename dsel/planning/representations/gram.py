@@ -169,21 +169,9 @@ class GivenSums(GramMatrix):
     """K and B of rows that are not there: somebody has summed them. No pass is made, not even the final check."""
 
     name: ClassVar[str] = "sums"
-
-    @property
-    def worker_bytes(self) -> int:
-        """Return the limit of a worker that holds nothing."""
-        return worker_limit(0)
-
-    @property
-    def passes(self) -> int:
-        """Return 0."""
-        return 0
-
-    @property
-    def reason(self) -> str:
-        """Return why one would choose it."""
-        return "there are no rows, only their sums"
+    worker_bytes: int = worker_limit(0)
+    passes: int = 0
+    reason: str = "there are no rows, only their sums"
 
     def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Return that all is there."""

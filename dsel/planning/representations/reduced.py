@@ -141,6 +141,7 @@ class RowGram(EigenReduced):
     """W from the eigenvectors of X X'."""
 
     name: ClassVar[str] = "row-gram"
+    passes: int = 4  # for the norms, X X', W and the final check
 
     @property
     def unsupported(self) -> str:
@@ -161,11 +162,6 @@ class RowGram(EigenReduced):
     def client_bytes(self) -> int:
         """Return the memory of this process: X X' with its eigenvectors, W, and the search's tables."""
         return 4 * 8 * self.shape.m**2 + 2 * 8 * self.rank * self.shape.n + self.shape.table_bytes
-
-    @property
-    def passes(self) -> int:
-        """Return 4: for the norms, X X', W and the final check."""
-        return 4
 
     @property
     def reason(self) -> str:

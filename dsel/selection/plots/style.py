@@ -232,6 +232,11 @@ def matrix(ax: Any, values: Any, limit: float, label: str) -> None:
         image = ax.imshow(values, interpolation="nearest", extent=(0, columns, rows, 0), aspect="auto", **colors)
     ax.set_ylim(rows, 0)
     ax.spines[["left", "bottom"]].set_visible(False)
+    color_bar(ax, image, label)
+
+
+def color_bar(ax: Any, image: Any, label: str) -> None:
+    """Draw what the colors of an image mean next to it."""
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(color=MUTED, labelcolor=INK, labelsize="small")
