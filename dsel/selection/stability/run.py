@@ -47,7 +47,7 @@ def run_stability(
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
     plan = plan_selection(validated, context).require()
     for line in plan.lines():
-        log.info("plan: %s", line)
+        log.debug("plan: %s", line)
     with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     assert prepared.folds is not None
