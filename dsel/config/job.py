@@ -262,7 +262,19 @@ class JobFile(SelectionRequest):
 
 
 #: Fields that version 0.1 did not have.
-_LATER_FIELDS = ("certify", "alternatives", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "reduce")
+_LATER_FIELDS = (
+    "certify",
+    "alternatives",
+    "sample_weight",
+    "rows",
+    "max_k",
+    "choose_k",
+    "groups",
+    "polish",
+    "reduce",
+    "categories",
+    "dates",
+)
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."
 

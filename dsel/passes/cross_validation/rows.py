@@ -23,6 +23,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError, OptionError
+from dsel.objective.column_objective import independent_columns
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
 from dsel.objective.cross_validation.leave_one_out import GramRows, Intercept, LooProblem, LooRound, WholeGram, n_errors
 from dsel.objective.cross_validation.losses import (
@@ -37,7 +38,6 @@ from dsel.objective.cross_validation.losses import (
     ridge_spectrum,
 )
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
-from dsel.objective.shared import independent_columns
 from dsel.passes.cross_validation.disk_cache import DiskCache, Target
 from dsel.passes.gram import FoldStatistics
 from dsel.passes.reduce_blocks import RowPass

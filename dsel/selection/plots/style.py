@@ -197,9 +197,9 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(import_matplotlib("ticker").MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def name_rows(ax: Any, labels: Sequence[str], width: int = 18) -> None:
+def name_rows(ax: Any, labels: Sequence[str]) -> None:
     """Name the rows 0, 1, ... of a picture from the top."""
-    ax.set_yticks(range(len(labels)), tick_labels(labels, width))
+    ax.set_yticks(range(len(labels)), tick_labels(labels))
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
 
