@@ -70,7 +70,7 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
     for line in plan.lines():
-        log.info("plan: %s", line)
+        log.debug("plan: %s", line)
     validated = replace(validated, options=validated.options.model_copy(update=plan.placement.options))
     context = replace(
         context, engine=THREADS if dataset.in_memory else context.engine,
