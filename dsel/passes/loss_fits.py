@@ -22,7 +22,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
 from dsel.passes.data_pass import PassCost
-from dsel.passes.moments import Moments, block_moments, fill_missing, merge
+from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 
@@ -333,8 +333,7 @@ def _block_fits(
     """Return the deviance of each subset on the rows of a block, with its derivatives at the trial points."""
     sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b in fits]
     for start in range(0, x.shape[0], _ROWS):
-        z = dense_rows(x, start, start + _ROWS)
-        fill_missing(z, fill)
+        z = dense_rows(x, start, start + _ROWS, fill)
         z = (z - center) / scale
         t = loss.encode(dense_rows(y, start, start + _ROWS)[:, 0])
         w = np.ones(len(t)) if block.w is None else block.w[start : start + _ROWS]
@@ -365,8 +364,7 @@ def _block_model(
     chosen = x[:, members]
     eta = np.empty(x.shape[0])
     for start in range(0, x.shape[0], _ROWS):
-        z = dense_rows(chosen, start, start + _ROWS)
-        fill_missing(z, None if fill is None else fill[members])
+        z = dense_rows(chosen, start, start + _ROWS, None if fill is None else fill[members])
         eta[start : start + _ROWS] = z @ b + b0
     base = 0.0 if block.offset is None else block.offset
     t = loss.encode(dense_rows(y, 0, x.shape[0])[:, 0])
@@ -406,8 +404,7 @@ def _block_scores(
     """Return X'slope of a block, and the sum of the slopes after it."""
     total = np.zeros(x.shape[1] + 1)
     for start in range(0, x.shape[0], _ROWS):
-        z = dense_rows(x, start, start + _ROWS)
-        fill_missing(z, fill)
+        z = dense_rows(x, start, start + _ROWS, fill)
         rows = slice(start, start + len(z))
         eta = z[:, members] @ b + b0 + (0.0 if block.offset is None else block.offset[rows])
         slope = loss.slope(loss.encode(dense_rows(y, rows.start, rows.stop)[:, 0]), eta)
