@@ -11,7 +11,7 @@ so that the columns that are in, and the largest h of the others, give a bound f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,8 @@ from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.losses.loss import Loss
 from dsel.search.exact.perspective.coordinate_descent import largest
 
+#: Stands for an infinite limit of coefficients.
+LARGEST = 1e150
 _EPS = float(np.finfo(np.float64).eps)
 #: The rounding of a conjugate, and of a sum, in units of eps of the size of its terms.
 _CONJUGATE, _SUM = 32.0, 64.0
@@ -70,8 +72,16 @@ class LossProblem:
 
     @cached_property
     def columns(self) -> Floats:
-        """The columns (n, m), one after the other in memory."""
-        return np.ascontiguousarray(self.Z.T)
+        """The columns (n, m), one after the other in memory, and centered where there is an intercept.
+
+        Notes
+        -----
+        The sum of a dual vector is then exactly 0. So a constant may be subtracted from a column: the only rounding is
+        that of the differences.
+        """
+        if not self.intercept:
+            return np.ascontiguousarray(self.Z.T)
+        return np.ascontiguousarray(self.Z.T - (self.w @ self.Z / self.w.sum())[:, None])
 
     @cached_property
     def norms(self) -> Floats:
@@ -80,8 +90,7 @@ class LossProblem:
 
     def of_columns(self, S: Ints) -> LossProblem:
         """Return the problem of some columns."""
-        return LossProblem(self.columns[S].T, self.y, self.w, self.offset, self.loss, self.lam, self.intercept,
-                           self.limit)  # fmt: skip
+        return replace(self, Z=self.Z[:, S])
 
     def loss_at(self, eta: Floats) -> float:
         """Return the weighted sum of the losses of the rows at linear predictors (m,)."""
@@ -91,7 +100,7 @@ class LossProblem:
         """Return h(g), the most that a column with this product may lower the error."""
         g = np.abs(g)
         if self.lam == 0.0:
-            return np.where(g > 0.0, self.largest * g, 0.0)
+            return np.asarray(min(self.largest, LARGEST) * g)
         found = g * g / (4.0 * self.lam)
         if self.limit is not None:
             found = np.where(g > 2.0 * self.lam * self.limit, self.limit * (g - self.lam * self.limit), found)

@@ -23,6 +23,10 @@ __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 _CLOSE = 0.05
 #: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the whole fit.
 _FREE_LIMIT = 1000.0
+#: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
+_LARGEST_PART = 1e4
+#: The largest gap of a finished proof that counts as rounding, as a share of F without the columns to choose.
+_PROVEN = 1e-6
 #: Rounding of the bound of a leaf that counts as equal to its value, in units of what was subtracted for rounding.
 _ROUNDINGS = 4.0
 
@@ -117,8 +121,18 @@ def prove_loss(
         if incumbent is not None:
             tree.offer_fit(np.array(sorted(incumbent[0]), np.int64))
         ended = tree.run(nodes, on_node)
-    return LossProof(tree.value, tree.members, tree.bound, ended == "proven", tree.nodes, time.perf_counter() - start,
+    proven = ended == "proven" and tree.value - tree.bound <= max(_PROVEN * tree.total, gap * abs(tree.value))
+    return LossProof(tree.value, tree.members, tree.bound, proven, tree.nodes, time.perf_counter() - start,
                      ended, tree.root_bound, tree.limit)  # fmt: skip
+
+
+def _limit_of(problem: LossProblem, allowed: Bools) -> float:
+    """Return the limit of coefficients for bounds where the problem has neither a penalty nor a limit."""
+    b = relax(problem, allowed, np.zeros_like(allowed), 0).point.b
+    spread = problem.norms[allowed] / problem.y.size**0.5
+    unit = max(1.0, float(np.abs(problem.y).max())) if problem.loss.link == "identity" else 1.0
+    most = _LARGEST_PART * unit / float(spread[spread > 0.0].min(initial=np.inf))
+    return min(_FREE_LIMIT * float(np.abs(b).max(initial=0.0)), most) or 1.0
 
 
 class _Tree:
@@ -135,8 +149,7 @@ class _Tree:
         fixed, free = masks(problem.Z.shape[1], include, exclude)
         self.limit = np.inf
         if problem.lam == 0.0 and problem.limit is None:
-            b = relax(problem, fixed | free, np.zeros_like(free), 0).point.b
-            self.limit = _FREE_LIMIT * max(float(np.abs(b).max(initial=0.0)), 1e-6)
+            self.limit = _limit_of(problem, fixed | free)
             problem = replace(problem, limit=self.limit)
         self._problem, self._k, self._gap, self._deadline = problem, k, gap, deadline
         self._columns: Ints = np.arange(free.size)
@@ -145,7 +158,7 @@ class _Tree:
         self._made = self.nodes = 0
         self._seen: set[bytes] = set()
         first = refit(problem, np.flatnonzero(fixed))
-        self._total = first.value
+        self.total = first.value
         self._rounding = first.dual.rounding
         self.value, self.members = first.value, tuple(np.flatnonzero(fixed).tolist())
         self._closed = np.inf
@@ -155,13 +168,13 @@ class _Tree:
     @property
     def cutoff(self) -> float:
         """The bound from which on a node holds nothing better."""
-        margin = MARGIN * self._total + _ROUNDINGS * self._rounding
+        margin = MARGIN * self.total + _ROUNDINGS * self._rounding
         return self.value - max(margin, self._gap * abs(self.value))
 
     @property
     def bound(self) -> float:
         """A lower bound on F of all subsets."""
-        return max(min(self.value, self._closed, self._open, self._heap[0][0] if self._heap else np.inf), 0.0)
+        return float(max(min(self.value, self._closed, self._open, self._heap[0][0] if self._heap else np.inf), 0.0))
 
     def offer_fit(self, S: Ints, start: Point = START) -> Relaxed:
         """Fit columns S of the problem, keep them if they are better, and return the fit."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.linalg import LinAlgError
+from scipy.linalg import cho_factor, cho_solve
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coordinate_descent import relax_model
-from dsel.search.exact.losses.problem import Dual, LossProblem
+from dsel.search.exact.losses.problem import LARGEST, Dual, LossProblem
 from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
@@ -22,8 +24,12 @@ _STEPS, _HALVINGS = 60, 30
 _TOLERANCE = 1e-9
 #: Rows have at least this share of the mean curvature, so that rows without curvature (Huber) stop no step.
 _LEAST_CURVATURE = 1e-3
-#: A step ends the relaxation if it lowers the objective by less than this share.
+#: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
+#: make the dual vector better.
 _SETTLED = 1e-14
+_POLISHING = 3
+#: By how much such a step may raise it, as a share.
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,11 @@ def relax(
     kept = (fixed | free)[start.S]
     S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
     eta = problem.offset + b @ Zt[S] + b0
-    value = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q)
-    if not np.isfinite(value):
-        S, b, b0, eta = START.S, START.b, 0.0, problem.offset.copy()
-        value = problem.loss_at(eta)
+    value, without = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q), problem.loss_at(problem.offset + b0)
+    if not value <= without:
+        S, b, eta, value = START.S, START.b, problem.offset + b0, without
     best: tuple[float, Dual] | None = None
+    polished = 0
     for step in range(_STEPS):
         a = w * loss.slope(y, eta)
         dual = problem.dual(a)
@@ -79,27 +85,76 @@ def relax(
             break
         S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         curvature = w * loss.curvature(y, eta)
-        curvature = np.maximum(curvature, _LEAST_CURVATURE * float(curvature.mean()) * (w > 0.0))
+        curvature = np.maximum(curvature, np.maximum(_LEAST_CURVATURE * float(curvature.mean()), 1e-10 * w))
         columns = Zt[S]
         H, r, shift, slope = _model(problem, columns, a, curvature)
-        inside, new, limited = fixed[S], b.copy(), min(problem.largest, 1e150)
-        gradient = r.copy()
-        s = relax_model(H, new, r, inside, problem.lam, limited, min(q, b.size), s, _TOLERANCE)
+        inside = fixed[S]
+        new, s = _minimized(problem, H, r, b, inside, q, s)
         change = new - b
         before = _penalty(problem, inside, b, q)
         after = _penalty(problem, inside, new, q)
         d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
-        expected = before - after - 0.5 * float(change @ (gradient + r))
+        expected = before - after - float(change @ (r + 0.5 * (H @ change)))
         if problem.intercept:
             expected += 0.5 * slope * slope * float(curvature.sum())
-        if not expected > _SETTLED * abs(value):
+        last = not expected > _SETTLED * abs(value)
+        polished += last
+        if polished > _POLISHING or not np.isfinite(expected):
             break
-        moved = _line_search(problem, (S, b, b0, eta, value), (change, d0, change @ columns + d0), inside, q, expected)
+        moved = _line_search(problem, (b, b0, eta, value), (change, d0, change @ columns + d0), inside, q,
+                             -_ROUNDING * abs(value) if last else expected)  # fmt: skip
         if moved is None:
             break
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def _minimized(
+    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float
+) -> tuple[Floats, float]:  # fmt: skip
+    """Return the coefficients (p,) that minimize the model with the gradient r (p,) at b (p,), and the price."""
+    if inside.all():
+        return _within_limit(H, r, b, problem.lam, problem.largest), s
+    new, left = b.copy(), r.copy()
+    s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, _TOLERANCE)
+    return new, s
+
+
+def _within_limit(H: Floats, r: Floats, b: Floats, lam: float, limit: float) -> Floats:
+    """Return the least point (s,) of the model with the gradient r at b, within the limit, by an active set."""
+    x, at = np.clip(b, -limit, limit), np.zeros(b.size, np.bool_)
+    for _ in range(5 * b.size):
+        gradient = r + H @ (x - b) + 2.0 * lam * x
+        loose = ~at
+        step = np.zeros(b.size)
+        step[loose] = _solved(H[np.ix_(loose, loose)], gradient[loose], lam)
+        room = np.where(step > 0.0, limit - x, limit + x)
+        shares = np.divide(room, np.abs(step), out=np.full(b.size, np.inf), where=step != 0.0)
+        first = int(shares.argmin())
+        if shares[first] < 1.0:
+            x = x + shares[first] * step
+            x[first], at[first] = np.copysign(limit, step[first]), True
+            continue
+        x = x + step
+        push = np.where(at, np.sign(x) * (gradient + H @ step), -np.inf)
+        worst = int(push.argmax())
+        if push[worst] <= 1e-12 * float(np.abs(r).max()):
+            break
+        at[worst] = False
+    return np.clip(x, -limit, limit)
+
+
+def _solved(H: Floats, r: Floats, lam: float) -> Floats:
+    """Return -(H + 2 lam I)^-1 r, or the shortest such vector of columns of norm 1."""
+    if not r.size:
+        return np.zeros(0)
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(H) + 2.0 * lam, 1e-300))
+    A = (H + 2.0 * lam * np.eye(r.size)) * np.outer(scale, scale)
+    try:
+        return -scale * np.asarray(cho_solve(cho_factor(A), r * scale))
+    except (LinAlgError, ValueError):
+        return -scale * np.asarray(np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0])
 
 
 def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
@@ -138,28 +193,27 @@ def _model(
 
     The intercept changes by -(slope + shift'change).
     """
-    H, r = (columns * curvature) @ columns.T, columns @ a
     if not problem.intercept:
-        return H, r, r, 0.0
+        return (columns * curvature) @ columns.T, columns @ a, np.zeros(columns.shape[0]), 0.0
     total = float(curvature.sum())
-    cross = columns @ curvature
-    slope = float(a.sum()) / total
-    H -= np.outer(cross, cross) / total
-    return H, r - cross * slope, cross / total, slope
+    shift = columns @ curvature / total
+    centered = columns - shift[:, None]
+    return (centered * curvature) @ centered.T, centered @ a, shift, float(a.sum()) / total
 
 
 def _line_search(
-    problem: LossProblem, at: tuple[Ints, Floats, float, Floats, float], step: tuple[Floats, float, Floats],
+    problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
     inside: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
     """Return coefficients, intercept, linear predictors and objective after the first half of half ... that is lower."""
-    _, b, b0, eta, value = at
+    b, b0, eta, value = at
     change, d0, moved = step
+    allowed = max(-expected, 0.0)
     share = 1.0
     for _ in range(_HALVINGS):
         new_eta, new = eta + share * moved, b + share * change
         found = problem.loss_at(new_eta) + _penalty(problem, inside, new, q)
-        if found <= value - 1e-4 * share * expected:
+        if found <= value + allowed - 1e-4 * share * max(expected, 0.0):
             return new, b0 + share * d0, new_eta, found
         share *= 0.5
     return None
