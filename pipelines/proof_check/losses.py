@@ -25,8 +25,8 @@ from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
 
 Long = NDArray[np.longdouble]
-#: Most Newton steps of a fit, and the share of F by which fits and values may differ.
-_STEPS, _EQUAL = 200, 1e-8
+#: Most Newton steps of a fit, the share of F by which fits may differ, and the gap that rounding may leave.
+_STEPS, _EQUAL, _GAP = 200, 1e-8, 1e-6
 
 
 @dataclass
@@ -236,6 +236,7 @@ def check_loss(seed: int, index: int) -> LossFindings:
     try:
         subsets = case.subsets
         f, sizes = fitted(problem, subsets)
+        total = float(fitted(problem, [case.include])[0][0])
         for a in _vectors(problem, rng):
             bound = dual_bound(problem, a, case.k, case.include, case.exclude)
             if bound > f.min() and problem.lam + (problem.limit or 0.0) > 0.0:
@@ -245,7 +246,7 @@ def check_loss(seed: int, index: int) -> LossFindings:
             found = prove_loss(problem, case.k, **options)
             findings.proofs += 1
             findings.finished += found.proven
-            _compare(found, subsets, f, sizes, nodes is None, what, findings)
+            _compare(found, f, sizes, total, nodes is None, what, findings)
     except Exception as error:  # a finding, like the others
         findings.failures.append(f"{what}: {type(error).__name__}: {error}")
     return findings
@@ -263,19 +264,17 @@ def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:
 
 
 def _compare(
-    found: LossProof, subsets: Sequence[tuple[int, ...]], f: Long, sizes: Long, finished: bool, what: str,
-    findings: LossFindings,
+    found: LossProof, f: Long, sizes: Long, total: float, finished: bool, what: str, findings: LossFindings
 ) -> None:  # fmt: skip
-    """Compare a proof with all subsets."""
+    """Compare a proof with F and the coefficients of all subsets. total: F without the columns to choose."""
     best = f[sizes <= found.limit].min(initial=np.inf)
-    slack = _EQUAL * float(f.max())
     for bound in (found.bound, found.root_bound):
         if bound > best:
             findings.false_bounds.append(f"{what}: the bound {bound}, and {best} is possible")
     infinite = np.isfinite(found.limit) and not found.proven  # such as a separable fit, which no proof can close
-    if finished and not infinite and not (found.proven and abs(found.value - best) <= slack):
+    if finished and not infinite and not (found.proven and abs(found.value - best) <= _EQUAL * total):
         findings.missed.append(f"{what}: {found.members} with {found.value} is the best, not {f.min()} ({found.ended})")
-    if finished and not infinite and found.value - found.bound > slack:
+    if finished and not infinite and found.value - found.bound > _GAP * total:
         findings.missed.append(f"{what}: the proof ends with {found.bound} below {found.value}")
 
 

@@ -7,6 +7,7 @@ step gives a bound, so that a step that ends early costs nothing but tightness.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,30 +85,49 @@ def relax(
         if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), _SETTLED * abs(value))):
             break
         S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
-        curvature = w * loss.curvature(y, eta)
-        curvature = np.maximum(curvature, np.maximum(_LEAST_CURVATURE * float(curvature.mean()), 1e-10 * w))
-        columns = Zt[S]
-        H, r, shift, slope = _model(problem, columns, a, curvature)
-        inside = fixed[S]
-        new, s = _minimized(problem, H, r, b, inside, q, s)
-        change = new - b
-        before = _penalty(problem, inside, b, q)
-        after = _penalty(problem, inside, new, q)
-        d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
-        expected = before - after - float(change @ (r + 0.5 * (H @ change)))
-        if problem.intercept:
-            expected += 0.5 * slope * slope * float(curvature.sum())
-        last = not expected > _SETTLED * abs(value)
+        moved = None
+        for curvature in _curvatures(problem, eta, a):
+            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s)
+            last = not expected > _SETTLED * abs(value)
+            moved = _line_search(problem, (b, b0, eta, value), direction, fixed[S], q,
+                                 -_ROUNDING * abs(value) if last else expected)  # fmt: skip
+            if moved is not None or last:
+                break
         polished += last
-        if polished > _POLISHING or not np.isfinite(expected):
-            break
-        moved = _line_search(problem, (b, b0, eta, value), (change, d0, change @ columns + d0), inside, q,
-                             -_ROUNDING * abs(value) if last else expected)  # fmt: skip
-        if moved is None:
+        if moved is None or polished > _POLISHING:
             break
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
+    """Yield the curvature of each row (m,), then what the parabola through the loss and 0 has, where that is larger.
+
+    The second one is for rows that are far from a fit, where a Newton step is too long.
+    """
+    w = problem.w
+    curvature = w * problem.loss.curvature(problem.y, eta)
+    curvature = np.maximum(curvature, np.maximum(_LEAST_CURVATURE * float(curvature.mean()), 1e-10 * w))
+    yield curvature
+    deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
+    yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
+
+
+def _newton_step(
+    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
+) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
+    """Return the price, the step of b, of the intercept and of the linear predictors, and by how much the model falls."""
+    columns = problem.columns[S]
+    H, r, shift, slope = _model(problem, columns, a, curvature)
+    new, s = _minimized(problem, H, r, b, inside, q, s)
+    change = new - b
+    d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
+    expected = _penalty(problem, inside, b, q) - _penalty(problem, inside, new, q)
+    expected -= float(change @ (r + 0.5 * (H @ change)))
+    if problem.intercept:
+        expected += 0.5 * slope * slope * float(curvature.sum())
+    return s, (change, d0, change @ columns + d0), expected
 
 
 def _minimized(
