@@ -24,7 +24,7 @@ from dsel.api import select
 from dsel.data.dataset import as_dataset
 from dsel.objective.losses.registry import find_loss
 from dsel.passes.gram import gram_statistics
-from dsel.passes.loss_fits import LossProblem, fit_subsets, loss_targets, without_scale_of_targets
+from dsel.passes.loss_fits import LossData, fit_subsets, loss_targets, without_scale_of_targets
 from pipelines.papers.datasets import load, missing
 from pipelines.table import json_line, text_table
 
@@ -93,7 +93,7 @@ def _value(X: Floats, y: Floats, columns: Ints) -> float:
     """Return F of some columns."""
     few = as_dataset(X[:, columns], y)
     targets, scaling = loss_targets(few), without_scale_of_targets(gram_statistics(few).scaling("standardize"))
-    problem = LossProblem(few, find_loss("logistic").fitted_to(targets.y), scaling, targets, LAM)
+    problem = LossData(few, find_loss("logistic").fitted_to(targets.y), scaling, targets, LAM)
     return fit_subsets(problem, [np.arange(columns.size)])[0].value
 
 
