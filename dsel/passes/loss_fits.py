@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.blocks import Block, StoredRows, dense_rows, load_block, load_weights
+from dsel.data.blocks import Block, StoredRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
@@ -54,7 +54,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class LossProblem:
+class LossData:
     """A loss on the rows of a dataset.
 
     Parameters
@@ -132,13 +132,13 @@ def loss_targets(dataset: Dataset) -> Targets:
 
 
 def fit_subsets(
-    problem: LossProblem, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None
+    problem: LossData, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None
 ) -> list[LossFit]:
     """Return the fit of each subset of columns.
 
     Parameters
     ----------
-    problem : LossProblem
+    problem : LossData
         The loss and the data.
     subsets : sequence of (s,) int arrays
         Columns of the data. An empty one is the fit of the intercept.
@@ -181,22 +181,28 @@ def fit_subsets(
     return [fit.result() for fit in fits]
 
 
-def _kept(problem: LossProblem, columns: Ints) -> Block | None:
+def _kept(problem: LossData, columns: Ints) -> Block | None:
     """Return all rows of these columns, or None if they do not fit. Reads the columns that were not read before."""
-    dataset, known = problem.dataset, problem.columns
-    if not keeps(dataset, columns.size):
+    if not keeps(problem.dataset, columns.size):
         return None
-    if not keeps(dataset, len(known) + columns.size):
-        for j in [j for j in known if j not in columns]:
-            del known[j]
+    if not keeps(problem.dataset, len(problem.columns) + columns.size):
+        for j in [j for j in problem.columns if j not in columns]:
+            del problem.columns[j]
+    targets = problem.targets
+    X = columns_of(problem, columns)
+    return Block(0, problem.dataset.m, X, targets.y[:, None], w=targets.w, offset=targets.offset)
+
+
+def columns_of(problem: LossData, columns: Ints) -> Floats:
+    """Return (m, s) some ascending columns as they are in the data, in one pass over those not read before."""
+    dataset, known = problem.dataset, problem.columns
     missing = np.array([j for j in columns if int(j) not in known], np.int64)
     if missing.size:
         parts = read_pass(dataset, missing).run(problem.engine)
         read = np.concatenate([x for _, x in sorted(parts, key=lambda part: part[0])])
+        fill_missing(read, None if problem.fill is None else problem.fill[missing])
         known.update({int(j): np.ascontiguousarray(read[:, i]) for i, j in enumerate(missing)})
-    X = np.stack([known[int(j)] for j in columns], axis=1) if columns.size else np.empty((dataset.m, 0))
-    targets = problem.targets
-    return Block(0, dataset.m, X, targets.y[:, None], w=targets.w, offset=targets.offset)
+    return np.stack([known[int(j)] for j in columns], axis=1) if columns.size else np.empty((dataset.m, 0))
 
 
 def keeps(dataset: Dataset, columns: int) -> bool:
@@ -234,7 +240,7 @@ def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
     ]
 
 
-def fits_pass(problem: LossProblem, fits: Sequence[_Newton], columns: Ints) -> RowPass:
+def fits_pass(problem: LossData, fits: Sequence[_Newton], columns: Ints) -> RowPass:
     """Return the pass of one Newton step of some fits. Arguments: those of `_block_fits`."""
     squares = sum((fit.columns.size + 1) ** 2 for fit in fits)
     per_block = partial(_block_fits, loss=problem.loss, intercept=problem.intercept)
@@ -244,7 +250,7 @@ def fits_pass(problem: LossProblem, fits: Sequence[_Newton], columns: Ints) -> R
     )  # fmt: skip
 
 
-def model_pass(problem: LossProblem, columns: Ints | None) -> RowPass:
+def model_pass(problem: LossData, columns: Ints | None) -> RowPass:
     """Return the pass that sums the Gram matrix of a quadratic model. Arguments: those of `_block_model`."""
     dataset = problem.dataset
     n = dataset.n if columns is None else columns.size
@@ -254,7 +260,7 @@ def model_pass(problem: LossProblem, columns: Ints | None) -> RowPass:
     )
 
 
-def model_moments(problem: LossProblem, fit: LossFit, columns: Ints) -> Moments:
+def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
     """Return the moments of the quadratic model about a fit, over some ascending columns.
 
     The columns must contain those of the fit.
@@ -273,7 +279,7 @@ def model_moments(problem: LossProblem, fit: LossFit, columns: Ints) -> Moments:
 class _Newton:
     """The damped Newton steps of one subset."""
 
-    def __init__(self, problem: LossProblem, columns: Ints, start: Floats | None = None) -> None:
+    def __init__(self, problem: LossData, columns: Ints, start: Floats | None = None) -> None:
         self.problem, self.columns = problem, columns
         self.trial: Floats = np.zeros(columns.size + 1) if start is None else start
         self.best = self.trial
@@ -381,7 +387,7 @@ def without_scale_of_targets(scaling: Scaling) -> Scaling:
     return replace(scaling, center_y=np.zeros(1), scale_y=np.ones(1))
 
 
-def score_columns(problem: LossProblem, fit: LossFit) -> Floats:
+def score_columns(problem: LossData, fit: LossFit) -> Floats:
     """Return (n,) by how much the deviance falls at first if a scaled column enters a fit: |X'slope|, in one pass."""
     b = fit.coefficients / problem.scaling.scale_x[fit.columns]
     b0 = fit.intercept - float(problem.scaling.center_x[fit.columns] @ b)
@@ -390,7 +396,7 @@ def score_columns(problem: LossProblem, fit: LossFit) -> Floats:
     return np.asarray(np.abs(centered) / problem.scaling.scale_x)
 
 
-def scores_pass(problem: LossProblem) -> RowPass:
+def scores_pass(problem: LossData) -> RowPass:
     """Return the pass that sums X'slope. Arguments: those of `_block_scores`."""
     dataset, per_block = problem.dataset, partial(_block_scores, loss=problem.loss)
     return RowPass(

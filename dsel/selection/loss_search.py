@@ -22,8 +22,8 @@ from dsel.objective.dense import DenseObjective
 from dsel.passes.loss_fits import (
     FEWEST_MODELS,
     MOST_MODELS,
+    LossData,
     LossFit,
-    LossProblem,
     fit_subsets,
     loss_targets,
     model_moments,
@@ -56,7 +56,7 @@ class _Model:
 
     found: Statistics
     columns: Ints
-    problem: LossProblem
+    problem: LossData
 
     def moments(self) -> tuple[Floats, Floats, float]:
         """Return the Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
@@ -96,12 +96,12 @@ class LossSearch:
     ----------
     run : SelectionRun
         The selection. Its objective is the squared error.
-    problem : LossProblem
+    problem : LossData
         The loss on the data.
     """
 
     run: SelectionRun
-    problem: LossProblem
+    problem: LossData
     known: dict[tuple[int, ...], LossFit] = field(default_factory=dict)
     sizes: dict[tuple[int, ...], int] = field(default_factory=dict)
     trace: list[Improvement] = field(default_factory=list)
@@ -299,7 +299,7 @@ class LossSearch:
         return notes
 
 
-def loss_problem(run: SelectionRun) -> LossProblem:
+def loss_data(run: SelectionRun) -> LossData:
     """Return the loss of a request on its data. Reads the targets, and no X.
 
     Errors: DataError where the loss cannot be used for the targets.
@@ -309,7 +309,7 @@ def loss_problem(run: SelectionRun) -> LossProblem:
     assert validated.loss is not None
     targets = loss_targets(run.dataset)
     scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
-    return LossProblem(
+    return LossData(
         run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
         request.preprocess in ("standardize", "center"), statistics.mean_x if request.missing == "mean" else None,
         run.context.engine,

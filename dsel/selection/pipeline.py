@@ -152,9 +152,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
 
 def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
     """Return the selection that minimizes a loss other than the squared error."""
-    from dsel.selection.loss_search import LossSearch, loss_problem
+    from dsel.selection.loss_search import LossSearch, loss_data
 
-    search = LossSearch(run, loss_problem(run))
+    search = LossSearch(run, loss_data(run))
     run, curve = search.search(), None
     if run.validated.size_rule is not None:
         search.every_size(run)
