@@ -156,7 +156,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     dataset, rows, fit, dependent = answer.run.dataset, answer.run.rows, answer.fit, answer.dependent
     counts = answer.outcome.counts
     classes = None if answer.run.validated.loss is not None else _class_count(dataset)
-    if classes == 2 and not dataset.classes and not answer.by_criterion:
+    takes_loss = answer.run.validated.method.takes_loss
+    if classes == 2 and takes_loss and not dataset.classes and not answer.by_criterion:
         yield f"the target has two values, and its squared error is minimized: if they are classes, {_INSTEAD}"
     if classes is not None and classes > 2:
         yield (

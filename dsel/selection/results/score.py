@@ -70,7 +70,13 @@ def scored_rows(
     if len(selection.targets) != 1:
         raise OptionError(f"There are {len(selection.targets)} targets.", "Compare predictions with Y by yourself.")
     eta = np.asarray(predict(selection, X, offset, "link"), np.float64).reshape(-1)
-    loss, values = selection.loss, np.asarray(y, np.float64).reshape(-1)
+    loss = selection.loss
+    try:
+        values = np.asarray(y, np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"y holds no numbers: {error}.", "Give classes as 0 and 1, as the note of the result says."
+        ) from error
     if values.shape != eta.shape:
         raise DataError(f"y has {values.size} values, and X has {eta.size} rows.", "Give one for each row.")
     if not np.isfinite(values).all():
