@@ -16,6 +16,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.passes.data_pass import log_passes
+from dsel.passes.loss_fits import check_targets
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
@@ -107,6 +108,8 @@ def plan_selection(
 def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     dataset, timer, started = validated.dataset, StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
+        if validated.loss is not None:
+            check_targets(dataset, validated.loss)  # before the pass over X
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
