@@ -178,7 +178,7 @@ class _Tree:
 
     def offer_fit(self, S: Ints, start: Point = START) -> Relaxed:
         """Fit columns S of the problem, keep them if they are better, and return the fit."""
-        found = refit(self._problem, S, start)
+        found = refit(self._problem, S, start, self.value)
         self._offer(found, S)
         return found
 
@@ -268,6 +268,8 @@ class _Tree:
         if not 0 < q < free.size:
             return node
         gains = relaxed.dual.gains[free]
+        if not np.isfinite(relaxed.bound):
+            return node
         order = np.argpartition(-gains, q)
         top, last, next_one = order[:q], float(gains[order[:q]].min()), float(gains[order[q]])
         with_it = relaxed.bound + last - np.minimum(gains, last)
