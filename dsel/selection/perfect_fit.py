@@ -103,8 +103,8 @@ def _note(run: SelectionRun, point: FrontPoint) -> str:
     labels, columns = run.dataset.features, run.objective.in_data(point.members)
     if len(columns) == 1 and not run.validated.included and run.dataset.n_targets:
         return (
-            f"leave {format_labels(labels, columns)} out if it should not be there: this column is the target or a copy "
-            "of it, and explains all of Y alone; the search stops there"
+            f"leave {format_labels(labels, columns)} out if it should not be there: this column is the target or a "
+            "copy of it, and explains all of Y alone; the search stops there"
         )
     size = run.validated.included + point.size
     return f"{size} {run.validated.items.noun} explain all of Y up to rounding: the search stops there"
