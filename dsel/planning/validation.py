@@ -418,5 +418,5 @@ def _partition(
     """Return the folds that a rule asks for, or with a share `held_out` the rows to train on and the others."""
     return partition_rows(
         dataset, folds=folds, split=rule.split, row_groups=rule.row_groups, held_out=held_out, seed=seed,
-        repeats=rule.repeats if held_out is None else 1,
+        repeats=rule.repeats if held_out is None else 1, gap=rule.gap if held_out is None else 0,
     )  # fmt: skip

@@ -266,7 +266,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     criterion, rule = validated.request.criterion, validated.size_rule
     by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
     if rule is not None:
-        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out")}
+        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
@@ -293,7 +293,8 @@ def _as_json(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value):
         return list(value)
-    return str(value) if isinstance(value, AnyPath) else "data in memory"
+    named = isinstance(value, AnyPath) or callable(getattr(value, "split", None))  # a splitter of scikit-learn
+    return str(value) if named else "data in memory"
 
 
 def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit) -> tuple[Floats, Floats]:

@@ -175,8 +175,11 @@ class _FoldErrors:
                 log.info("choice of k: model %d", number + 1)
                 self._found.append(self._errors(number, model.train, tested))
                 self._state = None
-            errors += self._found[number]
-            weights += [self._parts[part].weight for part in tested]
+            found, weight_of = self._found[number], [self._parts[part].weight for part in tested]
+            if partition.models and found:  # a split of scikit-learn is one fold, of however many parts
+                found, weight_of = [np.sum(found, axis=0).tolist()], [sum(weight_of)]
+            errors += found
+            weights += weight_of
         if not errors:
             raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
         table, weight = np.array(errors), np.array(weights)

@@ -261,15 +261,15 @@ class FoldRows(DatasetRows):
         unusable = statistics.unusable(preprocess)
         self._folds: list[Fold] = []
         for model in partition.tests():
-            (tested,) = model.test
-            if tested not in folds:
+            tests = [folds[part] for part in model.test if part in folds]
+            if not tests:
                 continue
-            train = [folds[part] for part in model.train if part in folds]
+            tested = tests[0] if len(tests) == 1 else combined(tests)
             known = statistics  # the rows of the fold and those that it is predicted from
-            if partition.split == "forward":
-                known = combined([*train, folds[tested]])
-            self._folds.append(self._fold(known, folds[tested], preprocess in ("standardize", "center"), unusable))
-            self._tested += folds[tested].weight / self._repeats
+            if partition.split == "forward" or partition.models:
+                known = combined([*(folds[part] for part in model.train if part in folds), tested])
+            self._folds.append(self._fold(known, tested, preprocess in ("standardize", "center"), unusable))
+            self._tested += tested.weight / self._repeats
 
     @property
     def weight(self) -> float:

@@ -102,6 +102,8 @@ def _validated(
     if request.criterion is not None:
         raise OptionError("Stability selection cannot use a criterion: it has Gram matrices only.", "Leave it out.")
     try:
+        if not isinstance(split, str):
+            raise ValueError("split must be random, blocks or forward: subsamples are made of parts of equal size")
         check_split(split, 1, row_groups)
     except ValueError as error:
         raise OptionError(f"{error}.") from error
