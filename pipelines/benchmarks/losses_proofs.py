@@ -1,11 +1,11 @@
 """Compare proofs for the logistic loss with those of El0ps, on the same problems.
 
-F(S) = deviance + lam |b|^2 over k columns, without an intercept, which El0ps does not have. El0ps has a price of a column
-in place of k: one for which k columns are the best, from what dsel finds for k - 1 and k + 1. It ends at a relative
-gap of 1e-4, and dsel proves to rounding. Times are processor seconds with one thread, without compilation.
+F(S) = deviance + lam |b|^2 over k columns, without an intercept, which El0ps does not have. El0ps has a price of a
+column in place of k: one for which k columns are the best, from what dsel finds for k - 1 and k + 1. It ends at a
+relative gap of 1e-4, and dsel proves to rounding. Times are processor seconds with one thread, without compilation.
 
-`proved` and `proved_by_best_peer`: how many problems. `worst_time_ratio_to_best_peer`: the time of dsel over that of El0ps
-where both prove. `contradictions`: bounds above an F that the other one found.
+`proved` and `proved_by_best_peer`: how many problems. `worst_time_ratio_to_best_peer`: the time of dsel over that of
+El0ps where both prove. `contradictions`: bounds above an F that the other one found.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The perspective relaxation of a node for any loss, by Newton steps on the loss itself.
 
 Each step minimizes a quadratic model of the loss, with the price of the free columns, by coordinate descent among
-the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of every
-step gives a bound, so that a step that ends early costs nothing but tightness.
+the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of
+every step gives a bound, so that a step that ends early costs nothing but tightness.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
 def _newton_step(
     problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
-    """Return the price, the step of b, of the intercept and of the linear predictors, and by how much the model falls."""
+    """Return the price, the step of b, the intercept and the linear predictors, and by how much the model falls."""
     columns = problem.columns[S]
     H, r, shift, slope = _model(problem, columns, a, curvature)
     new, s = _minimized(problem, H, r, b, inside, q, s)
@@ -177,7 +177,7 @@ def _solved(H: Floats, r: Floats, lam: float) -> Floats:
     _, x, failed = dposv(A, r * scale)
     if failed or not np.isfinite(x).all():
         x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
-    return -scale * np.asarray(x)
+    return np.asarray(-scale * np.asarray(x))
 
 
 def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
@@ -226,7 +226,7 @@ def _line_search(
     problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
     inside: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
-    """Return coefficients, intercept, linear predictors and objective after the first half of half ... that is lower."""
+    """Return coefficients, intercept, linear predictors and objective after the first halving that is lower."""
     b, b0, eta, value = at
     change, d0, moved = step
     allowed = max(-expected, 0.0)
