@@ -14,6 +14,7 @@ from pipelines.benchmarks import (
     greedy_rls,
     growing,
     losses,
+    losses_proofs,
     methods,
     out_of_core,
     pareto,
@@ -127,6 +128,15 @@ def proofs_command(
     if not proofs.chosen(quick, only or ()):
         raise typer.BadParameter("No problem has this name.")
     proofs.run(quick, seconds, only or (), solver or SOLVERS)
+
+
+@app.command("losses-proofs")
+def losses_proofs_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few problems and ten seconds for each solve.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Processor seconds of a solve; 60 by default.", min=1.0)] = None,
+) -> None:
+    """Compare proofs for the logistic loss with those of El0ps, which is installed in a separate environment."""
+    losses_proofs.run(quick, seconds)
 
 
 @app.command("alternatives")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,11 +15,22 @@ from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax
 _REFITS = 6
 
 
-def refit(problem: LossProblem, S: Ints, start: Point = START) -> Relaxed:
-    """Return the fit on columns S; its value is F(S)."""
-    inside = np.zeros(problem.columns.shape[0], np.bool_)
-    inside[S] = True
-    return relax(problem, inside, np.zeros_like(inside), 0, start)
+#: The gap of a fit, as a share of F.
+_CLOSE = 1e-12
+
+
+def refit(problem: LossProblem, S: Ints, start: Point = START, enough: float = np.inf) -> Relaxed:
+    """Return the fit on columns S; its value is F(S), unless it is proved to be at least `enough`."""
+    every = np.ones(S.size, np.bool_)
+    fit = relax(problem.of_columns(S), every, ~every, 0, _placed(start, S), enough, _CLOSE)
+    return replace(fit, point=replace(fit.point, S=S[fit.point.S]))
+
+
+def _placed(point: Point, S: Ints) -> Point:
+    """Return a point for the problem of columns S alone, in their order."""
+    place = {j: i for i, j in enumerate(S.tolist())}
+    kept = np.array([j in place for j in point.S.tolist()], np.bool_)
+    return replace(point, S=np.array([place[j] for j in point.S[kept].tolist()], np.int64), b=point.b[kept])
 
 
 def improved(
@@ -32,7 +44,7 @@ def improved(
     while not over():
         better = None
         for taken in _changes(problem, fit.point, S, k, fixed, free):
-            found = refit(problem, taken, fit.point)
+            found = refit(problem, taken, fit.point, fit.value if better is None else better[0].value)
             if found.value < fit.value * (1.0 - 1e-12) and (better is None or found.value < better[0].value):
                 better = found, taken
                 if S.size < k:

@@ -108,7 +108,7 @@ class LossProblem:
 
     def dual(self, a: Floats) -> Dual:
         """Return what a dual vector (m,) proves, whichever it is."""
-        a = np.where(self.w > 0.0, a, 0.0)
+        a = np.where(self.w > 0.0, a * (1.0 - 8.0 * _EPS), 0.0)  # inside the domain, in spite of rounding
         if self.intercept:
             a = balanced(a)
         unit = np.divide(a, self.w, out=np.zeros_like(a), where=self.w > 0.0)
@@ -118,18 +118,22 @@ class LossProblem:
         if not np.isfinite(constant):
             return Dual(a, -np.inf, np.full(self.Z.shape[1], np.inf))
         size = float(np.abs(terms).sum() + np.abs(linear).sum())
-        rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * float(self.w @ self._sizes(unit)))
-        of_products = (a.size + 8.0) * _EPS * float(np.linalg.norm(a)) * self.norms
+        rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
+        of_products = (a.size + 8.0) * _EPS * float(np.sqrt(a @ a)) * self.norms
         return Dual(a, constant - rounding, self.gains(np.abs(self.columns @ a) + of_products), rounding)
 
-    def _sizes(self, a: Floats) -> Floats:
-        """Return the sizes (m,) of the terms of which a conjugate is the sum, as far as they can be told."""
-        y, size = np.abs(self.y), np.abs(a)
+    def _size(self, a: Floats, unit: Floats) -> float:
+        """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
         if self.loss.link == "identity":
-            return np.asarray(size * (y + size))
-        tiny = np.finfo(np.float64).tiny
-        logs = np.where(y > 0.0, np.abs(np.log(np.maximum(y, tiny))), 0.0)
-        return np.asarray((1.0 + y + size) * (40.0 + logs + np.log1p(size)))
+            return float(a @ (np.abs(self.y) + unit))
+        total, logs = self._sizes
+        return (total + float(a.sum())) * (40.0 + logs + float(np.log1p(unit.max(initial=0.0))))
+
+    @cached_property
+    def _sizes(self) -> tuple[float, float]:
+        """The sum of w (1 + |y|), and the largest logarithm of a target."""
+        y = np.abs(self.y)
+        return float(self.w @ (1.0 + y)), float(np.abs(np.log(y[y > 0.0])).max(initial=0.0))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
 _CLOSE = 0.05
-#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the whole fit.
+#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of all columns.
 _FREE_LIMIT = 1000.0
 #: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
 _LARGEST_PART = 1e4
@@ -178,7 +178,7 @@ class _Tree:
 
     def offer_fit(self, S: Ints, start: Point = START) -> Relaxed:
         """Fit columns S of the problem, keep them if they are better, and return the fit."""
-        found = refit(self._problem, S, start)
+        found = refit(self._problem, S, start, self.value)
         self._offer(found, S)
         return found
 
@@ -195,7 +195,7 @@ class _Tree:
             if on_node is not None:
                 on_node(self.nodes, self.bound, self.value)
             if self._deadline.passed:
-                return "time"
+                return "time"  # type: ignore[unreachable]
             if nodes is not None and self.nodes >= nodes:
                 return "nodes"
             bound, _, node = heapq.heappop(self._heap)
@@ -268,6 +268,8 @@ class _Tree:
         if not 0 < q < free.size:
             return node
         gains = relaxed.dual.gains[free]
+        if not np.isfinite(relaxed.bound):
+            return node
         order = np.argpartition(-gains, q)
         top, last, next_one = order[:q], float(gains[order[:q]].min()), float(gains[order[q]])
         with_it = relaxed.bound + last - np.minimum(gains, last)

@@ -1,8 +1,8 @@
 """The perspective relaxation of a node for any loss, by Newton steps on the loss itself.
 
 Each step minimizes a quadratic model of the loss, with the price of the free columns, by coordinate descent among
-the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of every
-step gives a bound, so that a step that ends early costs nothing but tightness.
+the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of
+every step gives a bound, so that a step that ends early costs nothing but tightness.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.linalg import LinAlgError
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dposv
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coordinate_descent import relax_model
@@ -64,7 +63,7 @@ def relax(
     """Return the relaxation of the subsets with the columns `fixed` and at most q of the columns `free`, both (n,).
 
     start: where to begin. enough: a bound that ends the relaxation. close: it also ends when the bound is as close to
-    its own objective, as a share of what is missing to `enough`.
+    its own objective, as a share of what is missing to `enough`. 0: as close as rounding lets it be.
     """
     Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
     kept = (fixed | free)[start.S]
@@ -94,7 +93,7 @@ def relax(
             if moved is not None or last:
                 break
         polished += last
-        if moved is None or polished > _POLISHING:
+        if moved is None or polished > (_POLISHING if close == 0.0 else 0):
             break
         b, b0, eta, value = moved
     assert best is not None
@@ -117,7 +116,7 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
 def _newton_step(
     problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
-    """Return the price, the step of b, of the intercept and of the linear predictors, and by how much the model falls."""
+    """Return the price, the step of b, the intercept and the linear predictors, and by how much the model falls."""
     columns = problem.columns[S]
     H, r, shift, slope = _model(problem, columns, a, curvature)
     new, s = _minimized(problem, H, r, b, inside, q, s)
@@ -143,6 +142,9 @@ def _minimized(
 
 def _within_limit(H: Floats, r: Floats, b: Floats, lam: float, limit: float) -> Floats:
     """Return the least point (s,) of the model with the gradient r at b, within the limit, by an active set."""
+    x = b + _solved(H, r + 2.0 * lam * b, lam)
+    if limit == np.inf or float(np.abs(x).max(initial=0.0)) <= limit:
+        return x
     x, at = np.clip(b, -limit, limit), np.zeros(b.size, np.bool_)
     for _ in range(5 * b.size):
         gradient = r + H @ (x - b) + 2.0 * lam * x
@@ -169,12 +171,13 @@ def _solved(H: Floats, r: Floats, lam: float) -> Floats:
     """Return -(H + 2 lam I)^-1 r, or the shortest such vector of columns of norm 1."""
     if not r.size:
         return np.zeros(0)
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(H) + 2.0 * lam, 1e-300))
-    A = (H + 2.0 * lam * np.eye(r.size)) * np.outer(scale, scale)
-    try:
-        return -scale * np.asarray(cho_solve(cho_factor(A), r * scale))
-    except (LinAlgError, ValueError):
-        return -scale * np.asarray(np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0])
+    diagonal = np.diag(H) + 2.0 * lam
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-300))
+    A = (H + np.diag(np.full(r.size, 2.0 * lam))) * np.outer(scale, scale)
+    _, x, failed = dposv(A, r * scale)
+    if failed or not np.isfinite(x).all():
+        x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
+    return np.asarray(-scale * np.asarray(x))
 
 
 def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
@@ -223,7 +226,7 @@ def _line_search(
     problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
     inside: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
-    """Return coefficients, intercept, linear predictors and objective after the first half of half ... that is lower."""
+    """Return coefficients, intercept, linear predictors and objective after the first halving that is lower."""
     b, b0, eta, value = at
     change, d0, moved = step
     allowed = max(-expected, 0.0)
