@@ -44,7 +44,7 @@ def certify_loss(
     seconds, nodes : optional
         Limits of the proof, of all sizes together.
     limit : float, optional
-        The largest size of a coefficient of a scaled column that the proof is about.
+        The proof is about coefficients of scaled columns up to so many times the largest one of the selection.
     all_sizes : bool
         Prove the best subset of each size.
 
@@ -61,16 +61,17 @@ def certify_loss(
     if validated.groups is not None:
         raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
     data = loss_data(run)
-    problem, columns = _problem(run, data, limit)
-    place = {int(j): i for i, j in enumerate(columns)}
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
     known = search.known[tuple(sorted(selection.indices))]
     _require_same(known.value, selection)
+    largest = None if limit is None else limit * float(np.abs(known.coefficients).max(initial=0.0))
+    problem, columns = _problem(run, data, largest or None)
+    place = {int(j): i for i, j in enumerate(columns)}
     total = selection.front[0].error if selection.front else known.value
     include = [place[j] for j in run.base]
     sizes = range(max(len(include), 1), selection.k + 1) if all_sizes else [selection.k]
-    found, notes, began = {}, [], time.monotonic()
+    found, began = {}, time.monotonic()
     for count, size in enumerate(sizes):
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 0.01) / (len(sizes) - count)
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
@@ -79,14 +80,9 @@ def certify_loss(
         members = tuple(int(columns[j]) for j in proof.members)
         better = proof.value < best.error - _SAME * total
         found[size] = _certificate(size, proof, members, best, total, better, data.loss.name)
-        if np.isfinite(proof.limit):
-            notes.append(f"the proof is about scaled coefficients of at most {proof.limit:.3g}")
         if better:
             search.consider([(size - len(include), members)])
     selection = with_certificates(selection, found, run.dataset.features.tolist())
-    selection = replace(
-        selection, notes=(*selection.notes, *dict.fromkeys(n for n in notes if n not in selection.notes))
-    )
     return _with_better(search, selection, found, total)
 
 
@@ -130,6 +126,7 @@ def _certificate(
     return Certificate(
         size, value, max(min(proof.bound, value), 0.0), total, members if better else best.indices, proof.nodes,
         proof.seconds, f"branch-and-bound ({loss} loss)", better, rounding_error=rounding,
+        largest_coefficient=proof.limit if np.isfinite(proof.limit) else 0.0,
     )  # fmt: skip
 
 

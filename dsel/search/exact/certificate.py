@@ -91,6 +91,8 @@ class Certificate:
     coefficients : float
         If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
         share of ||Y||^2. Others may be better.
+    largest_coefficient : float
+        If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
 
     Notes
     -----
@@ -126,6 +128,7 @@ class Certificate:
     read: int = 0
     passes: int = 0
     coefficients: float = 0.0
+    largest_coefficient: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -171,6 +174,8 @@ class Certificate:
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
+        if self.largest_coefficient != other.largest_coefficient:
+            return other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
@@ -227,6 +232,8 @@ def claim(row: Mapping[str, Any]) -> str | None:
         words += f" to {row['rounding_error']:.0e} of ||Y||^2"
     if row["status"] != "optimal":
         words += " except for near-copies"
+    if row.get("largest_coefficient"):
+        words += f" among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
     return f"{words} {covered(row['coefficients'])}" if row["coefficients"] else words
 
 
