@@ -256,6 +256,9 @@ def certify_selection(
             "Select without groups, and leave coefficient_limit out.",
         )
     context = context or RunContext()
+    if "copies" in selection.counts:  # the search left them out
+        request = request.model_copy(update={"exclude": selection.request.exclude})
+        validated = None
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
     request, dataset = validated.request, validated.dataset
