@@ -198,8 +198,8 @@ def select(
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, categories=categories, dates=dates,
-        near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
-        reduce=reduce, **options,
+        near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, **options,
     )  # fmt: skip
     return select_from(dataset_of(request, X, Y), request, progress=progress)
 
