@@ -18,8 +18,9 @@ from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.certify import ProofBudget, certify_selection, data_again
+from dsel.jobs.certify import certify_selection, data_again
 from dsel.jobs.locations import dataset_of
+from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums, pooled, read_sums, sums_of, sums_of_arrays
 from dsel.planning.calibration import calibrated
