@@ -173,5 +173,7 @@ def test_several_targets_and_all_sizes_continue(folder: Path) -> None:
     np.save(folder / "y.npy", np.hstack([Y, np.roll(Y, 1, axis=0) + X[:, :1]])[:7])
     dsel.append(folder / "x.npy", folder / "data.zarr", y=folder / "y.npy", again=True)
     found, whole = run_job(job(folder, **sizes)), run_job(job(folder, str(folder / "whole"), **sizes))
-    shown = [[(row["size"], row["status"], sorted(row["indices"])) for row in one.certificate] for one in (found, whole)]
+    shown = [
+        [(row["size"], row["status"], sorted(row["indices"])) for row in one.certificate] for one in (found, whole)
+    ]
     assert shown[0] == shown[1]
