@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import ObsColumns, SparseRows
@@ -116,9 +117,18 @@ def array_bytes(data: Any) -> int:
     return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
 
 
-def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
-    """Return rows [start, stop) of a loaded x or y as a new float64 array."""
+def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None) -> Floats:
+    """Return rows [start, stop) of a loaded x or y as a new float64 array, with `fill` in place of NaN."""
     rows = block[start:stop]
     if hasattr(rows, "toarray"):
         rows = rows.toarray()
-    return np.array(rows, dtype=np.float64, order="C")
+    dense = np.array(rows, dtype=np.float64, order="C")
+    fill_missing(dense, fill)
+    return dense
+
+
+def fill_missing(z: Floats, fill: Floats | None) -> None:
+    """Replace NaN in each column of z by the column's value in `fill`, if there is any."""
+    if fill is not None:
+        rows, columns = np.nonzero(np.isnan(z))
+        z[rows, columns] = fill[columns]

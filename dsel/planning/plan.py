@@ -23,19 +23,12 @@ from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cach
 from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.planning.representations import memory
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.column_blocks import GRAM_ROWS, InColumnBlocks
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.representation import (
-    COMPILED,
-    INTERPRETER,
-    TASK_SHARE,
-    ProblemShape,
-    Representation,
-    Resources,
-    Saved,
-    gib,
-)
+from dsel.planning.representations.memory import gib
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources, Saved
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
@@ -139,6 +132,11 @@ class Plan:
         return PassCost.total("with the Gram rows that the search fetches", (self.total, PassCost(GRAM_ROWS, *more)))
 
     @property
+    def _peak_bytes(self) -> int:
+        """Memory of a worker at the peak."""
+        return int(memory.TASK_SHARE * self.worker_bytes)
+
+    @property
     def evaluations(self) -> int:
         """Return how many subsets a Pareto search evaluates, about: of its offspring, 1 / e are their parents."""
         return int((1.0 - math.exp(-1.0)) * (self.iterations or 0))
@@ -199,7 +197,7 @@ class Plan:
         """Return the planned and the measured numbers, for the result. counts: those of the search."""
         planned = {
             "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
-            "worker_memory": int(TASK_SHARE * self.worker_bytes), "seconds": self.seconds, **self.chosen.planned_counts,
+            "worker_memory": self._peak_bytes, "seconds": self.seconds, **self.chosen.planned_counts,
             "search_seconds": self.search_seconds, "search_seconds_on_workers": self.worker_search_seconds,
         }  # fmt: skip
         measured = {
@@ -251,7 +249,7 @@ class Plan:
     def _memory_line(self) -> str:
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         return (
-            f"memory: {_count(self.workers, 'worker')} of {format_bytes(int(TASK_SHARE * self.worker_bytes))} at the "
+            f"memory: {_count(self.workers, 'worker')} of {format_bytes(self._peak_bytes)} at the "
             f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
             f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
         )
@@ -538,4 +536,4 @@ def _round_worker_bytes(validated: ValidatedRequest, chosen: Representation) -> 
         return 0
     arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
     block = dataset.nbytes // max(len(dataset.blocks), 1)
-    return math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / TASK_SHARE)
+    return math.ceil((memory.INTERPRETER + memory.COMPILED + arrays + 3 * block) / memory.TASK_SHARE)

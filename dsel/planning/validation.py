@@ -21,6 +21,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels
 from dsel.data.row_partition import RowPartition
+from dsel.data.schema import SOURCE
 from dsel.errors import OptionError
 from dsel.objective.groups import items_of
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -337,7 +338,7 @@ def _options(method: Method, request: SelectionRequest) -> Options:
 def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:
     """Return the groups of columns, if there are any."""
     if request.groups is None:
-        return None
+        return _of_categories(dataset, request, method, options)
     if not method.takes_groups:
         able = ", ".join(methods_with("takes_groups"))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
@@ -351,6 +352,22 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
             f"k counts groups: it is a whole number from 1 to {len(groups.names)}.",
         )
     return groups
+
+
+def _of_categories(
+    dataset: Dataset, request: SelectionRequest, method: Method, options: Options
+) -> ColumnGroups | None:  # fmt: skip
+    """Return the groups of the indicator columns of each category of a frame, if the method can choose groups."""
+    able = method.takes_groups and not options.conflict_with_groups() and request.criterion is None
+    if request.categories != "groups" or SOURCE not in dataset.coordinates or not able:
+        return None
+    groups = column_groups(dataset, SOURCE)
+    if request.k == "auto" or request.limit <= len(groups.names):
+        return groups
+    raise OptionError(
+        f"k is {request.k}, and there are {len(groups.names)} columns: those of a category count as one.",
+        'Choose a smaller k, or use categories="columns".',
+    )
 
 
 def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -401,5 +418,5 @@ def _partition(
     """Return the folds that a rule asks for, or with a share `held_out` the rows to train on and the others."""
     return partition_rows(
         dataset, folds=folds, split=rule.split, row_groups=rule.row_groups, held_out=held_out, seed=seed,
-        repeats=rule.repeats if held_out is None else 1,
+        repeats=rule.repeats if held_out is None else 1, gap=rule.gap if held_out is None else 0,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.positive_definite import inverse
+from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
@@ -16,6 +17,7 @@ from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.data.schema import SOURCE
 from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
@@ -27,6 +29,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
+from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
@@ -98,8 +101,8 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     return {
         "indices": tuple(int(j) for j in S),
         "labels": [str(dataset.features[j]) for j in S],
-        "error": fit.error,
-        "r2": 1.0 - fit.rss / fit.total,
+        "error": max(fit.error, 0.0),
+        "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
         "intercept": intercept,
         "groups": items.by_name(S),
@@ -121,7 +124,10 @@ def assemble(
         **answer_fields(run, answer.fit, answer.chosen, answer.kept),
         request=_resolved(run),
         front=tuple(_front_row(answer, point, point.value) for point in outcome.front),
-        trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
+        trace=tuple(
+            TraceRow(t.iteration, base + t.size, t.value if answer.by_criterion else max(t.value, 0.0))
+            for t in outcome.trace
+        ),
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
@@ -152,9 +158,15 @@ def _notes(answer: Answer) -> Iterator[str]:
     classes = _class_count(dataset)
     if classes is not None:
         yield (
-            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give a "
-            "column of 0 and 1 for each"
+            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
+            "them as text or a category"
         )
+    yield from dataset.notes
+    for name, levels in dataset.classes.items():
+        yield _on_classes(name, levels) + ("" if answer.by_criterion else "; their squared error is minimized")
+    validated = answer.run.validated
+    if SOURCE in dataset.coordinates and validated.request.categories == "groups" and validated.groups is None:
+        yield f"{validated.method.name} chooses the indicator columns of categories one by one, not as groups"
     if "captured" in counts:
         yield _reduction(counts)
     if counts.get("dependent_gap"):
@@ -164,6 +176,9 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
         yield "error and r2 are those of the chosen columns without the column of ones"
+    crowded = saturation(answer.run, int(answer.chosen.size))
+    if crowded is not None:
+        yield crowded
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
     if isinstance(dataset, Sums):
@@ -177,6 +192,12 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dependent.size:
         what = "have coefficient 0" if answer.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _on_classes(name: str, levels: Sequence[str]) -> str:
+    """Return the numbers that the classes of a target became."""
+    numbers = f"1 stands for {levels[1]!r}, 0 for {levels[0]!r}" if len(levels) == 2 else "a column of 0 and 1 for each"
+    return f"target {name!r} has {len(levels)} classes ({shorten(levels, 8)}): {numbers}"
 
 
 def _not_on_rows(parts: int) -> str:
@@ -202,7 +223,7 @@ def _reduction(counts: dict[str, Any]) -> str:
 def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontRow:
     """Return a row of a front. value: of the criterion, if that was minimized."""
     run, objective, whole = answer.run, answer.run.objective, answer.run.whole
-    f = objective.value(point.members)
+    f = max(objective.value(point.members), 0.0)
     size = run.validated.included + point.size
     criterion = value if answer.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
@@ -226,7 +247,7 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
         part = whole.restrict(members)
         A = inverse(part.K + whole.lam * np.eye(part.n))
         penalty = whole.lam * float(np.vdot(A, A @ part.M))
-    return 1.0 - (f - penalty) / whole.total
+    return 1.0 - max(f - penalty, 0.0) / whole.total
 
 
 def _column_labels(answer: Answer) -> dict[int, str]:
@@ -243,14 +264,16 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
+    by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
     if rule is not None:
-        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out")}
+        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
             "k": validated.request.k if rule is None else "auto",
             "choose_k": rule,
             "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
+            "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
             "options": {name: _as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
             "exclude": tuple(int(j) for j in validated.exclude),
@@ -270,7 +293,8 @@ def _as_json(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value):
         return list(value)
-    return str(value) if isinstance(value, AnyPath) else "data in memory"
+    named = isinstance(value, AnyPath) or callable(getattr(value, "split", None))  # a splitter of scikit-learn
+    return str(value) if named else "data in memory"
 
 
 def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit) -> tuple[Floats, Floats]:
