@@ -1,4 +1,4 @@
-"""A tree that follows the tree of the same proof on other data: the answer and the bound of enumeration, whatever grew."""
+"""A tree that follows the tree of the same proof on other data: the answer and bound of enumeration, whatever grew."""
 
 from __future__ import annotations
 
