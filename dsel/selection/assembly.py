@@ -29,6 +29,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
+from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
@@ -100,8 +101,8 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     return {
         "indices": tuple(int(j) for j in S),
         "labels": [str(dataset.features[j]) for j in S],
-        "error": fit.error,
-        "r2": 1.0 - fit.rss / fit.total,
+        "error": max(fit.error, 0.0),
+        "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
         "intercept": intercept,
         "groups": items.by_name(S),
@@ -123,7 +124,10 @@ def assemble(
         **answer_fields(run, answer.fit, answer.chosen, answer.kept),
         request=_resolved(run),
         front=tuple(_front_row(answer, point, point.value) for point in outcome.front),
-        trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
+        trace=tuple(
+            TraceRow(t.iteration, base + t.size, t.value if answer.by_criterion else max(t.value, 0.0))
+            for t in outcome.trace
+        ),
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
@@ -172,6 +176,9 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
         yield "error and r2 are those of the chosen columns without the column of ones"
+    crowded = saturation(answer.run, int(answer.chosen.size))
+    if crowded is not None:
+        yield crowded
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
     if isinstance(dataset, Sums):
@@ -216,7 +223,7 @@ def _reduction(counts: dict[str, Any]) -> str:
 def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontRow:
     """Return a row of a front. value: of the criterion, if that was minimized."""
     run, objective, whole = answer.run, answer.run.objective, answer.run.whole
-    f = objective.value(point.members)
+    f = max(objective.value(point.members), 0.0)
     size = run.validated.included + point.size
     criterion = value if answer.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
@@ -240,7 +247,7 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
         part = whole.restrict(members)
         A = inverse(part.K + whole.lam * np.eye(part.n))
         penalty = whole.lam * float(np.vdot(A, A @ part.M))
-    return 1.0 - (f - penalty) / whole.total
+    return 1.0 - max(f - penalty, 0.0) / whole.total
 
 
 def _column_labels(answer: Answer) -> dict[int, str]:

@@ -28,6 +28,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
 from dsel.selection.search_sizes import search_sizes
@@ -178,6 +179,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
             front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
             outcome = replace(outcome, front=front)
         outcome, errors = recomputed_front(run, outcome)
+        outcome = stopped_at_perfect_fit(run, outcome, exact=not errors)
         chosen, dependent = _answer(run, outcome)
         path = () if choice is None else choice.path
         if run.rows is not None and choice is None:
@@ -188,7 +190,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("check"):
         fit = prepared.fit(chosen, run.validated.request.lam)
         require_variation(fit.total)
-        reference = () if errors else forward_reference(run.subject, run.most)
+        reference = () if errors else perfect_only(run, forward_reference(run.subject, run.most))
     curve = None if choice is None else choice.curve
     answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors)
     selection = assemble(answer, notes, timer.seconds, provenance(started))
