@@ -63,6 +63,8 @@ def select(
     unsupervised: bool = False,
     sample_weight: Any = None,
     rows: dict[str, Any] | None = None,
+    loss: Any = "squared",
+    offset: Any = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -139,6 +141,14 @@ def select(
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
+    loss : str or Loss
+        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes), "poisson"
+        (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
+        ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and `r2` the share of the deviance that
+        the columns explain (D2). The intercept is not penalized.
+    offset : (m,) array or str, optional
+        What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
+        of a variable over the samples. It needs a loss other than the squared error.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -193,7 +203,7 @@ def select(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, categories=categories, dates=dates, polish=polish, seed=seed, missing=missing,
         targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
-        reduce=reduce, **options,
+        reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
     return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
 

@@ -19,6 +19,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.errors import Interrupted
 from dsel.passes.data_pass import log_passes
+from dsel.passes.loss_fits import check_targets
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
@@ -159,11 +160,15 @@ def plan_selection(
 def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     dataset, timer, started = validated.dataset, StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
+        if validated.loss is not None:
+            check_targets(dataset, validated.loss)  # before the pass over X
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        if validated.loss is not None:
+            return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
@@ -199,6 +204,24 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("comparison"):
         selection = context.compare(run, fit, selection)
     return replace(selection, seconds=timer.seconds)
+
+
+def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
+    """Return the selection that minimizes a loss other than the squared error."""
+    from dsel.selection.loss_search import LossSearch, loss_data
+
+    search = LossSearch(run, loss_data(run))
+    run, curve = search.search(), None
+    if run.validated.size_rule is not None:
+        search.every_size(run)
+        curve = search.size_curve()
+        run = run.asking(k=curve.k)
+        search.run = search.run.asking(k=curve.k)
+    outcome, errors = search.outcome(run)
+    with timer.stage("check"):
+        chosen, dependent, fit = search.final_fit(run)
+    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 
 def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:
