@@ -281,7 +281,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,
-            "offset": _as_json(validated.request.offset),
+            "offset": option_as_json(validated.request.offset),
         }
     )
 
