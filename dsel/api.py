@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Never
 
+from dsel._lib.events import Event, is_observed, telling
 from dsel.config.ingest_request import Dates
 from dsel.config.job import ListLimits
 from dsel.config.request import Categories, Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
@@ -27,11 +28,13 @@ from dsel.passes.sums import Sums, pooled, read_sums, sums_of, sums_of_arrays
 from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, eigh_request
 from dsel.planning.plan import Plan, available_resources
-from dsel.planning.validation import validate
+from dsel.planning.validation import ValidatedRequest, validate
+from dsel.search.anytime import AnytimeSearch, slice_event
+from dsel.search.method import OnSlice
 from dsel.search.placement import Site
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.progress_line import showing_progress
 from dsel.selection.result import Selection
 from dsel.selection.results.check_part import PartShare, part_share
@@ -66,6 +69,7 @@ def select(
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
     **options: Any,
 ) -> Selection:
     """Choose at most k columns of X that best explain Y.
@@ -157,6 +161,9 @@ def select(
         memory are reduced. The earlier name `sketch` is read, too.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each event of the run as it happens: `event.kind`, `event.at` and `event.values`. An error in it is
+        a warning, and ends the calls.
     **options
         The method's own options, such as ``iterations``. The page "Methods" of the documentation lists them.
 
@@ -199,12 +206,13 @@ def select(
         targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
         reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
-    return select_from(dataset_of(request, X, Y), request, progress=progress)
+    return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
 
 
 def select_from(
-    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *, progress: bool | None = False
-) -> Selection:
+    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *,
+    progress: bool | None = False, on_event: Callable[[Event], None] | None = None,
+) -> Selection:  # fmt: skip
     """Run a request on a dataset, on the workers of the active Dask client if that helps.
 
     Parameters
@@ -217,6 +225,8 @@ def select_from(
         Where statistics of data with a fingerprint are read and saved.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each `Event` of the run.
 
     Returns
     -------
@@ -229,10 +239,34 @@ def select_from(
         As `select` raises them.
     """
     validated = validate(dataset, request)
+    if on_event is not None:
+        with telling(on_event), run_events(validated) as ended:
+            selection = _selected(validated, cache, progress)
+            ended(selection)
+            return selection
+    return _selected(validated, cache, progress)
+
+
+def _selected(validated: ValidatedRequest, cache: StatisticsCache | None, progress: bool | None) -> Selection:
+    """Run a validated request on the workers of the active client if that helps."""
+    dataset = validated.dataset
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
     with _running(client, RunContext(cache=cache), progress) as context:
+        if is_observed():
+            context = replace(context, on_slice=_telling_slices(context.on_slice))
         return run_validated(validated, context)
+
+
+def _telling_slices(before: OnSlice | None) -> OnSlice:
+    """Return what tells observers of each slice, after what is called already."""
+
+    def on_slice(search: AnytimeSearch) -> None:
+        if before is not None:
+            before(search)
+        slice_event("search", search)
+
+    return on_slice
 
 
 def sums(

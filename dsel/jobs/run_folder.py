@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from dsel._lib.versions import versions
 from dsel.config.job import JobFile
 from dsel.errors import DataError, DselError, Interrupted, MissingInputError, OutputError
+from dsel.jobs.observers.registry import observed
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
@@ -90,7 +91,8 @@ class RunFolder:
             _log_header(reporter.run)
             if isinstance(self.path, Path):
                 _remove_leftovers(self.path)
-            yield lock, interrupts
+            with observed(reporter.events, self.path, reporter.run):
+                yield lock, interrupts
 
     @contextmanager
     def _known(self, names: frozenset[str]) -> Iterator[None]:

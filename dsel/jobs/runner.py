@@ -14,6 +14,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from dsel._lib.events import emit
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of, engine_of
@@ -49,7 +50,7 @@ from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound, with_verdicts
 from dsel.selection.changes.runs import RunSummary, is_series
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.pipeline import plan_selection, run_events, run_validated, stage_events
 from dsel.selection.render import describe_changes, describe_cost
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock, locked
@@ -161,7 +162,9 @@ def _run_in_folder(
         folder.claim(job, identity)
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         before = None if previous is None else previous.selection
-        selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
+        with run_events(opened.validated, run=reporter.run, folder=str(folder.path)) as ended:
+            selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
+            ended(selection)
         changes = describe_changes(selection.changes) if selection.changes else ()
         for line in (*describe_cost(selection), *changes):
             log.info("%s", line)
@@ -344,7 +347,14 @@ def _certified(
     reporter.stage("certificate" if budget.near_best is None else "alternatives")
     interrupts.deferred = True
     context = replace(context, on_slice=on_slice)
-    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner, validated)
+    with stage_events("certificate" if budget.near_best is None else "alternatives"):
+        found = certify_selection(
+            dataset, job.request(), selection, budget, context, out_folder(job), runner, validated
+        )
+        if budget.near_best is None:
+            for row in found.certificate:
+                emit("certificate", **row)
+        return found
 
 
 def _run_series(job: JobFile, series: RunSeries, reporter: Reporter) -> Selection:

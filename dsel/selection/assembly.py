@@ -267,7 +267,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     criterion, rule = validated.request.criterion, validated.size_rule
     by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
     if rule is not None:
-        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
+        plain = {name: option_as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
@@ -275,18 +275,18 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "choose_k": rule,
             "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
             "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
-            "options": {name: _as_json(value) for name, value in validated.options},
+            "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
             "exclude": tuple(int(j) for j in validated.exclude),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,
-            "offset": _as_json(validated.request.offset),
+            "offset": option_as_json(validated.request.offset),
         }
     )
 
 
-def _as_json(value: Any) -> Any:
+def option_as_json(value: Any) -> Any:
     """Return an option as JSON types: functions by their import path, and data in memory by name only."""
     if callable(value):
         return import_path(value)
