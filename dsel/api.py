@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Never
 
+from dsel._lib.events import Event, is_observed, telling
 from dsel.config.ingest_request import Dates
 from dsel.config.job import ListLimits
 from dsel.config.request import (
@@ -28,18 +29,21 @@ from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.certify import ProofBudget, certify_selection, data_again
+from dsel.jobs.certify import certify_selection, data_again
 from dsel.jobs.locations import dataset_of
+from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums, pooled, read_sums, sums_of, sums_of_arrays
 from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, eigh_request
 from dsel.planning.plan import Plan, available_resources
-from dsel.planning.validation import validate
+from dsel.planning.validation import ValidatedRequest, validate
+from dsel.search.anytime import AnytimeSearch, slice_event
+from dsel.search.method import OnSlice
 from dsel.search.placement import Site
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.progress_line import showing_progress
 from dsel.selection.result import Selection
 from dsel.selection.results.check_part import PartShare, part_share
@@ -70,9 +74,12 @@ def select(
     unsupervised: bool = False,
     sample_weight: Any = None,
     rows: dict[str, Any] | None = None,
+    loss: Any = "squared",
+    offset: Any = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
     **options: Any,
 ) -> Selection:
     """Choose at most k columns of X that best explain Y.
@@ -148,6 +155,14 @@ def select(
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
+    loss : str or Loss
+        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes), "poisson"
+        (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
+        ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and `r2` the share of the deviance that
+        the columns explain (D2). The intercept is not penalized.
+    offset : (m,) array or str, optional
+        What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
+        of a variable over the samples. It needs a loss other than the squared error.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -159,6 +174,9 @@ def select(
         memory are reduced. The earlier name `sketch` is read, too.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each event of the run as it happens: `event.kind`, `event.at` and `event.values`. An error in it is
+        a warning, and ends the calls.
     **options
         The method's own options, such as ``iterations``. The page "Methods" of the documentation lists them.
 
@@ -199,14 +217,15 @@ def select(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, categories=categories, dates=dates,
         near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
-        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, **options,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
-    return select_from(dataset_of(request, X, Y), request, progress=progress)
+    return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
 
 
 def select_from(
-    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *, progress: bool | None = False
-) -> Selection:
+    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *,
+    progress: bool | None = False, on_event: Callable[[Event], None] | None = None,
+) -> Selection:  # fmt: skip
     """Run a request on a dataset, on the workers of the active Dask client if that helps.
 
     Parameters
@@ -219,6 +238,8 @@ def select_from(
         Where statistics of data with a fingerprint are read and saved.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each `Event` of the run.
 
     Returns
     -------
@@ -231,10 +252,34 @@ def select_from(
         As `select` raises them.
     """
     validated = validate(dataset, request)
+    if on_event is not None:
+        with telling(on_event), run_events(validated) as ended:
+            selection = _selected(validated, cache, progress)
+            ended(selection)
+            return selection
+    return _selected(validated, cache, progress)
+
+
+def _selected(validated: ValidatedRequest, cache: StatisticsCache | None, progress: bool | None) -> Selection:
+    """Run a validated request on the workers of the active client if that helps."""
+    dataset = validated.dataset
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
     with _running(client, RunContext(cache=cache), progress) as context:
+        if is_observed():
+            context = replace(context, on_slice=_telling_slices(context.on_slice))
         return run_validated(validated, context)
+
+
+def _telling_slices(before: OnSlice | None) -> OnSlice:
+    """Return what tells observers of each slice, after what is called already."""
+
+    def on_slice(search: AnytimeSearch) -> None:
+        if before is not None:
+            before(search)
+        slice_event("search", search)
+
+    return on_slice
 
 
 def sums(

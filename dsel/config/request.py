@@ -237,6 +237,13 @@ class SelectionRequest(Section):
         A function f(S) of the ascending columns chosen, or f(S, data), which is minimized in place of the squared
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
         code, which runs with the rights of the job.
+    loss : str or Loss
+        What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "poisson" (counts),
+        "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
+        ``Huber(delta=2.0)``.
+    offset : (m,) array or str, optional
+        What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
+        a variable over the samples. It needs a loss other than the squared error.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -264,6 +271,8 @@ class SelectionRequest(Section):
     reduce: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
+    loss: Any = "squared"
+    offset: Any = None
 
     @property
     def limit(self) -> int:

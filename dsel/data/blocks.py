@@ -64,10 +64,11 @@ class PartWeights:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows [start, stop) of X, Y and the weights.
+    """Rows [start, stop) of X, Y, the weights and the offsets of a loss.
 
     x and y are StoredRows, arrays, sparse matrices, or with `lazy` Dask delayed arrays. y is None if there are no
-    targets apart from X itself. w is None if all weights are 1. A function that gets a loaded block sees arrays.
+    targets apart from X itself. w is None if all weights are 1, and offset if there is none. A function that gets a
+    loaded block sees arrays.
     """
 
     start: int
@@ -76,6 +77,7 @@ class Block:
     y: Any
     lazy: bool = False
     w: Any = None
+    offset: Any = None
 
 
 def cut_block(block: Block, start: int, stop: int) -> Block:
@@ -83,8 +85,9 @@ def cut_block(block: Block, start: int, stop: int) -> Block:
     if (start, stop) == (block.start, block.stop):
         return block
     rows = slice(start - block.start, stop - block.start)
-    x, y, w = (None if part is None else part[rows] for part in (block.x, block.y, block.w))
-    return replace(block, start=start, stop=stop, x=x, y=y, w=w)
+    parts = (block.x, block.y, block.w, block.offset)
+    x, y, w, offset = (None if part is None else part[rows] for part in parts)
+    return replace(block, start=start, stop=stop, x=x, y=y, w=w, offset=offset)
 
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:

@@ -21,6 +21,7 @@ from dsel.passes.cross_validation.disk_cache import cache_file_bytes, cache_widt
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.passes.data_pass import PassCost, PassLog
+from dsel.passes.loss_fits import FEWEST_MODELS, MOST_MODELS, loss_costs
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.representations import memory
@@ -331,6 +332,7 @@ def make_plan(
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     saves_check = cache is not None and cache.on_disk and grows(dataset)
     known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
+    known = known and validated.loss is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         tuple(_stages(validated, chosen, saved, state, rewrite_every, cache)),
@@ -380,6 +382,8 @@ def _stages(
     if validated.held_out is not None and (validated.size_rule is not None or _number_of_rounds(validated)):
         k = validated.request.limit  # the pass reads all columns
         yield held_out_pass(validated.held_out, k + 1, k).cost()
+    if validated.loss is not None:
+        yield from loss_costs(validated.dataset, validated.request.limit)
     yield chosen.check_cost(validated, cache)
 
 
@@ -402,6 +406,11 @@ def _notes(
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
     yield from chosen.notes()
+    if validated.loss is not None:
+        yield (
+            f"the loss {validated.loss.name} takes {FEWEST_MODELS} to {MOST_MODELS} models, each after the first one "
+            "in one pass, and fits of few columns; the plan has the fewest"
+        )
     if _reads_chosen_chunks(validated.dataset):
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if saves_check:

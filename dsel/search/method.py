@@ -342,3 +342,8 @@ class Method:
     takes_groups: bool = False
     no_groups: str = "it chooses single columns"
     extra: str = ""
+
+    @property
+    def takes_loss(self) -> bool:
+        """Whether the method can minimize another loss, by quadratic models that it searches as the squared error."""
+        return not self.uses_rows and not self.unsupervised_only

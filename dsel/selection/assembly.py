@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     dataset, rows, fit, dependent = answer.run.dataset, answer.run.rows, answer.fit, answer.dependent
     counts = answer.outcome.counts
     classes = _class_count(dataset)
-    if classes is not None:
+    if classes is not None and answer.run.validated.loss is None:
         yield (
             f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
             "them as text or a category"
@@ -232,7 +232,8 @@ def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontR
         members = [*members, *(j for j in run.base if not unusable[j] and j not in objective.included)]
     recomputed = answer.errors.get(tuple(sorted(members)))
     if recomputed is not None:
-        return FrontRow(size, recomputed[0], 1.0 - recomputed[1] / whole.total, tuple(members), criterion)
+        total = whole.total if run.validated.loss is None else answer.fit.total
+        return FrontRow(size, recomputed[0], 1.0 - recomputed[1] / total, tuple(members), criterion)
     return FrontRow(size, f, explained_share(whole, members, f), tuple(members), criterion)
 
 
@@ -266,7 +267,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     criterion, rule = validated.request.criterion, validated.size_rule
     by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
     if rule is not None:
-        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
+        plain = {name: option_as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
@@ -274,16 +275,18 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "choose_k": rule,
             "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
             "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
-            "options": {name: _as_json(value) for name, value in validated.options},
+            "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
             "exclude": tuple(int(j) for j in validated.exclude),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
+            "loss": "squared" if validated.loss is None else validated.loss.name,
+            "offset": option_as_json(validated.request.offset),
         }
     )
 
 
-def _as_json(value: Any) -> Any:
+def option_as_json(value: Any) -> Any:
     """Return an option as JSON types: functions by their import path, and data in memory by name only."""
     if callable(value):
         return import_path(value)
@@ -301,6 +304,8 @@ def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fi
     """Return coefficients and intercept for X and Y as they are; where Y = X for all n columns, constant ones too."""
     scaling = statistics.scaling(preprocess)
     found = fit.coefficients
+    if fit.intercept is not None:
+        scaling = replace(scaling, center_y=np.array([fit.intercept]), scale_y=np.ones(1))
     if statistics.unsupervised:
         usable = ~statistics.unusable(preprocess)
         found = np.zeros((S.size, usable.size))
@@ -318,7 +323,8 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
     objective, whole, request = run.objective, run.whole, run.validated.request
     S = [int(place) for place in np.flatnonzero(np.isin(objective.columns, chosen))]
     exact = objective.has_gram and objective.eigen_factor is None and run.prepared.errors is None
-    if not exact or run.validated.groups is not None or run.validated.criterion is not None:
+    validated = run.validated
+    if not exact or validated.groups is not None or validated.criterion is not None or validated.loss is not None:
         return None
     if len(S) > _MOST_SUBSTITUTED or objective.n * len(S) ** 2 > _MOST_STEPS:
         return None

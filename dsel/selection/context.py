@@ -52,6 +52,10 @@ class RunContext:
     compare : callable, optional
         Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`. It returns the selection
         with what changed since the previous run.
+    keeps_trees : bool
+        Whether proofs keep their trees for the next run.
+    last_run : Path or ObjectPath, optional
+        The folder of the previous run, whose proofs have kept theirs.
     """
 
     engine: Engine = THREADS
@@ -66,6 +70,8 @@ class RunContext:
     search_engine: Engine = THREADS
     start: tuple[tuple[int, ...], ...] = ()
     compare: Callable[..., Selection] | None = None
+    keeps_trees: bool = False
+    last_run: AnyPath | None = None
 
     @property
     def shares_folder(self) -> bool:

@@ -28,13 +28,13 @@ def one_of_each(validated: ValidatedRequest, unusable: Ints, whole: Objective) -
     """Return the request with all columns excluded that another one represents, and the clusters, that one first.
 
     unusable: constant columns. whole: the objective over all columns, whose Gram matrix has the correlations. Included
-    columns represent others, and columns that are excluded do not. Without a Gram matrix, and for groups of columns or
-    a custom criterion, no column is left out. Errors: OptionError where the request refuses near-copies.
+    columns represent others, and columns that are excluded do not. Without a Gram matrix, and for groups of columns,
+    another loss or a custom criterion, no column is left out. Errors: OptionError where the request refuses near-copies.
     """
     request = validated.request
     if request.near_copies == "keep" or not whole.has_gram or whole.n != validated.summary.n:
         return validated, ()
-    if validated.groups is not None or validated.criterion is not None:
+    if validated.groups is not None or validated.criterion is not None or validated.loss is not None:
         return validated, ()
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
     clusters = clusters_of(whole.K, [*validated.include.tolist(), *left.tolist()])

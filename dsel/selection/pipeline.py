@@ -7,22 +7,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from dsel._lib.events import emit, is_observed
 from dsel._lib.types import Ints
-from dsel._lib.versions import now, provenance
+from dsel._lib.versions import now, provenance, versions
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
+from dsel.errors import Interrupted
 from dsel.passes.data_pass import log_passes
+from dsel.passes.loss_fits import check_targets
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
-from dsel.selection.assembly import Answer, assemble
+from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.near_copies import note_on, one_of_each
@@ -49,9 +53,57 @@ class StageTimer:
         """Time the block."""
         if self._on_stage is not None:
             self._on_stage(name)
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        with stage_events(name):
+            start = time.perf_counter()
+            yield
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def stage_events(name: str) -> Iterator[None]:
+    """Tell observers that a stage begins, and after the block that it has ended, unless an error has ended it."""
+    began = time.perf_counter()
+    emit("stage-begins", stage=name)
+    yield
+    emit("stage-ends", stage=name, seconds=time.perf_counter() - began)
+
+
+@contextmanager
+def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[[Selection], None]]:
+    """Tell observers that a run begins, and that it ends. It yields a function that takes the selection at the end.
+
+    values: the id and the folder of the run, where it has them.
+    """
+    if not is_observed():
+        yield lambda selection: None
+        return
+    request, dataset = validated.request, validated.dataset
+    found: dict[str, Any] = {}
+    emit(
+        "run-begins", **values, data=dataset.name, rows=dataset.m, columns=dataset.n, targets=dataset.n_targets,
+        **{name: getattr(request, name) for name in ("k", "method", "lam", "preprocess", "seed")},
+        options={name: option_as_json(value) for name, value in validated.options}, version=versions()["dsel"],
+    )  # fmt: skip
+
+    def answer(selection: Selection) -> None:
+        front = [
+            {"size": row.size, "error": row.error, "r2": row.r2, "labels": [selection.label(j) for j in row.indices]}
+            for row in selection.front
+        ]
+        figures = {name: getattr(selection, name) for name in ("r2", "error", "criterion", "passes", "bytes_read")}
+        figures = {name: value for name, value in figures.items() if value is not None}
+        found.update(
+            labels=list(selection.labels), **figures, iterations=selection.iterations, stopped_by=selection.ended,
+            front=front,
+        )  # fmt: skip
+
+    try:
+        yield answer
+    except BaseException as error:
+        state = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
+        emit("run-ends", **values, state=state, failure=f"{type(error).__name__}: {error}")
+        raise
+    emit("run-ends", **values, state="finished", **found)
 
 
 def run_selection(dataset: Dataset, request: SelectionRequest, context: RunContext | None = None) -> Selection:
@@ -109,6 +161,8 @@ def plan_selection(
 def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     dataset, timer, started = validated.dataset, StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
+        if validated.loss is not None:
+            check_targets(dataset, validated.loss)  # before the pass over X
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
@@ -117,6 +171,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
+        if validated.loss is not None:
+            return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
@@ -154,6 +210,24 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("comparison"):
         selection = context.compare(run, fit, selection)
     return replace(selection, seconds=timer.seconds)
+
+
+def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
+    """Return the selection that minimizes a loss other than the squared error."""
+    from dsel.selection.loss_search import LossSearch, loss_data
+
+    search = LossSearch(run, loss_data(run))
+    run, curve = search.search(), None
+    if run.validated.size_rule is not None:
+        search.every_size(run)
+        curve = search.size_curve()
+        run = run.asking(k=curve.k)
+        search.run = search.run.asking(k=curve.k)
+    outcome, errors = search.outcome(run)
+    with timer.stage("check"):
+        chosen, dependent, fit = search.final_fit(run)
+    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 
 def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:

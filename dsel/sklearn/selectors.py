@@ -12,7 +12,7 @@ from dsel.api import alternatives_from
 from dsel.config.job import ListLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.jobs.certify import ProofBudget
+from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.search.exact.certificate import dependence
 from dsel.selection.result import Selection

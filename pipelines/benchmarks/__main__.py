@@ -13,6 +13,8 @@ from pipelines.benchmarks import (
     certificate,
     greedy_rls,
     growing,
+    losses,
+    losses_proofs,
     methods,
     out_of_core,
     pareto,
@@ -128,12 +130,29 @@ def proofs_command(
     proofs.run(quick, seconds, only or (), solver or SOLVERS)
 
 
+@app.command("losses-proofs")
+def losses_proofs_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few problems and ten seconds for each solve.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Processor seconds of a solve; 60 by default.", min=1.0)] = None,
+) -> None:
+    """Compare proofs for the logistic loss with those of El0ps, which is installed in a separate environment."""
+    losses_proofs.run(quick, seconds)
+
+
 @app.command("alternatives")
 def alternatives_command(
     quick: Annotated[bool, typer.Option("--quick", help="Use few problems.")] = False,
 ) -> None:
     """Measure lists of near-best subsets: the time compared with one proof, and how many columns are decided."""
     alternatives.run(quick)
+
+
+@app.command("losses")
+def losses_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few data sets.")] = False,
+) -> None:
+    """Compare selections by the logistic loss with other tools on data with two classes."""
+    losses.run(quick)
 
 
 if __name__ == "__main__":

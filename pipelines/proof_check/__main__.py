@@ -12,11 +12,13 @@ import typer
 from pipelines.processes import map_processes
 from pipelines.proof_check.alternatives import Faults, check_lists_of
 from pipelines.proof_check.checks import Findings, check_batch
+from pipelines.proof_check.losses import LossFindings, check_losses_of
 
 _BATCH = 50
 #: What must not be found.
 _WRONG = ("false_bounds", "missed", "false_limits", "dependent", "failures")
 _WRONG_IN_LISTS = ("wrong_verdicts", "wrong_lists", "false_bounds", "failures")
+_WRONG_FOR_LOSSES = ("false_bounds", "missed", "failures")
 
 
 def main(
@@ -27,24 +29,30 @@ def main(
     alternatives: Annotated[
         bool, typer.Option("--alternatives", help="Check lists of near-best subsets, and what they say about columns.")
     ] = False,
+    losses: Annotated[
+        bool, typer.Option("--losses", help="Check proofs for losses against fits in extended precision.")
+    ] = False,
 ) -> None:
     """Compare the bounds of all exact searches with the errors of subsets on random problems."""
     start = time.perf_counter()
     numbers = [only] if only is not None else list(range(problems))
     batches = [(seed, numbers[i : i + _BATCH]) for i in range(0, len(numbers), _BATCH)]
-    check: Callable[[tuple[int, list[int]]], list[tuple[int, Any]]] = check_lists_of if alternatives else check_batch
-    found: list[tuple[int, Faults | Findings]] = []
+    check: Callable[[tuple[int, list[int]]], list[tuple[int, Any]]] = check_batch
+    wrong, counts = _WRONG, ("proofs", "finished", "refused")
+    if alternatives:
+        check, wrong, counts = check_lists_of, _WRONG_IN_LISTS, ("lists", "finished")
+    elif losses:
+        check, wrong, counts = check_losses_of, _WRONG_FOR_LOSSES, ("proofs", "finished")
+    found: list[tuple[int, Faults | Findings | LossFindings]] = []
     for first in range(0, len(batches), 10 * processes):
         for part in map_processes(check, batches[first : first + 10 * processes], processes):
             found += part
         typer.echo(f"{len(found)} problems, {time.perf_counter() - start:.0f} s")
-    wrong = _WRONG_IN_LISTS if alternatives else _WRONG
     for index, findings in found:
         for kind in wrong:
             for text in getattr(findings, kind):
                 typer.echo(f"problem {index}, {kind}: {text}")
     everything = [findings for _, findings in found]
-    counts = ("lists", "finished") if alternatives else ("proofs", "finished", "refused")
     figures = {
         "problems": len(found),
         **{name: sum(getattr(f, name) for f in everything) for name in counts},

@@ -17,8 +17,9 @@ from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
 from dsel.jobs import runner
-from dsel.jobs.certify import ProofBudget, certify_selection
+from dsel.jobs.certify import certify_selection
 from dsel.jobs.locations import identity_of
+from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective

@@ -5,8 +5,9 @@ This file runs in the environment of the solver, so that it imports NumPy and th
     python adapters.py SOLVER PROBLEM.json ...
 
 A problem is: minimize f(S) = min |y - X_S b|^2 + lam |b|^2 over the sets S of k columns. PROBLEM.json holds `X` and `y`
-(paths of .npy files), `k`, `lam`, `seconds` and `memory` (limits of the solve), `penalty` (the price of a column, for
-solvers without a limit of columns), and `largest` (a bound on the coefficients, for the solvers named "+M").
+(paths of .npy files), `loss` (the deviance in place of the squared error, for El0ps), `k`, `lam`, `seconds` and
+`memory` (limits of the solve), `penalty` (the price of a column, for solvers without a limit of columns), and `largest`
+(a bound on the coefficients, for the solvers named "+M").
 PROBLEM.SOLVER.json gets `indices`, `bound` (on f of all sets of at most k columns), `proved`, `seconds` and
 `preparation`: the processor seconds of the solve, and those of tiny problems before it, which compile.
 """
@@ -80,8 +81,8 @@ def _is_wide(X: Any) -> bool:
 
 
 def by_el0ps(X: Any, y: Any, options: Found) -> Found:
-    """Solve |y - X b|^2 / 2 + penalty |b|_0 / 2 + lam |b|^2 / 2 by El0ps."""
-    from el0ps.datafit import Leastsquares
+    """Solve |y - X b|^2 / 2 + penalty |b|_0 / 2 + lam |b|^2 / 2 by El0ps, or with half the deviance of a loss."""
+    from el0ps.datafit import Leastsquares, Logistic
     from el0ps.penalty import Bigm, BigmL2norm, L2norm
     from el0ps.solver import BnbSolver
 
@@ -96,7 +97,8 @@ def by_el0ps(X: Any, y: Any, options: Found) -> Found:
     kind = L2norm if largest is None else BigmL2norm if lam else Bigm
     penalty = kind(*([] if largest is None else [largest]), *([lam / 2.0] if lam else []))
     solver = Solver(relative_gap=GAP, time_limit=options["seconds"])
-    result = solver.solve(Leastsquares(y), penalty, np.asfortranarray(X), price)
+    datafit = Logistic(2.0 * y - 1.0) if options.get("loss") == "logistic" else Leastsquares(y)
+    result = solver.solve(datafit, penalty, np.asfortranarray(X), price)
     return penalised(result.x, solver.bound, str(result.status) == "optimal", options)
 
 
@@ -151,8 +153,10 @@ def tiny(options: Found) -> tuple[Any, Any, Found]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 160))
     y = X[:, :3] @ np.ones(3) + 0.5 * rng.standard_normal(200)
+    y = np.float64(y > 0.0) if options.get("loss") == "logistic" else y
     largest = options["largest"] and 2.0
-    return X, y, {**options, "k": 3, "penalty": 50.0, "largest": largest, "lam": options["lam"] and 1.0, "seconds": 5.0}
+    penalty, lam = 20.0 if "loss" in options else 50.0, options["lam"] and 1.0
+    return X, y, {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0}
 
 
 def prepare(name: str, kinds: Iterable[Found]) -> None:

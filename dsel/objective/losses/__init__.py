@@ -1,0 +1,1 @@
+"""Losses other than the squared error: one file each, and the registry."""

@@ -1,0 +1,78 @@
+"""The logistic loss: two classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, xlogy
+
+from dsel._lib.types import Floats
+from dsel.errors import DataError
+from dsel.objective.losses.loss import Loss
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """The deviance of logistic regression, -2 log likelihood, with targets 0 and 1.
+
+    classes: the two values of the targets in the data. The second one counts as 1.
+    """
+
+    classes: tuple[float, float] = (0.0, 1.0)
+
+    name = "logistic"
+    link = "logit"
+    summary = "two classes: the deviance of logistic regression"
+    classifies = True
+    curvature_limit = 0.5
+
+    def fitted_to(self, y: Floats, w: Floats | None = None) -> Logistic:
+        """Return the loss with the two classes of the targets."""
+        values = np.unique(y if w is None else y[w > 0.0])
+        if values.size == 1:
+            raise DataError(
+                f"The target has one class only, {values[0]:g}, in the rows with weight.",
+                'Give rows of both classes, or use loss="squared".',
+            )
+        if values.size > 2:
+            shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if values.size > 5 else "")
+            raise DataError(
+                f'loss="logistic" takes two classes, and the target has {values.size} values: {shown}.',
+                'Give a column of two values, such as 0 and 1, or use loss="squared".',
+            )
+        return replace(self, classes=(float(values[0]), float(values[1])))
+
+    def encode(self, y: Floats) -> Floats:
+        """Return 0 and 1 for the two classes."""
+        return np.asarray(y == self.classes[1], np.float64)
+
+    def deviance(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 (log(1 + exp(eta)) - y eta)."""
+        return np.asarray(2.0 * (np.logaddexp(0.0, eta) - y * eta))
+
+    def slope(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 (p - y) with the probability p."""
+        return np.asarray(2.0 * (expit(eta) - y))
+
+    def curvature(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 p (1 - p)."""
+        return np.asarray(2.0 * expit(eta) * expit(-eta))
+
+    def conjugate(self, y: Floats, a: Floats) -> Floats:
+        """Return twice the negative entropy of the probability y + a / 2, which must be from 0 to 1."""
+        p = y + a / 2.0
+        inside = (p >= 0.0) & (p <= 1.0)
+        p = np.clip(p, 0.0, 1.0)
+        return np.where(inside, 2.0 * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)), np.inf)
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return the probability of the second class."""
+        return np.asarray(expit(eta))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return which class counts as 1, where the targets are not 0 and 1."""
+        low, high = self.classes
+        if (low, high) == (0.0, 1.0):
+            return ()
+        return (f"the target has the classes {low:g} and {high:g}: {high:g} counts as 1",)

@@ -1,0 +1,62 @@
+"""The Poisson loss: counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import xlogy
+
+from dsel._lib.types import Floats
+from dsel.errors import DataError
+from dsel.objective.losses.loss import Loss, clipped_exp
+
+
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """The deviance of Poisson regression with the log link, for targets >= 0."""
+
+    name = "poisson"
+    link = "log"
+    summary = "counts: the deviance of Poisson regression with the log link"
+
+    def fitted_to(self, y: Floats, w: Floats | None = None) -> Poisson:
+        """Return the loss. Errors: DataError for negative targets, and where all are 0."""
+        require_at_least_zero("poisson", y)
+        if not (y if w is None else y[w > 0.0]).any():
+            raise DataError("All targets are 0: the fit is infinite.", "Give targets that are not all 0.")
+        return self
+
+    def deviance(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 (exp(eta) - y eta - y + y log y)."""
+        return np.asarray(2.0 * np.maximum(clipped_exp(eta) - y * eta - y + xlogy(y, y), 0.0))
+
+    def slope(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 (exp(eta) - y)."""
+        return np.asarray(2.0 * (clipped_exp(eta) - y))
+
+    def curvature(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 exp(eta)."""
+        return np.asarray(2.0 * clipped_exp(eta))
+
+    def conjugate(self, y: Floats, a: Floats) -> Floats:
+        """Return 2 (t log t - t + y - y log y) with t = y + a / 2 >= 0."""
+        t = y + a / 2.0
+        inside, t = t >= 0.0, np.maximum(t, 0.0)
+        return np.where(inside, 2.0 * (xlogy(t, t) - t + y - xlogy(y, y)), np.inf)
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return the expected count."""
+        return clipped_exp(eta)
+
+
+def require_at_least_zero(name: str, y: Floats, *, above: bool = False) -> None:
+    """Raise DataError for targets below 0, or with `above` not above 0."""
+    wrong = np.flatnonzero(y <= 0.0 if above else y < 0.0)
+    if wrong.size:
+        limit = "> 0" if above else ">= 0"
+        raise DataError(
+            f'loss="{name}" takes targets {limit}, and {wrong.size} are not: the first is {y[wrong[0]]:g} in row '
+            f"{wrong[0]}.",
+            'Correct the targets, or use loss="squared".',
+        )

@@ -1,0 +1,58 @@
+"""The losses by name: those of dsel, and those of installed packages (entry-point group ``dsel.losses``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsel._lib.plugins import Registry
+from dsel._lib.text import suggest
+from dsel.errors import OptionError
+from dsel.objective.losses.gamma import Gamma
+from dsel.objective.losses.huber import Huber
+from dsel.objective.losses.logistic import Logistic
+from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.poisson import Poisson
+from dsel.objective.losses.squared import Squared
+
+#: The entry-point group in which a package lists its losses.
+GROUP = "dsel.losses"
+
+#: Each loss with its default parameters.
+LOSSES: Registry[Loss] = Registry(
+    "loss",
+    Loss,  # type: ignore[type-abstract]
+    GROUP,
+    (Squared(), Logistic(), Poisson(), Gamma(), Huber()),
+)
+
+#: Names that other libraries use, and what takes their place.
+_REMARKS = {
+    "binomial": "logistic", "logit": "logistic", "log_loss": "logistic", "logloss": "logistic", "gaussian": "squared",
+    "squared_error": "squared", "mse": "squared", "quadratic": "squared",
+}  # fmt: skip
+
+
+def find_loss(loss: Any) -> Loss:
+    """Return a loss by its name, or the loss itself.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        A name, such as "logistic", or a loss with its parameters, such as ``Huber(delta=2.0)``.
+
+    Returns
+    -------
+    Loss
+        The loss.
+
+    Raises
+    ------
+    OptionError
+        If there is no such loss. The error suggests a name.
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if not isinstance(loss, str) or loss not in LOSSES:
+        name = _REMARKS.get(str(loss).lower())
+        raise OptionError(f"There is no loss {loss!r}.", f"Use {name!r}." if name else suggest(str(loss), LOSSES))
+    return LOSSES[loss]

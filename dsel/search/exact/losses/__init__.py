@@ -1,0 +1,1 @@
+"""Proofs for losses other than the squared error: branch and bound on the perspective relaxation, in memory."""

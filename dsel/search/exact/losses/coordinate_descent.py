@@ -1,0 +1,111 @@
+"""Coordinate descent for the quadratic model of a relaxation, and the price of a column that goes with q columns.
+
+A free column with coefficient b pays, for the price s,
+
+    s |b| up to |b| = knee,  then  lam (b^2 + knee^2),    knee = min(s / (2 lam), limit),
+
+and |b| is at most the limit. That is its share of the relaxation with the best weight z = min(1, |b| / knee). A column
+that is fixed in pays lam b^2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel._lib.jit import compiled
+from dsel._lib.types import Bools, Floats
+
+#: Rounds of coordinate descent for a price, and prices that are tried.
+_ROUNDS, _PRICES = 60, 40
+#: The weights sum to the number of columns within this share.
+_WHOLE = 1e-7
+
+
+@compiled("f8(f8[:,::1], f8[::1], f8[::1], b1[::1], f8, f8, f8, f8)", nogil=True)
+def weight_at(
+    H: Floats, b: Floats, r: Floats, fixed: Bools, lam: float, limit: float, s: float, tolerance: float
+) -> float:  # fmt: skip
+    """Improve b (p,) in place for the price s, and return the sum of the weights of the free columns.
+
+    H (p, p): the Hessian of the loss. r (p,): its gradient at b, which is kept up to date. tolerance: the largest
+    change of the last round, as a share of the largest coefficient.
+    """
+    knee = limit if lam == 0.0 else min(s / (2.0 * lam), limit)
+    for _ in range(_ROUNDS):
+        change, size = 0.0, 0.0
+        for j in range(b.size):
+            h = H[j, j]
+            u = h * b[j] - r[j]
+            x = abs(u)
+            if fixed[j]:
+                x = 0.0 if h + lam == 0.0 else min(x / (h + 2.0 * lam), limit)
+            elif x <= s:
+                x = 0.0
+            elif x - s <= h * knee:
+                x = (x - s) / h
+            elif lam > 0.0:
+                x = min(max(x / (h + 2.0 * lam), knee), limit)
+            else:
+                x = limit
+            if u < 0.0:
+                x = -x
+            step = x - b[j]
+            size = max(size, abs(x))
+            if step != 0.0:
+                change = max(change, abs(step))
+                b[j] = x
+                row = H[j]
+                for i in range(b.size):
+                    r[i] += step * row[i]
+        if change <= tolerance * size:
+            break
+    total = 0.0
+    for j in range(b.size):
+        if not fixed[j] and b[j] != 0.0:
+            total += 1.0 if abs(b[j]) >= knee else abs(b[j]) / knee
+    return total
+
+
+@compiled("f8(f8[:,::1], f8[::1], f8[::1], b1[::1], f8, f8, i8, f8, f8)", nogil=True)
+def relax_model(
+    H: Floats, b: Floats, r: Floats, fixed: Bools, lam: float, limit: float, q: int, s: float, tolerance: float
+) -> float:  # fmt: skip
+    """Minimize a quadratic model over b (p,) in place, where the weights sum to at most q, and return the price.
+
+    s: a guess of the price. r (p,): the gradient of the loss at b, which is kept up to date.
+    """
+    free, top = 0, 0.0
+    for j in range(b.size):
+        if not fixed[j]:
+            free += 1
+            top = max(top, abs(H[j, j] * b[j] - r[j]))
+    if free <= q or q <= 0:
+        weight_at(H, b, r, fixed, lam, limit, 0.0 if q > 0 or free == 0 else np.inf, tolerance)
+        return 0.0
+    if s <= 0.0:
+        s = 0.5 * top
+    low, high, at_low, at_high, factor = 0.0, np.inf, np.inf, -np.inf, 1.2
+    for _ in range(_PRICES):
+        over = weight_at(H, b, r, fixed, lam, limit, s, tolerance) - q
+        if abs(over) <= _WHOLE * q or (over < 0.0 and s == 0.0):
+            return s
+        if over > 0.0:
+            low, at_low = s, over
+        else:
+            high, at_high = s, over
+        if high == np.inf:
+            s *= factor
+            factor *= factor
+        elif at_low == np.inf:
+            s = s / factor if s > 1e-12 * top else 0.0
+            factor *= factor
+        elif high - low <= 1e-12 * high:
+            return s
+        else:
+            share = at_low / (at_low - at_high)
+            s = low + min(max(share, 0.1), 0.9) * (high - low)
+    return s
+
+
+#: What `dsel.search.exact.losses.relaxation` calls.
+LOSS_RELAXATION_KERNELS = (weight_at, relax_model)

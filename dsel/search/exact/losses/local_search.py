@@ -1,0 +1,97 @@
+"""Subsets for a loss without a proof: refits by Newton steps, and swaps by the quadratic model at a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dsel._lib.types import Bools, Floats, Ints
+from dsel.search.exact.losses.problem import LossProblem
+from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax
+
+#: How many of the best changes by the model are refitted before a subset counts as best among its neighbors.
+_REFITS = 6
+
+
+#: The gap of a fit, as a share of F.
+_CLOSE = 1e-12
+
+
+def refit(problem: LossProblem, S: Ints, start: Point = START, enough: float = np.inf) -> Relaxed:
+    """Return the fit on columns S; its value is F(S), unless it is proved to be at least `enough`."""
+    every = np.ones(S.size, np.bool_)
+    fit = relax(problem.of_columns(S), every, ~every, 0, _placed(start, S), enough, _CLOSE)
+    return replace(fit, point=replace(fit.point, S=S[fit.point.S]))
+
+
+def _placed(point: Point, S: Ints) -> Point:
+    """Return a point for the problem of columns S alone, in their order."""
+    place = {j: i for i, j in enumerate(S.tolist())}
+    kept = np.array([j in place for j in point.S.tolist()], np.bool_)
+    return replace(point, S=np.array([place[j] for j in point.S[kept].tolist()], np.int64), b=point.b[kept])
+
+
+def improved(
+    problem: LossProblem, S: Ints, k: int, fixed: Bools, free: Bools, over: Callable[[], bool]
+) -> tuple[Relaxed, Ints]:  # fmt: skip
+    """Add free columns up to k, then swap columns until no swap helps, and return the fit and its columns.
+
+    fixed: columns (n,) that stay. over: whether the time is.
+    """
+    fit = refit(problem, S)
+    while not over():
+        better = None
+        for taken in _changes(problem, fit.point, S, k, fixed, free):
+            found = refit(problem, taken, fit.point, fit.value if better is None else better[0].value)
+            if found.value < fit.value * (1.0 - 1e-12) and (better is None or found.value < better[0].value):
+                better = found, taken
+                if S.size < k:
+                    break
+        if better is None:
+            break
+        fit, S = better
+    return fit, S
+
+
+def _changes(problem: LossProblem, point: Point, S: Ints, k: int, fixed: Bools, free: Bools) -> list[Ints]:
+    """Return the best subsets with one more column, or with one column in place of another, by the model at a fit."""
+    b = np.zeros(fixed.size)
+    b[point.S] = point.b
+    Zt, eta = problem.columns, problem.offset + point.b @ problem.columns[point.S] + point.b0
+    a, W = (problem.w * f(problem.y, eta) for f in (problem.loss.slope, problem.loss.curvature))
+    total = float(W.sum())
+    if not total > 0.0:
+        return []
+    g = Zt @ a + 2.0 * problem.lam * b
+    diagonal, H = _squares(Zt, W) + 2.0 * problem.lam, (Zt[S] * W) @ Zt.T
+    if problem.intercept:
+        cross = Zt @ W
+        diagonal, H = diagonal - cross * cross / total, H - np.outer(cross[S], cross) / total
+    others = np.flatnonzero(free & ~np.isin(np.arange(free.size), S))
+    if not others.size:
+        return []
+    own = H[:, S] + 2.0 * problem.lam * np.eye(S.size)
+    A = np.linalg.pinv(own, hermitian=True)
+    U = A @ H[:, others]
+    rest = np.maximum(diagonal[others] - np.einsum("ij,ij->j", H[:, others], U), 1e-9 * diagonal[others] + 1e-300)
+    if S.size < k:
+        order = np.argsort(-np.square(g[others]) / rest, kind="stable")[:_REFITS]
+        return [np.append(S, others[j]) for j in order]
+    loose = np.flatnonzero(~fixed[S])
+    a_ii, b_i = np.maximum(np.diag(A)[loose], 1e-300), b[S[loose]]
+    moved = g[others] - U[loose] * (b_i / a_ii)[:, None]
+    score = np.square(b_i)[:, None] / a_ii[:, None] - np.square(moved) / (rest + np.square(U[loose]) / a_ii[:, None])
+    order = np.argsort(score, axis=None, kind="stable")[:_REFITS]
+    found = []
+    for i, j in zip(*np.unravel_index(order, score.shape), strict=True):
+        taken = S.copy()
+        taken[loose[i]] = others[j]
+        found.append(taken)
+    return found
+
+
+def _squares(Zt: Floats, W: Floats) -> Floats:
+    """Return z_j' diag(W) z_j of each column (n,)."""
+    return np.asarray(np.einsum("ij,ij,j->i", Zt, Zt, W))

@@ -1,0 +1,219 @@
+"""The problem that a proof for a loss is about, and its bound for any dual vector.
+
+For any a, with d_i* the conjugate of the loss of row i, and sum a_i = 0 where there is an intercept,
+
+    F(S) >= a'offset - sum_i w_i d_i*(a_i / w_i) - sum over S of h(z_j'a),
+    h(g) = max over |b| <= limit of g b - lam b^2,
+
+so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dsel._lib.types import Bools, Floats, Ints
+from dsel.objective.losses.loss import Loss
+from dsel.search.exact.perspective.coordinate_descent import largest
+
+#: Stands for an infinite limit of coefficients.
+LARGEST = 1e150
+_EPS = float(np.finfo(np.float64).eps)
+#: The rounding of a conjugate, and of a sum, in units of eps of the size of its terms.
+_CONJUGATE, _SUM = 32.0, 64.0
+
+
+@dataclass(frozen=True)
+class LossProblem:
+    """Minimize sum_i w_i d(y_i, eta_i) + lam |b|^2 over subsets of columns, with eta = offset + Z b + b0.
+
+    Parameters
+    ----------
+    Z : (m, n) array
+        The columns after preprocessing.
+    y : (m,) array
+        The targets, as `Loss.encode` returns them.
+    w : (m,) array
+        The weights of the rows, at least 0.
+    offset : (m,) array
+        What is added to the linear predictor.
+    loss : Loss
+        The loss of a row.
+    lam : float
+        The penalty on squared coefficients, at least 0.
+    intercept : bool
+        Whether there is an intercept b0, which has no penalty.
+    limit : float, optional
+        The largest size of a coefficient.
+
+    Notes
+    -----
+    With lam 0 and without a limit, bounds are about coefficients of up to 1000 times the largest one of the fit on all
+    columns (`LossProof.limit`).
+    """
+
+    Z: Floats
+    y: Floats
+    w: Floats
+    offset: Floats
+    loss: Loss
+    lam: float
+    intercept: bool
+    limit: float | None = None
+
+    @property
+    def largest(self) -> float:
+        """The largest size of a coefficient, or infinity."""
+        return np.inf if self.limit is None else self.limit
+
+    @cached_property
+    def columns(self) -> Floats:
+        """The columns (n, m), one after the other in memory, and centered where there is an intercept.
+
+        Notes
+        -----
+        The sum of a dual vector is then exactly 0. So a constant may be subtracted from a column: the only rounding is
+        that of the differences.
+        """
+        if not self.intercept:
+            return np.ascontiguousarray(self.Z.T)
+        return np.ascontiguousarray(self.Z.T - (self.w @ self.Z / self.w.sum())[:, None])
+
+    @cached_property
+    def norms(self) -> Floats:
+        """The norms (n,) of the columns."""
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.columns, self.columns)))
+
+    def of_columns(self, S: Ints) -> LossProblem:
+        """Return the problem of some columns."""
+        return replace(self, Z=self.Z[:, S])
+
+    def loss_at(self, eta: Floats) -> float:
+        """Return the weighted sum of the losses of the rows at linear predictors (m,)."""
+        return float(self.w @ self.loss.deviance(self.y, eta))
+
+    def gains(self, g: Floats) -> Floats:
+        """Return h(g), the most that a column with this product may lower the error."""
+        g = np.abs(g)
+        if self.lam == 0.0:
+            return np.asarray(min(self.largest, LARGEST) * g)
+        found = g * g / (4.0 * self.lam)
+        if self.limit is not None:
+            found = np.where(g > 2.0 * self.lam * self.limit, self.limit * (g - self.lam * self.limit), found)
+        return np.asarray(found)
+
+    def dual(self, a: Floats) -> Dual:
+        """Return what a dual vector (m,) proves, whichever it is."""
+        a = np.where(self.w > 0.0, a * (1.0 - 8.0 * _EPS), 0.0)  # inside the domain, in spite of rounding
+        if self.intercept:
+            a = balanced(a)
+        unit = np.divide(a, self.w, out=np.zeros_like(a), where=self.w > 0.0)
+        terms = self.w * self.loss.conjugate(self.y, unit)
+        linear = a * self.offset
+        constant = float(linear.sum() - terms.sum())
+        if not np.isfinite(constant):
+            return Dual(a, -np.inf, np.full(self.Z.shape[1], np.inf))
+        size = float(np.abs(terms).sum() + np.abs(linear).sum())
+        rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
+        of_products = (a.size + 8.0) * _EPS * float(np.sqrt(a @ a)) * self.norms
+        return Dual(a, constant - rounding, self.gains(np.abs(self.columns @ a) + of_products), rounding)
+
+    def _size(self, a: Floats, unit: Floats) -> float:
+        """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
+        if self.loss.link == "identity":
+            return float(a @ (np.abs(self.y) + unit))
+        total, logs = self._sizes
+        return (total + float(a.sum())) * (40.0 + logs + float(np.log1p(unit.max(initial=0.0))))
+
+    @cached_property
+    def _sizes(self) -> tuple[float, float]:
+        """The sum of w (1 + |y|), and the largest logarithm of a target."""
+        y = np.abs(self.y)
+        return float(self.w @ (1.0 + y)), float(np.abs(np.log(y[y > 0.0])).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Dual:
+    """What a dual vector proves: F(S) >= constant - sum over S of gains_j, rounding included.
+
+    a: (m,) the vector, with the sum 0 where there is an intercept. constant: a'offset less the conjugates. gains: (n,)
+    the most that each column may lower the error. rounding: what was subtracted from the constant for rounding.
+    """
+
+    a: Floats
+    constant: float
+    gains: Floats
+    rounding: float = 0.0
+
+    def bound(self, fixed: Bools, free: Bools, q: int) -> float:
+        """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,)."""
+        inside, others = float(self.gains[fixed].sum()), largest(self.gains[free], min(q, int(free.sum())))
+        bound = self.constant - inside - others
+        rounded = bound - _SUM * _EPS * (abs(self.constant) + inside + others)
+        return rounded if np.isfinite(rounded) else -np.inf
+
+
+def balanced(a: Floats) -> Floats:
+    """Return values (m,) between 0 and those of a, whose sum is exactly 0.
+
+    Notes
+    -----
+    The positive or the negative values are made smaller, whichever have the larger sum. A conjugate that is finite at
+    a is finite there, because it is convex, and 0 at 0. Values are multiples of one power of two, so that float64 has
+    their sums exactly. An intercept of any size then adds nothing to a bound.
+    """
+    up, down = float(a[a > 0.0].sum()), -float(a[a < 0.0].sum())
+    if not (up > 0.0 and down > 0.0 and np.isfinite(up) and np.isfinite(down)):
+        return np.zeros_like(a)
+    a = np.where(a > 0.0, a * min(1.0, down / up), a * min(1.0, up / down))
+    top = float(np.abs(a).max()) * a.size
+    if not (1e-280 < top < 1e280):
+        return np.zeros_like(a)
+    quantum = 2.0 ** (np.ceil(np.log2(top)) - 51.0)
+    units = np.trunc(a / quantum)
+    rest = float(units.sum())
+    sign = np.sign(rest)
+    for i in np.argsort(-sign * units, kind="stable") if rest else ():
+        taken = min(abs(rest), max(sign * units[i], 0.0))
+        units[i] -= sign * taken
+        rest -= sign * taken
+        if rest == 0.0:
+            break
+    return np.asarray(units * quantum)
+
+
+def masks(n: int, include: Sequence[int], exclude: Sequence[int]) -> tuple[Bools, Bools]:
+    """Return which columns (n,) are fixed in, and which are free."""
+    fixed, free = np.zeros(n, np.bool_), np.ones(n, np.bool_)
+    fixed[list(include)] = True
+    free[[*include, *exclude]] = False
+    return fixed, free
+
+
+def dual_bound(
+    problem: LossProblem, a: Floats, k: int, include: Sequence[int] = (), exclude: Sequence[int] = ()
+) -> float:  # fmt: skip
+    """Return a lower bound on F of all subsets of at most k columns that a dual vector proves.
+
+    Parameters
+    ----------
+    problem : LossProblem
+        The problem.
+    a : (m,) array
+        Any vector. With an intercept, some values are made smaller, so that their sum is 0.
+    k : int
+        The largest number of columns, with the included ones.
+    include, exclude : sequence of int
+        Columns that are in all subsets, and in none.
+
+    Returns
+    -------
+    float
+        The bound, less what rounding may be worth; -infinity if the vector proves nothing.
+    """
+    fixed, free = masks(problem.Z.shape[1], include, exclude)
+    return problem.dual(np.asarray(a, np.float64)).bound(fixed, free, k - len(include))

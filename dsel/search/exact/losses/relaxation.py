@@ -1,0 +1,248 @@
+"""The perspective relaxation of a node for any loss, by Newton steps on the loss itself.
+
+Each step minimizes a quadratic model of the loss, with the price of the free columns, by coordinate descent among
+the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of
+every step gives a bound, so that a step that ends early costs nothing but tightness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dposv
+
+from dsel._lib.types import Bools, Floats, Ints
+from dsel.search.exact.losses.coordinate_descent import relax_model
+from dsel.search.exact.losses.problem import LARGEST, Dual, LossProblem
+from dsel.search.exact.perspective.coordinate_descent import level, penalty
+
+#: Most Newton steps of a relaxation, and most halvings of a step.
+_STEPS, _HALVINGS = 60, 30
+#: The change of coefficients at which coordinate descent ends, as a share of the largest.
+_TOLERANCE = 1e-9
+#: Rows have at least this share of the mean curvature, so that rows without curvature (Huber) stop no step.
+_LEAST_CURVATURE = 1e-3
+#: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
+#: make the dual vector better.
+_SETTLED = 1e-14
+_POLISHING = 3
+#: By how much such a step may raise it, as a share.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class Point:
+    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column."""
+
+    S: Ints
+    b: Floats
+    b0: float
+    s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What a relaxation found: the best bound with its dual vector, the last point and its objective."""
+
+    bound: float
+    dual: Dual
+    point: Point
+    value: float
+
+
+#: No column, and no intercept.
+START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
+
+
+def relax(
+    problem: LossProblem, fixed: Bools, free: Bools, q: int, start: Point = START, enough: float = np.inf,
+    close: float = 0.0,
+) -> Relaxed:  # fmt: skip
+    """Return the relaxation of the subsets with the columns `fixed` and at most q of the columns `free`, both (n,).
+
+    start: where to begin. enough: a bound that ends the relaxation. close: it also ends when the bound is as close to
+    its own objective, as a share of what is missing to `enough`. 0: as close as rounding lets it be.
+    """
+    Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
+    kept = (fixed | free)[start.S]
+    S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
+    eta = problem.offset + b @ Zt[S] + b0
+    value, without = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q), problem.loss_at(problem.offset + b0)
+    if not value <= without:
+        S, b, eta, value = START.S, START.b, problem.offset + b0, without
+    best: tuple[float, Dual] | None = None
+    polished = 0
+    for step in range(_STEPS):
+        a = w * loss.slope(y, eta)
+        dual = problem.dual(a)
+        bound = dual.bound(fixed, free, q)
+        if best is None or bound > best[0]:
+            best = bound, dual
+        missing = enough - best[0]
+        if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), _SETTLED * abs(value))):
+            break
+        S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
+        moved = None
+        for curvature in _curvatures(problem, eta, a):
+            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s)
+            last = not expected > _SETTLED * abs(value)
+            moved = _line_search(problem, (b, b0, eta, value), direction, fixed[S], q,
+                                 -_ROUNDING * abs(value) if last else expected)  # fmt: skip
+            if moved is not None or last:
+                break
+        polished += last
+        if moved is None or polished > (_POLISHING if close == 0.0 else 0):
+            break
+        b, b0, eta, value = moved
+    assert best is not None
+    return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
+    """Yield the curvature of each row (m,), then what the parabola through the loss and 0 has, where that is larger.
+
+    The second one is for rows that are far from a fit, where a Newton step is too long.
+    """
+    w = problem.w
+    curvature = w * problem.loss.curvature(problem.y, eta)
+    curvature = np.maximum(curvature, np.maximum(_LEAST_CURVATURE * float(curvature.mean()), 1e-10 * w))
+    yield curvature
+    deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
+    yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
+
+
+def _newton_step(
+    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
+) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
+    """Return the price, the step of b, the intercept and the linear predictors, and by how much the model falls."""
+    columns = problem.columns[S]
+    H, r, shift, slope = _model(problem, columns, a, curvature)
+    new, s = _minimized(problem, H, r, b, inside, q, s)
+    change = new - b
+    d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
+    expected = _penalty(problem, inside, b, q) - _penalty(problem, inside, new, q)
+    expected -= float(change @ (r + 0.5 * (H @ change)))
+    if problem.intercept:
+        expected += 0.5 * slope * slope * float(curvature.sum())
+    return s, (change, d0, change @ columns + d0), expected
+
+
+def _minimized(
+    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float
+) -> tuple[Floats, float]:  # fmt: skip
+    """Return the coefficients (p,) that minimize the model with the gradient r (p,) at b (p,), and the price."""
+    if inside.all():
+        return _within_limit(H, r, b, problem.lam, problem.largest), s
+    new, left = b.copy(), r.copy()
+    s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, _TOLERANCE)
+    return new, s
+
+
+def _within_limit(H: Floats, r: Floats, b: Floats, lam: float, limit: float) -> Floats:
+    """Return the least point (s,) of the model with the gradient r at b, within the limit, by an active set."""
+    x = b + _solved(H, r + 2.0 * lam * b, lam)
+    if limit == np.inf or float(np.abs(x).max(initial=0.0)) <= limit:
+        return x
+    x, at = np.clip(b, -limit, limit), np.zeros(b.size, np.bool_)
+    for _ in range(5 * b.size):
+        gradient = r + H @ (x - b) + 2.0 * lam * x
+        loose = ~at
+        step = np.zeros(b.size)
+        step[loose] = _solved(H[np.ix_(loose, loose)], gradient[loose], lam)
+        room = np.where(step > 0.0, limit - x, limit + x)
+        shares = np.divide(room, np.abs(step), out=np.full(b.size, np.inf), where=step != 0.0)
+        first = int(shares.argmin())
+        if shares[first] < 1.0:
+            x = x + shares[first] * step
+            x[first], at[first] = np.copysign(limit, step[first]), True
+            continue
+        x = x + step
+        push = np.where(at, np.sign(x) * (gradient + H @ step), -np.inf)
+        worst = int(push.argmax())
+        if push[worst] <= 1e-12 * float(np.abs(r).max()):
+            break
+        at[worst] = False
+    return np.clip(x, -limit, limit)
+
+
+def _solved(H: Floats, r: Floats, lam: float) -> Floats:
+    """Return -(H + 2 lam I)^-1 r, or the shortest such vector of columns of norm 1."""
+    if not r.size:
+        return np.zeros(0)
+    diagonal = np.diag(H) + 2.0 * lam
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-300))
+    A = (H + np.diag(np.full(r.size, 2.0 * lam))) * np.outer(scale, scale)
+    _, x, failed = dposv(A, r * scale)
+    if failed or not np.isfinite(x).all():
+        x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
+    return np.asarray(-scale * np.asarray(x))
+
+
+def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
+    """Return the penalty on coefficients with the best weights."""
+    if problem.lam == 0.0:
+        return 0.0
+    own, others = b[inside], np.abs(b[~inside])
+    return problem.lam * (float(own @ own) + (penalty(others, q) if q > 0 else 0.0))
+
+
+def _with_needed(
+    problem: LossProblem, gains: Floats, fixed: Bools, free: Bools, q: int, S: Ints, b: Floats, s: float
+) -> tuple[Ints, Floats]:  # fmt: skip
+    """Return the columns with coefficients, the fixed ones and those whose gain is above the price."""
+    needed = fixed.copy()
+    needed[S[b != 0.0]] = True
+    others = np.flatnonzero(free & ~needed) if q > 0 else START.S
+    most = max(3 * q, 20)
+    price = float(problem.gains(np.array([s]))[0])
+    wanted = others[gains[others] > price]
+    if wanted.size < q:
+        wanted = others
+    if wanted.size > most:
+        wanted = wanted[np.argpartition(-gains[wanted], most)[:most]]
+    needed[wanted] = True
+    at = np.flatnonzero(needed)
+    found = np.zeros(needed.size)
+    found[S] = b
+    return at, found[at]
+
+
+def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) -> tuple[Floats, Floats, Floats, float]:
+    """Return the Hessian and the gradient of the loss, with the best intercept, and how that depends on both.
+
+    The intercept changes by -(slope + shift'change).
+    """
+    if not problem.intercept:
+        return (columns * curvature) @ columns.T, columns @ a, np.zeros(columns.shape[0]), 0.0
+    total = float(curvature.sum())
+    shift = columns @ curvature / total
+    centered = columns - shift[:, None]
+    return (centered * curvature) @ centered.T, centered @ a, shift, float(a.sum()) / total
+
+
+def _line_search(
+    problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
+    inside: Bools, q: int, expected: float,
+) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
+    """Return coefficients, intercept, linear predictors and objective after the first halving that is lower."""
+    b, b0, eta, value = at
+    change, d0, moved = step
+    allowed = max(-expected, 0.0)
+    share = 1.0
+    for _ in range(_HALVINGS):
+        new_eta, new = eta + share * moved, b + share * change
+        found = problem.loss_at(new_eta) + _penalty(problem, inside, new, q)
+        if found <= value + allowed - 1e-4 * share * max(expected, 0.0):
+            return new, b0 + share * d0, new_eta, found
+        share *= 0.5
+    return None
+
+
+def weights(point: Point, fixed: Bools, q: int) -> tuple[Ints, Floats]:
+    """Return the free columns that have coefficients, and their weights from 0 to 1."""
+    others = ~fixed[point.S]
+    S, size = point.S[others], np.abs(point.b[others])
+    t = level(size, q)
+    return S, np.minimum(1.0, size / t) if t > 0.0 else np.ones(S.size)

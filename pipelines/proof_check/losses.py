@@ -1,0 +1,284 @@
+"""Check proofs for losses against all subsets of random problems, fitted by an independent Newton method.
+
+The fits are in extended precision, and have their own formulas of the losses. A fit is an upper bound on F of its
+subset, so that a bound above it is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from dsel._lib.types import Floats
+from dsel.objective.losses.gamma import Gamma
+from dsel.objective.losses.huber import Huber
+from dsel.objective.losses.logistic import Logistic
+from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.poisson import Poisson
+from dsel.objective.losses.squared import Squared
+from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
+
+Long = NDArray[np.longdouble]
+#: Most Newton steps of a fit, the share of F by which fits may differ, and the gap that rounding may leave.
+_STEPS, _EQUAL, _GAP = 200, 1e-8, 1e-6
+
+
+@dataclass
+class LossFindings:
+    """How many proofs were checked, and what was wrong with them, in words.
+
+    false_bounds: a subset is better than a bound. missed: a finished proof has not the best subset, or another F.
+    """
+
+    proofs: int = 0
+    finished: int = 0
+    false_bounds: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def any(self) -> list[str]:
+        """All that was wrong."""
+        return self.false_bounds + self.missed + self.failures
+
+
+@dataclass(frozen=True, eq=False)
+class LossCase:
+    """A random problem, the size of its subsets, and the columns that are in and out of all."""
+
+    name: str
+    problem: LossProblem
+    k: int
+    include: tuple[int, ...]
+    exclude: tuple[int, ...]
+
+    @property
+    def subsets(self) -> list[tuple[int, ...]]:
+        """All allowed subsets of k columns, or of as many as there are."""
+        others = [j for j in range(self.problem.Z.shape[1]) if j not in self.include + self.exclude]
+        more = min(self.k - len(self.include), len(others))
+        return [tuple(sorted(self.include + S)) for S in combinations(others, more)]
+
+
+def random_loss_case(seed: int, index: int) -> LossCase:
+    """Return the random problem with this number."""
+    rng = np.random.default_rng([seed, index, 11])
+    m, n = int(rng.integers(6, 40)), int(rng.integers(3, 9))
+    Z = rng.standard_normal((m, n))
+    shape = str(rng.choice(["normal", "correlated", "copies", "binary", "scaled", "means"]))
+    penalty = str(rng.choice(["lam", "lam", "tiny", "box", "both", "none"]))
+    if shape == "correlated":
+        Z = 0.3 * Z + rng.standard_normal((m, 1))
+    elif shape == "copies":
+        least = -3.0 if penalty == "none" else -9.0  # without a penalty, nearly equal columns are nobody's optimum
+        Z[:, -1] = Z[:, 0] + 10.0 ** rng.uniform(least, -1.0) * rng.standard_normal(m)
+    elif shape == "binary":
+        Z = (Z > 0.7).astype(np.float64)
+    elif shape == "scaled":
+        Z *= 10.0 ** rng.uniform(-2, 2, n)
+    elif shape == "means":
+        Z += 10.0 ** rng.uniform(0, 4) * rng.standard_normal(n)
+    signal = Z[:, :2] @ rng.standard_normal(2)
+    signal = (signal - signal.mean()) / max(float(signal.std()), 1e-9) * rng.choice([0.0, 1.0, 1.0, 4.0])
+    names = ("squared", "logistic", "poisson", "gamma", "huber")
+    name = names[index % len(names)]
+    loss, y = _targets(name, signal, rng)
+    w = np.ones(m) if rng.random() < 0.5 else 10.0 ** rng.uniform(-3, 3, m) * (rng.random(m) < 0.9)
+    if not w.any():
+        w = np.ones(m)
+    offset = np.zeros(m) if rng.random() < 0.6 else rng.standard_normal(m)
+    size = float(np.median(np.einsum("i,ij,ij->j", w, Z, Z)))
+    lam = {"lam": size * 10.0 ** rng.uniform(-3, 1), "tiny": size * 10.0 ** rng.uniform(-9, -4),
+           "both": size * 10.0 ** rng.uniform(-4, 0)}.get(penalty, 0.0)  # fmt: skip
+    limit = 10.0 ** float(rng.uniform(-2, 1)) if penalty in ("box", "both") else None
+    k = int(rng.integers(1, min(n, 4)))
+    order = rng.permutation(n).tolist()
+    include = tuple(order[: int(rng.integers(0, k + 1))]) if rng.random() < 0.3 else ()
+    exclude = tuple(order[-1:]) if rng.random() < 0.3 and len(include) + 1 < n else ()
+    problem = LossProblem(Z, y, w, offset, loss, lam, bool(rng.random() < 0.7), limit)
+    return LossCase(f"{name} {shape} {penalty}", problem, k, include, exclude)
+
+
+def _targets(name: str, signal: Floats, rng: Generator) -> tuple[Loss, Floats]:
+    """Return a loss and targets that follow a signal (m,)."""
+    m = signal.size
+    if name == "logistic":
+        y = (rng.random(m) < 1.0 / (1.0 + np.exp(-signal))).astype(np.float64)
+        y[:2] = 0.0, 1.0
+        return Logistic(), y
+    if name == "poisson":
+        y = rng.poisson(np.exp(np.minimum(signal, 6.0)) * rng.choice([0.3, 3.0])).astype(np.float64)
+        y[0] += 1.0
+        return Poisson(), y
+    if name == "gamma":
+        return Gamma(), rng.gamma(rng.choice([0.7, 3.0]), np.exp(signal)) + 1e-6
+    y = signal + rng.standard_t(2, m) * rng.choice([0.1, 1.0])
+    return (Squared(), y) if name == "squared" else (Huber(float(rng.choice([0.3, 1.5]))), y)
+
+
+def _derivatives(loss: Loss, y: Long, eta: Long) -> tuple[Long, Long, Long]:
+    """Return deviance, slope and curvature, by formulas of their own, in extended precision."""
+    one = np.longdouble(1.0)
+    if loss.name == "logistic":
+        size = np.exp(-np.abs(eta))
+        p = np.where(eta > 0, one / (one + size), size / (one + size))
+        towards = np.where(y > 0.5, -eta, eta)
+        return 2 * (np.maximum(towards, 0) + np.log1p(size)), 2 * (p - y), 2 * size / (one + size) ** 2
+    if loss.name == "poisson":
+        mean = np.exp(np.minimum(eta, 5000))
+        own = np.where(y > 0, y * np.log(np.where(y > 0, y, one)) - y, 0)
+        return 2 * (mean - y * eta + own), 2 * (mean - y), 2 * mean
+    if loss.name == "gamma":
+        ratio = y * np.exp(np.minimum(-eta, 5000))
+        return 2 * (ratio + eta - np.log(y) - one), 2 * (one - ratio), 2 * ratio
+    r = y - eta
+    if isinstance(loss, Huber):
+        delta = np.longdouble(loss.delta)
+        inside = np.abs(r) <= delta
+        value = np.where(inside, r * r, 2 * delta * np.abs(r) - delta * delta)
+        return value, np.where(inside, -2 * r, -2 * delta * np.sign(r)), np.where(inside, 2 * one, 0 * one)
+    return r * r, -2 * r, np.full(np.shape(r), 2 * one)
+
+
+def fitted(problem: LossProblem, subsets: Sequence[tuple[int, ...]]) -> tuple[Long, Long]:
+    """Return F of subsets of one size, and the largest size of a coefficient of each."""
+    f, b = _newton(problem, subsets, {})
+    if problem.limit is None or not subsets[0]:
+        return f, np.abs(b).max(axis=1, initial=0.0)
+    for i, S in enumerate(subsets):
+        if (np.abs(b[i]) > problem.limit).any():
+            f[i] = min(_at_limits(problem, S))
+    return f, np.full(len(subsets), problem.limit, np.longdouble)
+
+
+def _at_limits(problem: LossProblem, S: tuple[int, ...]) -> Iterator[Any]:
+    """Yield F at coefficients within the limit, for each way in which some are at it."""
+    assert problem.limit is not None
+    for signs in product((0, 1, -1), repeat=len(S)):
+        at = {i: sign * problem.limit for i, sign in enumerate(signs) if sign}
+        f, b = _newton(problem, [S], at)
+        if (np.abs(b) <= problem.limit).all():
+            yield f[0]
+
+
+def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[int, float]) -> tuple[Long, Long]:
+    """Return F (B,) and coefficients (B, s) of B subsets of s columns, where those in `at` have these coefficients."""
+    used = problem.w > 0.0
+    y, w, o = (np.asarray(v[used], np.longdouble) for v in (problem.y, problem.w, problem.offset))
+    S = np.asarray(subsets, np.int64).reshape(len(subsets), -1)
+    B, s = S.shape
+    X = np.concatenate([np.asarray(problem.Z[used], np.longdouble)[:, S].transpose(1, 0, 2), np.ones((B, y.size, 1))],
+                       axis=2)  # fmt: skip
+    lam = np.array([problem.lam] * s + [0.0], np.longdouble)
+    loose = np.array([i for i in range(s + problem.intercept) if i not in at], np.int64)
+    b = np.zeros((B, s + 1), np.longdouble)
+    for i, value in at.items():
+        b[:, i] = value
+
+    def value(b: Long) -> Long:
+        eta = o + np.einsum("bmi,bi->bm", X, b)
+        return np.asarray((w * _derivatives(problem.loss, y, eta)[0]).sum(axis=1) + (lam * b * b).sum(axis=1))
+
+    f = value(b)
+    tiny = np.longdouble(1e-18)
+    for _ in range(_STEPS if loose.size else 0):
+        eta = o + np.einsum("bmi,bi->bm", X, b)
+        _, slope, curvature = _derivatives(problem.loss, y, eta)
+        g = (np.einsum("bm,bmi->bi", w * slope, X) + 2 * lam * b)[:, loose]
+        A = X[:, :, loose]
+        H = np.einsum("bmi,bm,bmj->bij", A, w * np.maximum(curvature, 1e-9), A) + 2 * np.diag(lam[loose])
+        step = np.zeros_like(b)
+        step[:, loose] = -_solve(H, g)
+        share, open_ = np.ones(B, np.longdouble), np.ones(B, np.bool_)
+        new, moved = f.copy(), b.copy()
+        for _ in range(45):
+            trial = b + share[:, None] * step
+            found = value(trial)
+            better = open_ & (found < f)
+            new[better], moved[better] = found[better], trial[better]
+            open_ &= ~better
+            if not open_.any():
+                break
+            share[open_] /= 2
+        settled = (f - new <= tiny * np.abs(f)).all()
+        f, b = new, moved
+        if settled:
+            break
+    return f, b[:, :s]
+
+
+def _solve(H: Long, g: Long) -> Long:
+    """Return H^-1 g for stacks of positive definite matrices, by Cholesky decomposition."""
+    n = H.shape[1]
+    scale = 1 / np.sqrt(np.maximum(np.einsum("bii->bi", H), np.longdouble(1e-300)))
+    L, x = H * scale[:, :, None] * scale[:, None, :] + 1e-18 * np.eye(n), g * scale
+    for j in range(n):
+        L[:, j, j] = np.sqrt(np.maximum(L[:, j, j] - (L[:, j, :j] ** 2).sum(axis=1), np.longdouble(1e-19)))
+        for i in range(j + 1, n):
+            L[:, i, j] = (L[:, i, j] - (L[:, i, :j] * L[:, j, :j]).sum(axis=1)) / L[:, j, j]
+        x[:, j] = (x[:, j] - (L[:, j, :j] * x[:, :j]).sum(axis=1)) / L[:, j, j]
+    for j in reversed(range(n)):
+        x[:, j] = (x[:, j] - (L[:, j + 1 :, j] * x[:, j + 1 :]).sum(axis=1)) / L[:, j, j]
+    return np.asarray(x * scale)
+
+
+def check_loss(seed: int, index: int) -> LossFindings:
+    """Check the proofs of the random problem with this number."""
+    case, findings = random_loss_case(seed, index), LossFindings()
+    problem, what = case.problem, f"{case.name} k={case.k} in={case.include} out={case.exclude}"
+    rng = np.random.default_rng([seed, index, 12])
+    try:
+        subsets = case.subsets
+        f, sizes = fitted(problem, subsets)
+        total = float(fitted(problem, [case.include])[0][0])
+        for a in _vectors(problem, rng):
+            bound = dual_bound(problem, a, case.k, case.include, case.exclude)
+            if bound > f.min() and problem.lam + (problem.limit or 0.0) > 0.0:
+                findings.false_bounds.append(f"{what}: {bound} of a vector, and {f.min()} is possible")
+        for nodes in (int(rng.integers(1, 8)), None):
+            options: dict[str, Any] = {"include": case.include, "exclude": case.exclude, "nodes": nodes}
+            found = prove_loss(problem, case.k, **options)
+            findings.proofs += 1
+            findings.finished += found.proven
+            _compare(found, f, sizes, total, nodes is None, what, findings)
+    except Exception as error:  # a finding, like the others
+        findings.failures.append(f"{what}: {type(error).__name__}: {error}")
+    return findings
+
+
+def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:
+    """Yield dual vectors of many kinds."""
+    m, n = problem.Z.shape
+    yield np.zeros(m)
+    yield rng.standard_normal(m)
+    for size in (0.01, 1.0):
+        eta = problem.offset + size * problem.Z @ rng.standard_normal(n) / np.maximum(np.abs(problem.Z).max(), 1.0)
+        slope: Callable[[Floats, Floats], Floats] = problem.loss.slope
+        yield problem.w * slope(problem.y, eta)
+
+
+def _compare(
+    found: LossProof, f: Long, sizes: Long, total: float, finished: bool, what: str, findings: LossFindings
+) -> None:  # fmt: skip
+    """Compare a proof with F and the coefficients of all subsets. total: F without the columns to choose."""
+    best = f[sizes <= found.limit].min(initial=np.inf)
+    for bound in (found.bound, found.root_bound):
+        if bound > best:
+            findings.false_bounds.append(f"{what}: the bound {bound}, and {best} is possible")
+    infinite = np.isfinite(found.limit) and not found.proven  # such as a separable fit, which no proof can close
+    if finished and not infinite and not (found.proven and abs(found.value - best) <= _EQUAL * total):
+        findings.missed.append(f"{what}: {found.members} with {found.value} is the best, not {f.min()} ({found.ended})")
+    if finished and not infinite and found.value - found.bound > _GAP * total:
+        findings.missed.append(f"{what}: the proof ends with {found.bound} below {found.value}")
+
+
+def check_losses_of(batch: tuple[int, Sequence[int]]) -> list[tuple[int, LossFindings]]:
+    """Check the problems with these numbers: (seed, numbers)."""
+    seed, numbers = batch
+    return [(index, check_loss(seed, index)) for index in numbers]
