@@ -29,7 +29,7 @@ def one_of_each(validated: ValidatedRequest, unusable: Ints, whole: Objective) -
 
     unusable: constant columns. whole: the objective over all columns, whose Gram matrix has the correlations. Included
     columns represent others, and columns that are excluded do not. Without a Gram matrix, and for groups of columns,
-    another loss or a custom criterion, no column is left out. Errors: OptionError where the request refuses near-copies.
+    another loss or a custom criterion, no column is left out. Errors: OptionError if the request refuses near-copies.
     """
     request = validated.request
     if request.near_copies == "keep" or not whole.has_gram or whole.n != validated.summary.n:
