@@ -198,16 +198,15 @@ class LossSearch:
     def _model(self, fit: LossFit) -> Any:
         """Return the objective of the quadratic model about a fit, over the columns that may be chosen."""
         run, problem = self.run, self.problem
-        validated, statistics = run.validated, run.prepared.statistics
-        allowed = ~statistics.unusable(validated.request.preprocess)
-        allowed[validated.exclude] = False
-        if problem.dataset.n > MOST_MODELLED and validated.groups is None:
-            scores = np.where(allowed, score_columns(problem, fit), 0.0)
+        candidates = candidate_columns(self.run)
+        if candidates.size > MOST_MODELLED and run.validated.groups is None:
+            scores = np.full(problem.dataset.n, -1.0)
+            scores[candidates] = score_columns(problem, fit)[candidates]
             known = {j for S in self._front() for j in S}
             scores[[*fit.columns, *run.base, *known]] = np.inf
             columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
         else:
-            columns = np.flatnonzero(allowed | np.isin(np.arange(problem.dataset.n), fit.columns))
+            columns = np.union1d(candidates, fit.columns)
         found = Statistics.from_moments(model_moments(problem, fit, columns))
         self.model = _Model(found, columns.astype(np.int64), problem)
         self.modelled.add(tuple(np.sort(fit.columns).tolist()))
@@ -302,6 +301,11 @@ class LossSearch:
                 "are those where it was stopped; set lam above 0 for finite ones"
             )
         return notes
+
+
+def candidate_columns(run: SelectionRun) -> Ints:
+    """Return the ascending columns that may be chosen, with those that always are."""
+    return np.union1d(run.objective.columns, run.base).astype(np.int64)
 
 
 def loss_data(run: SelectionRun) -> LossData:
