@@ -109,7 +109,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     >>> y = np.where(X[:, 3] - 2 * X[:, 7] > 0.0, "yes", "no")
     >>> classifier = SubsetClassifier(2).fit(X, y)
     >>> classifier.get_support(indices=True), classifier.predict(X[:3])
-    (array([3, 7]), array(['no', 'no', 'no'], dtype='<U3'))
+    (array([3, 7]), array(['no', 'yes', 'no'], dtype='<U3'))
     """
 
     lam: float = 1.0
