@@ -13,15 +13,25 @@ from typing import Any, Literal, Never
 from dsel._lib.events import Event, is_observed, telling
 from dsel.config.ingest_request import Dates
 from dsel.config.job import ListLimits
-from dsel.config.request import Categories, Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
+from dsel.config.request import (
+    Categories,
+    Column,
+    Missing,
+    NearCopies,
+    Polish,
+    Preprocess,
+    SelectionRequest,
+    SketchRule,
+)
 from dsel.config.size_rule import InformationCriterion, SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.certify import ProofBudget, certify_selection, data_again
+from dsel.jobs.certify import certify_selection, data_again
 from dsel.jobs.locations import dataset_of
+from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums, pooled, read_sums, sums_of, sums_of_arrays
 from dsel.planning.calibration import calibrated
@@ -56,6 +66,7 @@ def select(
     groups: Mapping[Any, Any] | Sequence[Sequence[Column]] | str | None = None,
     categories: Categories = "groups",
     dates: Dates = "refuse",
+    near_copies: NearCopies = "first",
     polish: Polish = "none",
     seed: int = 0,
     missing: Missing = "refuse",
@@ -121,6 +132,9 @@ def select(
         together and count as one column, by the methods that take `groups`; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
+    near_copies : {"first", "keep", "refuse"}
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
+        substitutes; with all of them; or refuse them. This is for single columns whose Gram matrix is in memory.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -201,9 +215,9 @@ def select(
     """
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
-        exclude=exclude, groups=groups, categories=categories, dates=dates, polish=polish, seed=seed, missing=missing,
-        targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
-        reduce=reduce, loss=loss, offset=offset, **options,
+        exclude=exclude, groups=groups, categories=categories, dates=dates,
+        near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
     return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
 

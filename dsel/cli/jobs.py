@@ -230,7 +230,7 @@ def certify(
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget
+    from dsel.jobs.proof_store import ProofBudget
     from dsel.jobs.runner import certify_run
 
     budget = ProofBudget.of(
@@ -270,7 +270,7 @@ def alternatives(
     """
     from dsel.config.job import ListLimits
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget
+    from dsel.jobs.proof_store import ProofBudget
     from dsel.jobs.runner import certify_run
     from dsel.selection.render import render_alternatives
 

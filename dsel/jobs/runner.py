@@ -21,7 +21,7 @@ from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
+from dsel.jobs.certify import certify_selection, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -35,6 +35,7 @@ from dsel.jobs.locations import (
     unchanged_dataset,
     with_previous,
 )
+from dsel.jobs.proof_store import MOST_TREE_BYTES, ProofBudget
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import RunFolder, RunFolders
 from dsel.jobs.signals import Interrupts
@@ -128,6 +129,9 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     if memory is None:
         note = "the memory of a worker is not known before the cluster starts; the job then plans again"
         plan = replace(plan, notes=(*plan.notes, note))
+    if isinstance(job.out, RunSeries) and (job.certify is not None or job.alternatives is not None):
+        note = f"the last run keeps the tree of each proof for the next one: at most {format_bytes(MOST_TREE_BYTES)}"
+        plan = replace(plan, notes=(*plan.notes, note))
     return plan, dataset
 
 
@@ -145,7 +149,10 @@ def _run_in_folder(
     reporter.expect(plan.iterations, plan.iteration_seconds)
     start = () if previous is None else previous.subsets(dataset.features)
     compare = comparing(folder.path, previous) if in_series else None
-    opened = replace(opened, context=replace(opened.context, start=start, compare=compare))
+    last = None if previous is None else folder.path.absolute().parent / previous.name
+    opened = replace(
+        opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_run=last)
+    )  # fmt: skip
     with folder.hold(reporter) as (lock, interrupts):
         saved = folder.finished(identity)
         if saved is not None and is_complete(job, folder, saved):

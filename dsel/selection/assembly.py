@@ -332,7 +332,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
     features = run.dataset.features
-    found = []
+    found = _copies(run, chosen, place)
     for row, i in enumerate(S):
         for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
             if not np.isfinite(values[row, l]):
@@ -344,6 +344,19 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             r2 = explained_share(whole, members, error)
             found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
     return tuple(found)
+
+
+def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Substitute]:
+    """Return the near-copies of chosen columns, which they represent, as their first substitutes."""
+    whole, request, found = run.whole, run.validated.request, []
+    for old, *others in run.clusters:
+        for new in others[:_SUBSTITUTES] if old in chosen else ():
+            members = [new if j == old else int(j) for j in chosen]
+            error = max(whole.value([place[j] for j in members]), 0.0)
+            r2 = explained_share(whole, [place[j] for j in members], error)
+            near = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
+    return found
 
 
 def _correlation_of(

@@ -29,6 +29,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.near_copies import note_on, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -165,8 +166,11 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
+        unusable = np.flatnonzero(prepared.statistics.unusable(validated.request.preprocess))
+        validated, clusters = one_of_each(validated, unusable, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
+        run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
         if validated.loss is not None:
             return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
@@ -190,6 +194,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         if run.rows is not None and choice is None:
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
+        if clusters:
+            outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in clusters]})
         if run.rows is not None:  # an interrupted run keeps its cache for the next one
             run.rows.close()
     with timer.stage("check"):

@@ -28,6 +28,7 @@ from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
+from dsel.selection.near_copies import note_on, one_of_each
 from dsel.selection.pipeline import plan_selection
 from dsel.selection.search_sizes import subsets_of_part
 from dsel.selection.stability.result import Stability
@@ -50,6 +51,11 @@ def run_stability(
         log.debug("plan: %s", line)
     with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
+    unusable = prepared.statistics.unusable(request.preprocess)
+    whole = prepared.objective(request.lam)
+    validated, clusters = one_of_each(validated, np.flatnonzero(unusable), whole)
+    if clusters:
+        log.info("%s", note_on(clusters, dataset.features.tolist()))
     assert prepared.folds is not None
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:
@@ -63,7 +69,6 @@ def run_stability(
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
     base = validated.items.of(validated.include)
-    unusable = prepared.statistics.unusable(request.preprocess)
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
     candidates = validated.items.count(usable)
     labels = [str(label) for label in dataset.features]
