@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Never
 
+from dsel.config.ingest_request import Dates
 from dsel.config.job import ListLimits
-from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
+from dsel.config.request import Categories, Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
 from dsel.config.size_rule import InformationCriterion, SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client, engine_of
@@ -50,6 +51,8 @@ def select(
     include: Sequence[Column] = (),
     exclude: Sequence[Column] = (),
     groups: Mapping[Any, Any] | Sequence[Sequence[Column]] | str | None = None,
+    categories: Categories = "groups",
+    dates: Dates = "refuse",
     polish: Polish = "none",
     seed: int = 0,
     missing: Missing = "refuse",
@@ -57,6 +60,8 @@ def select(
     unsupervised: bool = False,
     sample_weight: Any = None,
     rows: dict[str, Any] | None = None,
+    loss: Any = "squared",
+    offset: Any = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -66,11 +71,13 @@ def select(
 
     Parameters
     ----------
-    X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, or str or Path
-        The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow. A path or URL names a
-        store. A store or a Dataset may hold its own Y.
+    X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, AnnData, or str or Path
+        The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow, and may hold text and
+        categories. An xarray array of more dimensions has the features in all but that of the samples. A path or URL
+        names a store. A store or a Dataset may hold its own Y.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
-        The targets, or the names of the columns of a frame X that are the targets. Without any targets, columns are
+        The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. Text and
+        categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are
         selected for X itself (Y = X: column subset selection).
     k : int or "auto"
         The number of columns to choose at most, with the included ones. "auto": chosen as `choose_k` says.
@@ -105,6 +112,11 @@ def select(
         as "source", which `ingest` writes for one-hot columns. Each other column forms a group by itself. `include` and
         `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
         ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
+    categories : {"groups", "columns", "refuse"}
+        Text and categories of a frame become a column of zeros and ones for each of at most 50 values. These are chosen
+        together and count as one column, by the methods that take `groups`; or are chosen one by one; or are refused.
+    dates : {"refuse", "days"}
+        Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -113,8 +125,9 @@ def select(
         of time.
     missing : {"refuse", "mean"}
         Refuse missing values in X (NaN or masked), or replace them by the mean of their column.
-    targets : sequence of str or int, optional
-        Some of the columns of Y. They stay in the order of Y.
+    targets : str or sequence of str or int, optional
+        Some of the columns of Y. They stay in the order of Y. Without Y, the columns of a frame X that are the targets,
+        also as `target`.
     unsupervised : bool
         Select columns for X itself, even where the data hold targets.
     sample_weight : (m,) array, str or False, optional
@@ -124,6 +137,14 @@ def select(
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
+    loss : str or Loss
+        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes), "poisson"
+        (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
+        ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and `r2` the share of the deviance that
+        the columns explain (D2). The intercept is not penalized.
+    offset : (m,) array or str, optional
+        What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
+        of a variable over the samples. It needs a loss other than the squared error.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -173,9 +194,9 @@ def select(
     """
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
-        exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
-        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce,
-        **options,
+        exclude=exclude, groups=groups, categories=categories, dates=dates, polish=polish, seed=seed, missing=missing,
+        targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
+        reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
     return select_from(dataset_of(request, X, Y), request, progress=progress)
 

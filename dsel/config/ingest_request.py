@@ -25,6 +25,8 @@ Progress = Callable[[int, int], None]
 #: What is done about missing values: they stay as NaN; they are refused; their rows are left out; they become the mean
 #: of their column.
 Missing = Literal["keep", "refuse", "rows", "mean"]
+#: Dates are refused, or become numbers.
+Dates = Literal["refuse", "days"]
 
 #: The option that stores record and users do not give.
 _INTERNAL = "first_column"
@@ -55,6 +57,8 @@ class SourceOptions:
         The columns that become one column of zeros and ones for each value, with labels such as ``colour=red``.
         "auto" stands for all columns of text with at most 50 values. Columns whose type says that they are categories
         need not be named.
+    dates : {"refuse", "days"}
+        Columns of dates and times are refused, or become numbers: days since the beginning of 1970.
     missing : {"keep", "refuse", "rows", "mean"}
         Missing values are stored as NaN; are refused; their rows are left out; become the mean of their column. A
         format may use it to report them early.
@@ -89,6 +93,7 @@ class SourceOptions:
     categorical: tuple[str | int, ...] = _option(
         (), "Columns that become one column for each value, or auto; a list a,b or repeated."
     )
+    dates: Dates = _option("refuse", "Dates and times: refuse them, or days since 1970 as numbers.")  # noqa: RUF009
     missing: Missing = _option("keep", "Missing values: keep as NaN, refuse, leave out the rows, fill in the mean.")  # noqa: RUF009
     separator: str | None = _option(None, "Between the fields of text: one character, or tab.")
     decimal: str | None = _option(None, "Decimal mark of text.")
@@ -164,6 +169,7 @@ class SourceKeywords(TypedDict, total=False):
     weight: str | int | None
     drop: Columns | None
     categorical: Columns | None
+    dates: Dates | None
     missing: Missing | None
     separator: str | None
     decimal: str | None

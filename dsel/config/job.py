@@ -218,6 +218,8 @@ class JobFile(SelectionRequest):
     def _rows_by_name(cls, rule: SizeRule | None) -> SizeRule | None:
         if rule is not None and not (rule.row_groups is None or isinstance(rule.row_groups, str)):
             raise ValueError("row_groups must be the name of a variable over the samples")
+        if rule is not None and not isinstance(rule.split, str):
+            raise ValueError("split must be random, blocks or forward; splitters are for Python")
         if rule is not None and not (rule.held_out is None or isinstance(rule.held_out, str | float)):
             raise ValueError("held_out must be a share of the rows, or a store")
         return rule
@@ -260,7 +262,19 @@ class JobFile(SelectionRequest):
 
 
 #: Fields that version 0.1 did not have.
-_LATER_FIELDS = ("certify", "alternatives", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "reduce")
+_LATER_FIELDS = (
+    "certify",
+    "alternatives",
+    "sample_weight",
+    "rows",
+    "max_k",
+    "choose_k",
+    "groups",
+    "polish",
+    "reduce",
+    "categories",
+    "dates",
+)
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."
 

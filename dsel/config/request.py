@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from dsel.config.ingest_request import Dates
 from dsel.config.size_rule import SizeRule, size_rule
 from dsel.config.types import Bool, Float, Int, Section
 
@@ -113,6 +114,8 @@ Column = str | int
 Preprocess = Literal["standardize", "center", "unit", "none"]
 #: What to do about missing values in X.
 Missing = Literal["refuse", "mean"]
+#: Text and categories become indicator columns, chosen together or one by one, or are refused.
+Categories = Literal["groups", "columns", "refuse"]
 #: What follows the search.
 Polish = Literal["none", "exchange"]
 
@@ -167,6 +170,11 @@ def _column_groups(value: Any) -> Any:
     raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
 
 
+def _targets(value: Any) -> Any:
+    """Validate the names of targets, of which one may be text."""
+    return _columns([value] if isinstance(value, str) else value)
+
+
 Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]
 
 
@@ -207,6 +215,11 @@ class SelectionRequest(Section):
         Columns that enter and leave together, and count as one: a mapping from columns to names of groups, or from
         names to lists of columns; lists of columns; or the name of a coordinate of the features, such as `source`,
         which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
+    categories : {"groups", "columns", "refuse"}
+        Text and categories of a frame become a column of zeros and ones for each value. The columns of one variable are
+        chosen together and count as one, where the method can do that; are chosen one by one; or are refused.
+    dates : {"refuse", "days"}
+        Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
     reduce : SketchRule, optional
@@ -219,17 +232,24 @@ class SelectionRequest(Section):
         A function f(S) of the ascending columns chosen, or f(S, data), which is minimized in place of the squared
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
         code, which runs with the rights of the job.
+    loss : str or Loss
+        What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "poisson" (counts),
+        "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
+        ``Huber(delta=2.0)``.
+    offset : (m,) array or str, optional
+        What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
+        a variable over the samples. It needs a loss other than the squared error.
     """
 
     model_config = ConfigDict(frozen=True)
-    renamed: ClassVar[dict[str, str]] = {"sketch": "reduce"}
+    renamed: ClassVar[dict[str, str]] = {"sketch": "reduce", "target": "targets"}
 
     k: Size
     max_k: Int | None = Field(None, ge=1)
     choose_k: Annotated[SizeRule | None, BeforeValidator(size_rule)] = None
     method: str = "poss"
     options: dict[str, Any] = Field(default_factory=dict)
-    targets: Columns | None = None
+    targets: Annotated[tuple[Column, ...] | None, BeforeValidator(lambda v: None if v is None else _targets(v))] = None
     unsupervised: Bool = False
     sample_weight: Any = None
     rows: RowWindow = None
@@ -239,10 +259,14 @@ class SelectionRequest(Section):
     include: Columns = ()
     exclude: Columns = ()
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None
+    categories: Categories = "groups"
+    dates: Dates = "refuse"
     polish: Polish = "none"
     reduce: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
+    loss: Any = "squared"
+    offset: Any = None
 
     @property
     def limit(self) -> int:

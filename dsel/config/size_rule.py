@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from dsel._lib.text import suggest
 from dsel.config.types import Bool, Float, Int, Section
 
 #: How rows are divided into folds: by a hash of their numbers, or into blocks of consecutive rows. With "forward" each
 #: block is predicted from those before it.
 RowSplit = Literal["random", "blocks", "forward"]
+#: The same, a splitter of scikit-learn, or pairs of row numbers to train and to test on.
+RowSplits = Annotated[Any, BeforeValidator(lambda value: row_splits(value))]
 InformationCriterion = Literal["aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"]
 SizeCriterion = Literal["folds", "held-out", "path", "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"]
 #: The rules that are information criteria.
 INFORMATION = get_args(InformationCriterion)
-_FOLD_OPTIONS = ("folds", "split", "repeats", "row_groups")
+_FOLD_OPTIONS = ("folds", "split", "repeats", "row_groups", "gap")
+
+
+def row_splits(value: Any) -> Any:
+    """Validate the name of a division, a splitter, or pairs of row numbers."""
+    if isinstance(value, str):
+        saved = value.endswith(")") or " " in value  # what a saved selection says of a splitter, or of pairs
+        if value not in get_args(RowSplit) and not saved:
+            raise ValueError(f"it is a splitter of scikit-learn, or a name. {suggest(value, get_args(RowSplit))}")
+        return value
+    if callable(getattr(value, "split", None)):
+        draws = getattr(value, "shuffle", True) and hasattr(value, "random_state")
+        if draws and not isinstance(value.random_state, Integral):
+            raise ValueError(f"{value} divides the rows differently each time: give it a whole number as random_state")
+        return value
+    if not isinstance(value, list | tuple) or not value or any(len(pair) != 2 for pair in value):
+        raise ValueError("it must be a name, a splitter of scikit-learn, or pairs of rows to train and to test on")
+    return value
 
 
 def _row_groups(value: Any) -> Any:
@@ -36,8 +56,14 @@ def _row_groups(value: Any) -> Any:
 RowGroups = Annotated[Any, BeforeValidator(_row_groups)]
 
 
-def check_split(split: RowSplit, repeats: int, row_groups: Any) -> None:
+def check_split(split: Any, repeats: int, row_groups: Any, gap: int = 0) -> None:
     """Raise ValueError for options that exclude each other."""
+    if gap and not (isinstance(split, str) and split != "random"):
+        raise ValueError("gap goes with split blocks or forward; a splitter has its own")
+    if not isinstance(split, str):
+        if repeats > 1:
+            raise ValueError("repeats goes with split random: a splitter has its own")
+        return
     if row_groups is not None and split != "random":
         raise ValueError(f"row_groups and split {split} exclude each other: groups are divided at random")
     if repeats > 1 and split != "random":
@@ -68,7 +94,10 @@ class SizeRule(Section):
         The number of folds.
     split : {"random", "blocks", "forward"}
         Divide the rows at random, or into blocks of consecutive rows. With "forward" each block but the first is
-        predicted from the blocks before it, as for a time series.
+        predicted from the blocks before it, as for a time series. Or a splitter of scikit-learn, or pairs of row
+        numbers to train and to test on; then `folds` is not used.
+    gap : int
+        With split "blocks" or "forward": rows next to a tested block that no model of it is trained on.
     row_groups : str or (m,) array, optional
         The group of each row. All rows of a group are in one fold. A store names a variable over its samples.
     repeats : int
@@ -95,7 +124,8 @@ class SizeRule(Section):
 
     by: SizeCriterion | None = None
     folds: Int = Field(5, ge=2)
-    split: RowSplit = "random"
+    split: RowSplits = "random"
+    gap: Int = Field(0, ge=0)
     row_groups: RowGroups = None
     repeats: Int = Field(1, ge=1)
     held_out: Any = None
@@ -109,7 +139,9 @@ class SizeRule(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_split(self.split, self.repeats, self.row_groups)
+        check_split(self.split, self.repeats, self.row_groups, self.gap)
+        if self.held_out is not None and (self.gap or not isinstance(self.split, str)):
+            raise ValueError("gap and splitters cannot be used with held_out: give pairs of rows as split")
         if self.by == "held-out" and self.held_out is None:
             raise ValueError("by held-out needs held_out: a share of the rows, a store, or a pair X, Y")
         if self.held_out is not None and self.by not in (None, "held-out"):
@@ -131,7 +163,11 @@ class SizeRule(Section):
 
     def _is_changed(self, name: str) -> bool:
         value, default = getattr(self, name), type(self).model_fields[name].default
-        return isinstance(value, np.ndarray) or bool(value != default)
+        return (
+            isinstance(value, np.ndarray)
+            or (isinstance(default, str) and not isinstance(value, str))
+            or bool(value != default)
+        )
 
 
 def size_rule(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import ObsColumns, SparseRows
@@ -63,10 +64,11 @@ class PartWeights:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows [start, stop) of X, Y and the weights.
+    """Rows [start, stop) of X, Y, the weights and the offsets of a loss.
 
     x and y are StoredRows, arrays, sparse matrices, or with `lazy` Dask delayed arrays. y is None if there are no
-    targets apart from X itself. w is None if all weights are 1. A function that gets a loaded block sees arrays.
+    targets apart from X itself. w is None if all weights are 1, and offset if there is none. A function that gets a
+    loaded block sees arrays.
     """
 
     start: int
@@ -75,6 +77,7 @@ class Block:
     y: Any
     lazy: bool = False
     w: Any = None
+    offset: Any = None
 
 
 def cut_block(block: Block, start: int, stop: int) -> Block:
@@ -82,8 +85,9 @@ def cut_block(block: Block, start: int, stop: int) -> Block:
     if (start, stop) == (block.start, block.stop):
         return block
     rows = slice(start - block.start, stop - block.start)
-    x, y, w = (None if part is None else part[rows] for part in (block.x, block.y, block.w))
-    return replace(block, start=start, stop=stop, x=x, y=y, w=w)
+    parts = (block.x, block.y, block.w, block.offset)
+    x, y, w, offset = (None if part is None else part[rows] for part in parts)
+    return replace(block, start=start, stop=stop, x=x, y=y, w=w, offset=offset)
 
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
@@ -116,9 +120,18 @@ def array_bytes(data: Any) -> int:
     return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
 
 
-def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
-    """Return rows [start, stop) of a loaded x or y as a new float64 array."""
+def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None) -> Floats:
+    """Return rows [start, stop) of a loaded x or y as a new float64 array, with `fill` in place of NaN."""
     rows = block[start:stop]
     if hasattr(rows, "toarray"):
         rows = rows.toarray()
-    return np.array(rows, dtype=np.float64, order="C")
+    dense = np.array(rows, dtype=np.float64, order="C")
+    fill_missing(dense, fill)
+    return dense
+
+
+def fill_missing(z: Floats, fill: Floats | None) -> None:
+    """Replace NaN in each column of z by the column's value in `fill`, if there is any."""
+    if fill is not None:
+        rows, columns = np.nonzero(np.isnan(z))
+        z[rows, columns] = fill[columns]

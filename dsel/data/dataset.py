@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data import in_memory
+from dsel.config.ingest_request import Dates
+from dsel.config.request import Categories
+from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
@@ -71,6 +73,10 @@ class Dataset:
         Which rows of the store these are, as they were asked for; empty for all.
     first_row : int
         The number in the store of the first of these rows.
+    classes : dict of str to list of str
+        The classes of each target in memory that became columns of zeros and ones.
+    notes : tuple of str
+        What the user should know about the columns of a frame.
     """
 
     name: str
@@ -93,6 +99,8 @@ class Dataset:
     coordinates: dict[str, Labels] = field(default_factory=dict)
     window: str = ""
     first_row: int = 0
+    classes: dict[str, list[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def has_long_integers(self) -> bool:
@@ -203,7 +211,7 @@ class Dataset:
 
 def as_dataset(
     X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False,
-    sample_weight: Any = None,
+    sample_weight: Any = None, categories: Categories = "groups", dates: Dates = "refuse",
 ) -> Dataset:  # fmt: skip
     """Return a Dataset of a store, or of data in memory.
 
@@ -216,12 +224,17 @@ def as_dataset(
         The targets, shape (m, N) or (m,), or the names of the columns of a frame X that are the targets. By default a
         store or an xarray Dataset provides its own Y if it has one. Without any, Y = X.
     targets : sequence of str or int, optional
-        The targets to use, by label or index. They keep the order that they have in Y.
+        The targets to use, by label or index. They keep the order that they have in Y. Without Y, they are columns of a
+        frame X.
     unsupervised : bool
         Whether to ignore the Y of a store or an xarray Dataset.
     sample_weight : array of shape (m,), str or False, optional
         Numbers >= 0 for data in memory. For a store or an xarray Dataset the name of a variable, by default `weight`
-        if there is one, False for none.
+        if there is one, False for none. For a frame, the name of a column.
+    categories : {"groups", "columns", "refuse"}
+        Whether text and categories in a frame become columns of zeros and ones; `groups` says the same here.
+    dates : {"refuse", "days"}
+        Whether dates in a frame become numbers of days.
 
     Returns
     -------
@@ -262,12 +275,14 @@ def as_dataset(
                 return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
+    Y = None if unsupervised else Y
+    if Y is None and targets and not unsupervised and frames.has_named_columns(X) and frames.names_columns(targets):
+        Y, targets = targets[0] if len(targets) == 1 else list(targets), None
     if in_memory.is_xarray_dataset(X):
         X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
-    if not unsupervised and (isinstance(Y, str) or (isinstance(Y, list) and Y and all(isinstance(y, str) for y in Y))):
-        X, Y = in_memory.split_targets(X, Y)
-    X, Y, sample_weight = in_memory.align(X, None if unsupervised else Y, sample_weight)
-    dataset = _from_arrays(X, Y)
+    X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)
+    X, Y, sample_weight = in_memory.align(X, Y, sample_weight)
+    dataset = _from_arrays(X, Y, features, categories, dates)
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(f"There is no Y to choose {list(targets)} from.")
@@ -279,9 +294,10 @@ def as_dataset(
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
 
 
-def _from_arrays(X: Any, Y: Any) -> Dataset:
-    x = in_memory.as_matrix(X, "X")
-    y = None if Y is None else in_memory.as_matrix(Y, "Y")
+def _from_arrays(X: Any, Y: Any, features: Labels | None, categories: Categories, dates: Dates) -> Dataset:
+    found, classes = frames.numbers_of(X, "X", categories, dates), frames.targets_of(Y)
+    x = in_memory.as_matrix(found.values, "X")
+    y = None if Y is None else in_memory.as_matrix(frames.numbers_of(classes.Y, "Y", "refuse").values, "Y")
     m, n = (int(size) for size in x.shape)
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
@@ -290,11 +306,15 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
     N = 0 if y is None else int(y.shape[1])
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
+    given = found.labels if features is None else features.tolist()
+    flat = classes.Y if classes.labels else Y
     return Dataset(
-        name="X", m=m, n=n, n_targets=N, features=in_memory.column_labels(X, "x", n),
-        targets=in_memory.column_labels(Y, "y", N), blocks=in_memory.row_blocks(x, y), x_bytes=array_bytes(x),
-        y_bytes=0 if y is None else array_bytes(y), coordinates=in_memory.feature_coordinates(X),
-        flat_target=y is not None and (Y.ndim if hasattr(Y, "ndim") else np.ndim(Y)) == 1,
+        name="X", m=m, n=n, n_targets=N, features=in_memory.column_labels(X, "x", n, given),
+        targets=in_memory.column_labels(Y, "y", N, classes.labels), blocks=in_memory.row_blocks(x, y),
+        x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
+        coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
+        flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
+        classes=classes.classes, notes=found.notes,
     )  # fmt: skip
 
 

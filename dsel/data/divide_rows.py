@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,25 +33,71 @@ HELD_OUT_PARTS = 5
 
 
 def partition_rows(
-    dataset: Dataset, *, folds: int = 5, split: RowSplit = "random", row_groups: Any = None, repeats: int = 1,
-    held_out: float | None = None, seed: int = 0, argument: str = "folds",
+    dataset: Dataset, *, folds: int = 5, split: Any = "random", row_groups: Any = None, repeats: int = 1,
+    held_out: float | None = None, seed: int = 0, argument: str = "folds", gap: int = 0,
 ) -> RowPartition:  # fmt: skip
     """Return the division of the rows of a dataset into folds, or into rows to train on and held-out rows.
 
-    argument: what errors call the number of folds. Errors: OptionError for too few rows or groups; DataError if the
-    groups are not one label for each row.
+    argument: what errors call the number of folds. split, gap: as for
+    `dsel.config.size_rule.SizeRule`. Errors: OptionError for too few rows or groups; DataError if the groups are not
+    one label for each row.
     """
     m = dataset.m
+    if not isinstance(split, str):
+        return _given_splits(dataset, split, row_groups)
+    if split not in get_args(RowSplit):
+        raise OptionError(f"split is {split!r}, a description.", "Give the splitter, or the pairs of row numbers.")
     parts = folds if held_out is None else 1 + min(HELD_OUT_PARTS, max(2, round(held_out * m)))
     if split == "forward" and held_out is None:
         parts = folds + 1
     if m < max(parts, 4) or (held_out is not None and not 2 <= round(held_out * m) <= m - 2):
         wanted = f"{folds} {argument}" if held_out is None else f"held_out {held_out:g}"
         raise OptionError(f"{m} rows are too few for {wanted}.", "Take fewer folds, or leave-one-out.")
+    if gap:
+        whole = RowPartition(m, parts, "forward" if split == "forward" else "blocks")
+        words = f"{whole.description}, with a gap of {gap} row{'s' * (gap > 1)}"
+        try:
+            return RowPartition.of_splits(m, _with_gap(whole, gap), words)
+        except ValueError as error:
+            raise OptionError(f"gap is {gap}: {error}.", f"Take a smaller gap, or fewer {argument}.") from error
     labels = None
     if row_groups is not None:
         labels = _parts_of_groups(group_codes(dataset, row_groups), parts, seed, repeats, held_out)
-    return RowPartition(m, parts, split, seed, repeats, held_out, labels)
+    return RowPartition(m, parts, cast(RowSplit, split), seed, repeats, held_out, labels)
+
+
+def _with_gap(partition: RowPartition, gap: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the rows of each split into blocks, without training rows that are closer than the gap to a tested one."""
+    rows = np.arange(partition.m)
+    block = partition.of_rows(0, partition.m)
+    for model in partition.tests():
+        test = rows[block == model.test[0][1]]
+        near = (rows >= test[0] - gap) & (rows <= test[-1] + gap)
+        yield rows[np.isin(block, [part for _, part in model.train]) & ~near], test
+
+
+def _given_splits(dataset: Dataset, split: Any, row_groups: Any) -> RowPartition:
+    """Return the division by a splitter of scikit-learn, or by pairs of row numbers."""
+    if not hasattr(split, "split"):
+        splits, words = split, f"{len(split)} given splits"
+    else:
+        groups = None if row_groups is None else group_codes(dataset, row_groups)
+        if not (row_groups is None or isinstance(row_groups, str)):
+            groups = np.asarray(row_groups)  # scikit-learn breaks ties by the order of the labels
+        y = None
+        if "Stratified" in type(split).__name__:
+            from dsel.data.criterion_data import ColumnData  # it imports this module
+
+            y = ColumnData(dataset).Y[:, 0] if dataset.n_targets else None
+        words = f"the splits of {split}"
+        try:
+            splits = list(split.split(np.zeros((dataset.m, 1)), y, groups))
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"{split} does not divide these rows: {error}.", "Change its parameters.") from error
+    try:
+        return RowPartition.of_splits(dataset.m, splits, words)
+    except ValueError as error:
+        raise OptionError(f"split: {error}.", "Give disjoint rows to train and to test on.") from error
 
 
 def group_codes(dataset: Dataset, row_groups: Any) -> Ints:

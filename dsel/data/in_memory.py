@@ -2,12 +2,6 @@
 
 The optional libraries are recognised by the name of a type, so that none of them is imported here.
 
-Targets that look like the numbers of classes.
-
-Data frames of pandas, polars, Dask and Arrow as matrices of numbers; columns of another kind are named.
-
-The libraries are recognised by the name of a type, so that none of them is imported here.
-
 Bring the rows of X, Y and the weights together: by labels where both have labels, otherwise by position.
 
 xarray objects are matched by the names of their dimensions and by their coordinates. pandas objects with different
@@ -16,7 +10,6 @@ indexes are refused, since their rows may be in any order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,125 +18,12 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data.blocks import Block
+from dsel.data.formats import labelled
+from dsel.data.frames import frame_labels, is_series, names_columns
 from dsel.data.labels import Labels, as_labels, default_labels, is_a, require_unique
 from dsel.data.schema import bounds
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError
-
-
-def frame_labels(data: Any) -> list[str] | None:
-    """Return the labels of the columns of a DataFrame or an Arrow table; None for anything else."""
-    if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
-        return [str(name) for name in data.columns]
-    if type(data).__name__ == "Table" and hasattr(data, "column_names"):
-        return [str(name) for name in data.column_names]
-    return None
-
-
-def is_series(data: Any) -> bool:
-    """Return whether `data` is a Series of pandas, polars or Dask."""
-    return type(data).__name__ == "Series" and hasattr(data, "dtype") and hasattr(data, "name")
-
-
-def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
-    """Return a frame without the columns of these names, and these columns: one as a Series.
-
-    Errors: DataError if `frame` has no labels, or no such column.
-    """
-    labels = frame_labels(frame)
-    wanted = [names] if isinstance(names, str) else list(names)
-    if labels is None:
-        raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
-    if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
-    kept = [name for name in labels if name not in wanted]
-    chosen: Any = names if isinstance(names, str) else wanted
-    if type(frame).__name__ == "Table":
-        return frame.select(kept), frame.select(wanted)
-    return frame[kept], frame[chosen]
-
-
-def frame_matrix(data: Any, what: str) -> Any:
-    """Return a frame or a Series as a NumPy or Dask array of numbers, NaN where values are missing.
-
-    Booleans count as 0 and 1. A Dask frame is read once for the lengths of its partitions. Errors: DataError naming the
-    columns that are not numbers.
-    """
-    if hasattr(data, "to_dask_array"):
-        columns = [(data.name, data.dtype)] if is_series(data) else list(data.dtypes.items())
-        _require(what, [(n, dtype) for n, dtype in columns if getattr(dtype, "kind", "O") not in "fiub"])
-        if not _is_plain({dtype for _, dtype in columns}):
-            data = data.map_partitions(_as_floats, what)
-        return data.to_dask_array(lengths=True)
-    if type(data).__name__ == "Table":
-        data = data.to_pandas()
-    if type(data).__module__.split(".")[0] == "polars":
-        return _from_polars(data, what)
-    return _from_pandas(data, what)
-
-
-def _is_plain(dtypes: set[Any]) -> bool:
-    """Return whether columns of these dtypes together are an array of numbers in NumPy."""
-    numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in dtypes)
-    return numbers or dtypes == {np.dtype(bool)}
-
-
-def _as_floats(part: Any, what: str) -> Any:
-    """Return a partition of a Dask frame or Series with columns of floats."""
-    values = _from_pandas(part, what).astype(np.float64)
-    return type(part)(values, index=part.index, **({} if values.ndim == 1 else {"columns": part.columns}))
-
-
-def _from_pandas(data: Any, what: str) -> NDArray[Any]:
-    dtypes = set(data.dtypes) if data.ndim == 2 else {data.dtype}
-    if _is_plain(dtypes):
-        return np.asarray(data.to_numpy())
-    columns = [data.iloc[:, j] for j in range(data.shape[1])] if data.ndim == 2 else [data]
-    values = [_numbers(column) for column in columns]
-    _require(what, [(c.name, c.dtype) for c, found in zip(columns, values, strict=True) if found is None])
-    # The float that holds all columns: float32 if they are float32 and booleans.
-    dtype = np.result_type(np.float32, *(np.uint8 if c.dtype.kind == "b" else c.dtype for c in values))  # type: ignore[union-attr]
-    matrix = np.empty((len(data), len(columns)), dtype)
-    for j, found in enumerate(values):
-        matrix[:, j] = found
-    return matrix if data.ndim == 2 else matrix[:, 0]
-
-
-def _numbers(column: Any) -> NDArray[Any] | None:
-    """Return a column of pandas as numbers, or None if it does not hold any."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
-        return np.asarray(column.to_numpy())
-    if str(column.dtype) == "category" or getattr(column.dtype, "kind", "O") in "mMc":
-        return None
-    try:
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    except (TypeError, ValueError):
-        return None
-
-
-def _from_polars(data: Any, what: str) -> NDArray[Any]:
-    columns = data.get_columns() if hasattr(data, "get_columns") else [data]
-    wrong = [(c.name, c.dtype) for c in columns if not (c.dtype.is_numeric() or str(c.dtype) == "Boolean")]
-    _require(what, wrong)
-    found = np.asarray(data.to_numpy())
-    return found if found.dtype.kind in "fiub" else found.astype(np.float64)
-
-
-def _require(what: str, wrong: list[tuple[Any, Any]]) -> None:
-    """Raise DataError if there are columns that do not hold numbers: their names and dtypes."""
-    if not wrong:
-        return
-    message = (
-        f"{len(wrong)} columns of {what} do not hold numbers: {shorten(f'{n!r} ({dtype})' for n, dtype in wrong)}."
-    )
-    if len(wrong) == 1:
-        name, dtype = wrong[0]
-        message = f"{what if name is None else f'Column {name!r} of {what}'} does not hold numbers, but {dtype}."
-    remedy = "Drop them, or convert them: text and categories with pandas.get_dummies, dates to numbers."
-    if what == "Y":
-        remedy = "For classes, give a column of 0 and 1 for each (pandas.get_dummies), or use dsel.sklearn."
-    raise DataError(message, remedy)
-
 
 #: Arrays without chunks are cut into blocks of about this many bytes.
 BLOCK_BYTES = 64 << 20
@@ -160,27 +40,34 @@ def is_xarray_dataset(data: Any) -> bool:
 
 
 def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return X, Y and the weights of an xarray Dataset: its own Y if none is given, its `weight` or the one named."""
+    """Return X, Y and the weights of an xarray Dataset, as `dsel.ingest` finds them.
+
+    Its own Y if none is given, or the variables that Y names; its `weight`, or the one named.
+    """
     if Y is None and "Y" in dataset and not unsupervised:
         Y = dataset["Y"]
-    if "X" not in dataset:
-        raise DataError(
-            f"The Dataset has no variable X, only {shorten(map(str, dataset.variables))}.",
-            "Rename the data matrix to X, or pass it alone.",
-        )
+    named = [Y] if isinstance(Y, str) else Y if names_columns(Y) and not unsupervised else []
+    if missing := [name for name in named if name not in dataset]:
+        raise DataError(f"The Dataset has no variable {shorten(missing)}, only {shorten(map(str, dataset.variables))}.")
+    if named:
+        Y = dataset[Y] if isinstance(Y, str) else dataset[named].to_array("target").T
     if sample_weight is None or isinstance(sample_weight, str | bool):
         name = weight_variable(sample_weight, has_default="weight" in dataset)
         if name is not None and name not in dataset:
             raise DataError(f"The Dataset has no variable {name}, only {shorten(map(str, dataset.variables))}.")
+        named = [*named, name]
         sample_weight = sample_weight if name is None else dataset[name]
-    return dataset["X"], Y, sample_weight
+    return labelled.matrix_variable(dataset, {*named, "Y"} - {None}), Y, sample_weight
 
 
-def column_labels(data: Any, prefix: str, count: int) -> Labels:
-    """Return the labels of the columns of X (prefix x) or Y (prefix y): those of a frame or xarray, or x0, x1, ..."""
+def column_labels(data: Any, prefix: str, count: int, given: list[str] | None = None) -> Labels:
+    """Return the labels of the columns of X (prefix x) or Y (prefix y): those of a frame or xarray, or x0, x1, ...
+
+    given: labels that a conversion has made, which replace those of the data.
+    """
     what, where = ("feature", "X") if prefix == "x" else ("target", "Y")
     names: Any = default_labels(prefix, count)
-    labels = frame_labels(data)
+    labels = given or frame_labels(data)
     if labels is not None:
         names = labels
     elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
@@ -203,10 +90,9 @@ def feature_coordinates(data: Any) -> dict[str, Labels]:
 def as_matrix(data: Any, what: str) -> Any:
     """Return X or Y as a numpy, Dask or CSR matrix of numbers, with NaN where it was masked.
 
-    A Y of one dimension becomes one column. Raises DataError that says what `data` is and what it should be.
+    A Y of one dimension becomes one column. Frames are numbers by then (`frames.numbers_of`). Raises DataError that
+    says what `data` is and what it should be.
     """
-    if frame_labels(data) is not None or is_series(data):
-        data = frame_matrix(data, what)
     if is_data_array(data):
         data = data.data
     sparse, lazy = hasattr(data, "tocsr"), is_a(data, "dask", "Array")
@@ -244,9 +130,7 @@ def _require_real_matrix(data: Any, what: str) -> None:
         columns = "targets" if what == "Y" else "features"
         raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
-        is_text = what == "Y" and data.dtype.kind in "OUST"
-        more = " Give classes as numbers, or use a selector of dsel.sklearn, which takes classes." if is_text else ""
-        raise DataError(f"{what} has dtype {data.dtype}.", f"It must be real numbers of at most 8 bytes.{more}")
+        raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
 
 
 def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:
@@ -320,7 +204,8 @@ def align(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any]:
     """
     others = {"Y": Y, "sample_weight": weights}
     if is_data_array(X):
-        X = _samples_first(X, [other for other in others.values() if is_data_array(other)])
+        arrays = [other for other in others.values() if is_data_array(other)]
+        X = _samples_first(X, arrays) if X.ndim < 3 else labelled.flattened(X, [str(d) for a in arrays for d in a.dims])
     return X, *(_matched(X, other, name) for name, other in others.items())
 
 

@@ -22,6 +22,9 @@ from dsel._lib.text import shorten
 from dsel.data.formats.source import Source, SparseSource
 from dsel.data.labels import default_labels
 
+#: Lines of an IngestReport in its short form.
+_REPR_LINES: Final = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class WriteReport:
@@ -42,7 +45,7 @@ class WriteReport:
         return report
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class IngestReport(WriteReport):
     """What an ingest did, and what the columns hold.
 
@@ -100,6 +103,11 @@ class IngestReport(WriteReport):
     categories: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     stored: int | None = None
+
+    def __repr__(self) -> str:
+        lines = self.lines()
+        more = [f"and {len(lines) - _REPR_LINES + 1} more lines, which lines() returns"]
+        return "\n".join(lines if len(lines) <= _REPR_LINES else [*lines[: _REPR_LINES - 1], *more])
 
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""

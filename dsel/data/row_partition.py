@@ -9,7 +9,7 @@ Divide the rows of a dataset: into folds, by groups of rows, or into rows to tra
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,11 @@ class RowPartition:
         The share of the rows that parts 1 and up hold together. Part 0 has the others. By default parts are of equal
         size.
     labels : (repeats, m) array of int, optional
-        The part of each row, if it depends on groups of rows.
+        The part of each row, if it depends on groups of rows, or on splits.
+    models : tuple of TrainTest
+        What is trained and tested on what, where `of_splits` has divided the rows.
+    words : str
+        Such a division in words.
     """
 
     m: int
@@ -66,6 +70,44 @@ class RowPartition:
     repeats: int = 1
     held_out: float | None = None
     labels: NDArray[Any] | None = None
+    models: tuple[TrainTest, ...] = ()
+    words: str = ""
+
+    @classmethod
+    def of_splits(cls, m: int, splits: Iterable[tuple[Ints, Ints]], words: str) -> RowPartition:
+        """Return the division of m rows into the fewest parts of which splits are made.
+
+        splits: the row numbers that each model is trained on, and those that it is tested on. Rows that play the same
+        role in all splits are one part. Splits whose tests share no row are in one repetition, as folds are.
+        Errors: ValueError where a split has no rows, shares rows, or names rows that do not exist.
+        """
+        codes: list[Ints] = []  # of each repetition: the part of each row so far
+        tested: list[NDArray[np.bool_]] = []
+        roles: list[tuple[int, NDArray[np.int8]]] = []
+        for number, (train, test) in enumerate(splits, 1):
+            role = np.zeros(m, np.int8)
+            for rows, value in ((np.asarray(train), 1), (np.asarray(test), 2)):
+                if not rows.size or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= m:
+                    raise ValueError(f"split {number} has no rows to train or to test on, or others than 0 to {m - 1}")
+                if role[rows].any():
+                    raise ValueError(f"split {number} tests on rows that it is trained on")
+                role[rows] = value
+            where = next((i for i, used in enumerate(tested) if not used[role == 2].any()), len(tested))
+            if where == len(tested):
+                tested.append(np.zeros(m, bool))
+                codes.append(np.zeros(m, np.int64))
+            tested[where] |= role == 2
+            codes[where] = np.unique(codes[where] * 3 + role, return_inverse=True)[1].reshape(-1)
+            roles.append((where, role))
+        if not roles:
+            raise ValueError("there are no splits")
+        parts = 1 + max(int(code.max()) for code in codes)
+        labels = np.stack(codes).astype(np.uint16 if parts <= 65_536 else np.uint32)
+        models = tuple(
+            TrainTest(*(tuple((i, int(p)) for p in np.unique(labels[i, role == value])) for value in (1, 2)))
+            for i, role in roles
+        )
+        return cls(m, parts, "random", repeats=len(codes), labels=labels, models=models, words=words)
 
     def of_rows(self, start: int, stop: int, repetition: int = 0) -> Ints:
         """Return (stop - start,) the parts of the rows [start, stop)."""
@@ -86,6 +128,9 @@ class RowPartition:
 
     def tests(self) -> Iterator[TrainTest]:
         """Yield what is trained and tested on what, one entry for each model."""
+        if self.models:
+            yield from self.models
+            return
         for repetition in range(self.repeats):
             all_parts = tuple((repetition, part) for part in range(self.parts))
             if self.held_out is not None:
@@ -105,6 +150,9 @@ class RowPartition:
     @property
     def fewest_trained(self) -> int:
         """About how many rows the smallest training set has."""
+        if self.labels is not None and self.models:
+            counts = [np.bincount(labels, minlength=self.parts) for labels in self.labels]
+            return min(sum(int(counts[i][p]) for i, p in model.train) for model in self.models)
         if self.held_out is not None:
             return self.m - max(1, round(self.held_out * self.m))
         return self.m // self.parts if self.split == "forward" else self.m - self.m // self.parts - 1
@@ -129,6 +177,8 @@ class RowPartition:
     @property
     def description(self) -> str:
         """What the parts are, in words."""
+        if self.words:
+            return self.words
         groups = " of whole groups" if self.labels is not None else ""
         if self.held_out is not None:
             which = "last rows" if self.split != "random" else f"rows{groups}"

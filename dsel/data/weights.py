@@ -54,15 +54,20 @@ def store_weights(store: Store | SparseStore, asked: Any) -> Weights | None:
     name = weight_variable(asked, has_default=store.has_weight)
     if name is None:
         return None
+    return _checked(stored_variable(store, name, "sample_weight", "weights"), store.shape[0])
+
+
+def stored_variable(store: Store | SparseStore, name: str, option: str, what: str) -> StoredArray:
+    """Return a variable of a store over its samples. Errors: DataError naming the option where there is none."""
     if isinstance(store, SparseStore):
-        return _checked(store.column(name, "sample_weight"), store.shape[0])
+        return store.column(name, option)
     if not (store.path / name / schema.METADATA_FILE).is_file():
         found = (part for part in list_names(store.path) if (store.path / part / schema.METADATA_FILE).is_file())
         raise DataError(
-            f"{store.path} has no variable {name} of weights; it has {shorten(sorted(found))}.",
-            "Name one of them with sample_weight, or leave it out.",
+            f"{store.path} has no variable {name} of {what}; it has {shorten(sorted(found))}.",
+            f"Name one of them with {option}, or leave it out.",
         )
-    return _checked(StoredArray(str(store.path), name), store.shape[0])
+    return StoredArray(str(store.path), name)
 
 
 def weight_variable(asked: Any, *, has_default: bool) -> str | None:

@@ -19,16 +19,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.parcel import Parcel, Shipment
 from dsel.engine.scheduler_watch import NO_WORKER_LIMIT, check_workers, scheduler_lost
 from dsel.errors import CriterionError
-from dsel.search.ask_tell import (
-    Executor,
-    ExecutorOptions,
-    LostTask,
-    SerialExecutor,
-    Task,
-    TaskResult,
-    Work,
-    call_all,
-)
+from dsel.search.ask_tell import Executor, ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work, call_all
 from dsel.search.pareto import evaluations as on_worker
 
 log = logging.getLogger("dsel")

@@ -259,6 +259,8 @@ def certify_selection(
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
     request, dataset = validated.request, validated.dataset
+    if validated.loss is not None:
+        return _certified_loss(validated, context, selection, budget)
     with log_passes() as made:
         prepared = _prepare(validated, context, budget)
         whole = prepared.objective(request.lam)
@@ -279,6 +281,33 @@ def certify_selection(
     if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
         return selection
     return with_submodularity(selection, objective)
+
+
+def _certified_loss(
+    validated: ValidatedRequest, context: RunContext, selection: Selection, budget: ProofBudget
+) -> Selection:
+    """Return the selection by a loss with certificates. Errors: OptionError for what there is for squares only."""
+    from dsel.selection.loss_certificate import certify_loss
+
+    assert validated.loss is not None
+    for option, given in (("log", budget.log), ("alternatives", budget.near_best is not None)):
+        if given:
+            raise OptionError(
+                f"{option}: there is none for the loss {validated.loss.name}, only for the squared error.",
+                f"Leave {option} out.",
+            )
+    with log_passes() as made:
+        prepared = _prepare(validated, context, budget)
+        whole = prepared.objective(validated.request.lam)
+        objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
+        run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
+        selection = certify_loss(
+            run, selection, seconds=budget.seconds, nodes=budget.nodes, limit=budget.coefficient_limit,
+            all_sizes=budget.sizes == "all",
+        )  # fmt: skip
+    for values in selection.certificate:
+        log.info("%s", describe(values, selection.label))
+    return replace(selection, passes=selection.passes + made.passes)
 
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:

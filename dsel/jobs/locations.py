@@ -39,8 +39,9 @@ def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
     Errors: those of `as_dataset` and `select_rows`.
     """
     dataset = as_dataset(
-        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
-    )
+        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight,
+        categories=request.categories, dates=request.dates,
+    )  # fmt: skip
     return select_rows(dataset, request.rows)
 
 

@@ -17,14 +17,14 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.centering import NONE, CenteringError
+from dsel.objective.column_objective import ColumnObjective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
 from dsel.objective.objective_interface import FEW_TARGETS
-from dsel.objective.shared import SharedMethods
 
 
 @dataclass(frozen=True, eq=False)
-class DenseObjective(SharedMethods):
+class DenseObjective(ColumnObjective):
     """Error f(S) = min_A ||Y - X_S A||_F^2 + lam ||A||_F^2, from matrices in memory.
 
     `Objective` has the notation.

@@ -14,9 +14,9 @@ import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
+from dsel.objective.column_objective import independent_columns
 from dsel.objective.few_targets import few_targets
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.objective.shared import independent_columns
 
 
 def items_of(objective: Objective, groups: Sequence[Ints] | None, included_size: int = 0) -> ItemObjective:
@@ -105,20 +105,21 @@ class GroupedObjective:
         """Return f of some groups."""
         return self.columns_of.value(self.members(S))
 
-    def gains(self, S: Sequence[int]) -> Floats:
-        """Return (n,) the decrease of f when each group enters; 0 for members, and for groups that depend on S."""
+    def gains(self, S: Sequence[int], *, alone: bool = False) -> Floats:
+        """Return (n,) the decrease of f when each group enters; 0 for members, and for groups that depend on S.
+
+        alone: the decrease of the squared residuals instead, if only one group is fitted to them.
+        """
         basis, residual = self._residual(S)
         gains = np.zeros(self.n)
         for numbers, columns in self._batches:
             V = basis[:, columns]  # (s, b, p)
-            G = self._blocks(columns) - np.einsum("sbp,sbq->bpq", V, V)
-            gains[numbers] = self._explained(G, residual[columns], columns)[0]
+            K = self.K[columns[:, :, None], columns[:, None, :]]
+            gains[numbers], rank = self._explained(K - np.einsum("sbp,sbq->bpq", V, V), residual[columns], columns)
+            if alone:
+                gains[numbers] = np.where(rank > 0, self._explained(K, residual[columns], columns)[0], 0.0)
         gains[list(S)] = 0.0
         return gains
-
-    def _blocks(self, columns: Ints) -> Floats:
-        """Return (b, p, p) the diagonal blocks of K."""
-        return self.K[columns[:, :, None], columns[:, None, :]]
 
     def _residual(self, S: Sequence[int]) -> tuple[Floats, Floats]:
         """Return L^-1 K_S: (s, columns) and the residual of B (columns, r) given the groups S."""
@@ -189,16 +190,7 @@ class GroupState:
 
         It is 0 for members, and for groups that depend on them.
         """
-        objective = self.objective
-        basis, residual = objective._residual(self._members)
-        scores = np.zeros(objective.n)
-        for numbers, columns in objective._batches:
-            V = basis[:, columns]
-            G = objective._blocks(columns)
-            rank = objective._explained(G - np.einsum("sbp,sbq->bpq", V, V), residual[columns], columns)[1]
-            scores[numbers] = np.where(rank > 0, objective._explained(G, residual[columns], columns)[0], 0.0)
-        scores[self._members] = 0.0
-        return scores
+        return self.objective.gains(self._members, alone=True)
 
     def residual_norms(self) -> Floats:
         """Return (n,) the squared norm of what S leaves of each group; 0 for members and groups that depend on S."""

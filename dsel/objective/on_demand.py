@@ -29,10 +29,10 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.centering import NONE, CenteringError
+from dsel.objective.column_objective import ColumnObjective
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables
 from dsel.objective.objective_interface import FEW_TARGETS, Objective
-from dsel.objective.shared import SharedMethods
 
 #: The file grows by about this many bytes at a time.
 _SEGMENT_BYTES = 256 << 20
@@ -162,7 +162,7 @@ class SchurUpdate:
 
 
 @dataclass(eq=False)
-class OnDemandObjective(SharedMethods):
+class OnDemandObjective(ColumnObjective):
     """Error f(S) over columns of a factor F with K = F'F, without an n x n matrix.
 
     `Objective` has the notation.

@@ -20,16 +20,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import Part, RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError
-from dsel.passes.moments import (
-    Moments,
-    Present,
-    Strip,
-    Tiling,
-    block_moments,
-    block_present,
-    merge,
-    merge_present,
-)
+from dsel.passes.moments import Moments, Present, Strip, Tiling, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache, keeps_sums, load_or_compute

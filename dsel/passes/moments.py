@@ -260,7 +260,7 @@ def block_moments(
     yy = np.zeros(y.shape[1])
     sum_x, sum_y = np.zeros(n), np.zeros(y.shape[1])
     for start, stop in pieces:
-        z = _piece(x, start, stop, fill)
+        z = dense_rows(x, start, stop, fill)
         z -= mean_x
         t = dense_rows(y, start, stop)
         t -= mean_y
@@ -350,19 +350,6 @@ def _pieces(rows: int, width: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _piece(x: Any, start: int, stop: int, fill: Floats | None) -> Floats:
-    z = dense_rows(x, start, stop)
-    fill_missing(z, fill)
-    return z
-
-
-def fill_missing(z: Floats, fill: Floats | None) -> None:
-    """Replace NaN in each column of z by the column's value in `fill`, if there is any."""
-    if fill is not None:
-        rows, columns = np.nonzero(np.isnan(z))
-        z[rows, columns] = fill[columns]
-
-
 def _survey(
     x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int,
     w: Floats | None,
@@ -373,7 +360,7 @@ def _survey(
     for start, stop in pieces if n else []:
         # A dense block without NaN to replace is read as it is, not copied to float64.
         plain = isinstance(x, np.ndarray) and fill is None
-        z = x[start:stop] if plain else _piece(x, start, stop, fill)
+        z = x[start:stop] if plain else dense_rows(x, start, stop, fill)
         bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
         if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
             require_finite(np.asarray(z, np.float64), where, variable, first_row + start)

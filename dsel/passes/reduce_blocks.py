@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Ints
-from dsel.data.blocks import Block, load_block, load_weights, part_bytes
+from dsel.data.blocks import Block, StoredRows, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.passes.data_pass import MergeTree, Pass, PassCost, PassRecord, merge_tasks, record_pass
@@ -168,7 +168,7 @@ class RowPass(Pass):
         groups, targets = self._groups(0, self.dataset.m), self.dataset.target_columns
 
         def leaf(blocks: tuple[Block, ...]) -> PartialResult:
-            parts = [(b.x, b.y, b.w) for b in blocks]
+            parts = [(b.x, b.y, b.w, b.offset) for b in blocks]
             return _reduce_group(blocks, parts, per_block, self.merge, self.columns, targets)
 
         if len(groups) == 1:
@@ -199,7 +199,7 @@ class RowPass(Pass):
 
         def task(i: int) -> Any:
             rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
-            return leaf(rows, [(b.x, b.y, b.w) for b in groups[i]], *options, dask_key_name=f"{name}-{i}")
+            return leaf(rows, [(b.x, b.y, b.w, b.offset) for b in groups[i]], *options, dask_key_name=f"{name}-{i}")
 
         def identity() -> bytes:
             data = (self.dataset.fingerprint, start, stop, len(groups))
@@ -226,12 +226,13 @@ def _reduce_group(
     blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Merge, columns: Any, target_columns: Any
 ) -> PartialResult:
     """Load, reduce and merge the blocks of one task, one after the other."""
-    read = sum(part_bytes(x, columns) + part_bytes(y, target_columns) + part_bytes(w) for x, y, w in parts)
+    read = sum(part_bytes(x, columns) + part_bytes(y, target_columns) + part_bytes(w) for x, y, w, _ in parts)
     result = None
-    for block, (x, y, w) in zip(blocks, parts, strict=True):
+    for block, (x, y, w, offset) in zip(blocks, parts, strict=True):
         rows = load_block(x, columns)
         targets = None if y is None else load_block(y, target_columns)
-        found = per_block(rows, targets, replace(block, w=load_weights(w)))
+        loaded = offset.read() if isinstance(offset, StoredRows) else offset
+        found = per_block(rows, targets, replace(block, w=load_weights(w), offset=loaded))
         del rows, targets
         result = found if result is None else merge(result, found)
     return PartialResult(result, read)

@@ -29,7 +29,6 @@ from dsel.data.store.reader import Store
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError
 from dsel.passes.execution.pass_checkpoints import storable
-from dsel.passes.moments import fill_missing
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling, Statistics
 from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache
@@ -144,13 +143,15 @@ def _centered_block_factors(x: Any, y: Any, block: Block, chosen: Ints) -> Cente
     return result
 
 
-def _pieces(x: Any, y: Any, w: Floats | None, width: int) -> Iterator[tuple[Floats, Floats | None, Floats | None]]:
+def _pieces(
+    x: Any, y: Any, w: Floats | None, width: int, fill: Floats | None = None
+) -> Iterator[tuple[Floats, Floats | None, Floats | None]]:
     """Yield some rows of x, y and w, as many as float64 of _PIECE_BYTES hold. width: the columns that are used."""
     step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
     for start in range(0, x.shape[0], step):
         rows = slice(start, start + step)
         yield (
-            dense_rows(x, rows.start, rows.stop), None if y is None else dense_rows(y, rows.start, rows.stop),
+            dense_rows(x, rows.start, rows.stop, fill), None if y is None else dense_rows(y, rows.start, rows.stop),
             None if w is None else w[rows],
         )  # fmt: skip
 
@@ -186,7 +187,8 @@ class Fit:
     """Least squares (or ridge) of the preprocessed Y on the chosen columns, in their order.
 
     error: f(S), with the ridge penalty. rss: without it. total: ||Y||^2. coefficients: (s, N). gains: (s,) by how much
-    each column lowers f after those before it. gram: (s, s) X_S'X_S of the preprocessed columns.
+    each column lowers f after those before it. gram: (s, s) X_S'X_S of the preprocessed columns. intercept: that of a
+    loss for the scaled columns, whose targets are as they are in the data; None for the squared error.
     """
 
     error: float
@@ -195,6 +197,7 @@ class Fit:
     coefficients: Floats
     gains: Floats
     gram: Floats
+    intercept: float | None = None
 
 
 def factor(Z: Floats, T: Floats) -> QRFactors:
@@ -219,8 +222,7 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
     """
     width = x.shape[1] if y is None else chosen.size + y.shape[1]
     result: QRFactors | None = None
-    for rows, t, w in _pieces(x, y, block.w, width):
-        fill_missing(rows, fill)
+    for rows, t, w in _pieces(x, y, block.w, width, fill):
         rows = (rows - scaling.center_x) / scaling.scale_x
         Z, T = rows[:, chosen], rows if t is None else (t - scaling.center_y) / scaling.scale_y
         if w is not None:

@@ -21,21 +21,15 @@ from dsel.passes.cross_validation.disk_cache import cache_file_bytes, cache_widt
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.passes.data_pass import PassCost, PassLog
+from dsel.passes.loss_fits import FEWEST_MODELS, MOST_MODELS, loss_costs
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.planning.representations import memory
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.column_blocks import GRAM_ROWS, InColumnBlocks
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.representation import (
-    COMPILED,
-    INTERPRETER,
-    TASK_SHARE,
-    ProblemShape,
-    Representation,
-    Resources,
-    Saved,
-    gib,
-)
+from dsel.planning.representations.memory import gib
+from dsel.planning.representations.representation import ProblemShape, Representation, Resources, Saved
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
@@ -139,6 +133,11 @@ class Plan:
         return PassCost.total("with the Gram rows that the search fetches", (self.total, PassCost(GRAM_ROWS, *more)))
 
     @property
+    def _peak_bytes(self) -> int:
+        """Memory of a worker at the peak."""
+        return int(memory.TASK_SHARE * self.worker_bytes)
+
+    @property
     def evaluations(self) -> int:
         """Return how many subsets a Pareto search evaluates, about: of its offspring, 1 / e are their parents."""
         return int((1.0 - math.exp(-1.0)) * (self.iterations or 0))
@@ -199,7 +198,7 @@ class Plan:
         """Return the planned and the measured numbers, for the result. counts: those of the search."""
         planned = {
             "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
-            "worker_memory": int(TASK_SHARE * self.worker_bytes), "seconds": self.seconds, **self.chosen.planned_counts,
+            "worker_memory": self._peak_bytes, "seconds": self.seconds, **self.chosen.planned_counts,
             "search_seconds": self.search_seconds, "search_seconds_on_workers": self.worker_search_seconds,
         }  # fmt: skip
         measured = {
@@ -251,7 +250,7 @@ class Plan:
     def _memory_line(self) -> str:
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         return (
-            f"memory: {_count(self.workers, 'worker')} of {format_bytes(int(TASK_SHARE * self.worker_bytes))} at the "
+            f"memory: {_count(self.workers, 'worker')} of {format_bytes(self._peak_bytes)} at the "
             f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
             f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
         )
@@ -333,6 +332,7 @@ def make_plan(
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     saves_check = cache is not None and cache.on_disk and grows(dataset)
     known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
+    known = known and validated.loss is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         tuple(_stages(validated, chosen, saved, state, rewrite_every, cache)),
@@ -382,6 +382,8 @@ def _stages(
     if validated.held_out is not None and (validated.size_rule is not None or _number_of_rounds(validated)):
         k = validated.request.limit  # the pass reads all columns
         yield held_out_pass(validated.held_out, k + 1, k).cost()
+    if validated.loss is not None:
+        yield from loss_costs(validated.dataset, validated.request.limit)
     yield chosen.check_cost(validated, cache)
 
 
@@ -404,6 +406,11 @@ def _notes(
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
     yield from chosen.notes()
+    if validated.loss is not None:
+        yield (
+            f"the loss {validated.loss.name} takes {FEWEST_MODELS} to {MOST_MODELS} models, each after the first one "
+            "in one pass, and fits of few columns; the plan has the fewest"
+        )
     if _reads_chosen_chunks(validated.dataset):
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if saves_check:
@@ -538,4 +545,4 @@ def _round_worker_bytes(validated: ValidatedRequest, chosen: Representation) -> 
         return 0
     arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
     block = dataset.nbytes // max(len(dataset.blocks), 1)
-    return math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / TASK_SHARE)
+    return math.ceil((memory.INTERPRETER + memory.COMPILED + arrays + 3 * block) / memory.TASK_SHARE)

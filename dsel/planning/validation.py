@@ -20,9 +20,13 @@ from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_g
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels
+from dsel.data.offset import with_offset
 from dsel.data.row_partition import RowPartition
+from dsel.data.schema import SOURCE
 from dsel.errors import OptionError
 from dsel.objective.groups import items_of
+from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
@@ -55,8 +59,9 @@ class SizePlan:
 
 
 def plan_size(
-    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, allowed: int
-) -> SizePlan:
+    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, allowed: int,
+    loss: Loss | None = None,
+) -> SizePlan:  # fmt: skip
     """Return the rule of an automatic k and what it needs, and the request with the upper limit.
 
     included, allowed: how many columns, or groups of columns, are always chosen, and may be chosen with these. Errors:
@@ -65,6 +70,8 @@ def plan_size(
     if request.k != "auto":
         return SizePlan(request)
     rule = _resolved(request.choose_k or SizeRule(), method)
+    if loss is not None:
+        rule = _size_rule_of_loss(request.choose_k or SizeRule(), loss)
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
@@ -96,6 +103,16 @@ def plan_size(
 
 def _resolved(rule: SizeRule, method: Method) -> SizeRule:
     by = rule.by or ("held-out" if rule.held_out is not None else "path" if method.uses_rows else "folds")
+    return rule.model_copy(update={"by": by})
+
+
+def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
+    """Return the rule for a deviance: an information criterion, by default BIC."""
+    by = rule.by or "bic"
+    if by not in ("aic", "bic", "ebic"):
+        raise OptionError(
+            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".', "Choose by bic, aic or ebic."
+        )
     return rule.model_copy(update={"by": by})
 
 
@@ -159,6 +176,8 @@ class ValidatedRequest:
         The parts of the rows whose Gram matrices the pass sums.
     groups : ColumnGroups, optional
         The groups of columns that are chosen together.
+    loss : Loss, optional
+        The loss that is minimized; None for the squared error.
     """
 
     dataset: Dataset
@@ -174,6 +193,7 @@ class ValidatedRequest:
     size_rule: SizeRule | None = None
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
+    loss: Loss | None = None
 
     def placed(self, site: Site) -> Placement:
         """Return where the search runs."""
@@ -238,13 +258,18 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
+    loss = _loss(dataset, request, method)
+    if loss is not None and request.offset is not None:
+        dataset = with_offset(dataset, request.offset)
     groups = _groups(dataset, request, method, options)
     items = groups or SingleColumns(n)
     include, exclude = _columns(dataset, request, items)
     count = items.count
     if isinstance(dataset, Sums):
         _require_no_rows(request, method)
-    size = plan_size(dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)))
+    size = plan_size(
+        dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)), loss
+    )
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
     summary = ProblemSummary(
@@ -271,8 +296,35 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         _check_reduction(request, requirements)
     return ValidatedRequest(
         dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
-        partition, groups,
+        partition, groups, loss,
     )  # fmt: skip
+
+
+def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss | None:
+    """Return the loss to minimize, or None for the squared error. Errors: OptionError where it cannot be used."""
+    loss = find_loss(request.loss)
+    if loss.name == "squared":
+        if request.offset is not None:
+            raise OptionError("offset needs a loss other than the squared error.", "Subtract it from the target.")
+        return None
+    name = f'loss="{loss.name}"'
+    if dataset.n_targets != 1:
+        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", "Name one with targets.")
+    if not method.takes_loss:
+        raise OptionError(
+            f"{method.name} scores squared errors on left-out rows, and takes no other loss.",
+            f"Use one of {', '.join(methods_with('takes_loss'))}.",
+        )
+    if isinstance(dataset, Sums):
+        raise needs_rows(name)
+    refused = {
+        "criterion": request.criterion is not None, "reduce": request.reduce is not None,
+        "polish": request.polish != "none",
+    }  # fmt: skip
+    for option, given in refused.items():
+        if given:
+            raise OptionError(f"{name} does not go together with {option}.", f"Leave {option} out.")
+    return loss
 
 
 def _require_no_rows(request: SelectionRequest, method: Method) -> None:
@@ -337,7 +389,7 @@ def _options(method: Method, request: SelectionRequest) -> Options:
 def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:
     """Return the groups of columns, if there are any."""
     if request.groups is None:
-        return None
+        return _of_categories(dataset, request, method, options)
     if not method.takes_groups:
         able = ", ".join(methods_with("takes_groups"))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
@@ -351,6 +403,22 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
             f"k counts groups: it is a whole number from 1 to {len(groups.names)}.",
         )
     return groups
+
+
+def _of_categories(
+    dataset: Dataset, request: SelectionRequest, method: Method, options: Options
+) -> ColumnGroups | None:  # fmt: skip
+    """Return the groups of the indicator columns of each category of a frame, if the method can choose groups."""
+    able = method.takes_groups and not options.conflict_with_groups() and request.criterion is None
+    if request.categories != "groups" or SOURCE not in dataset.coordinates or not able:
+        return None
+    groups = column_groups(dataset, SOURCE)
+    if request.k == "auto" or request.limit <= len(groups.names):
+        return groups
+    raise OptionError(
+        f"k is {request.k}, and there are {len(groups.names)} columns: those of a category count as one.",
+        'Choose a smaller k, or use categories="columns".',
+    )
 
 
 def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -401,5 +469,5 @@ def _partition(
     """Return the folds that a rule asks for, or with a share `held_out` the rows to train on and the others."""
     return partition_rows(
         dataset, folds=folds, split=rule.split, row_groups=rule.row_groups, held_out=held_out, seed=seed,
-        repeats=rule.repeats if held_out is None else 1,
+        repeats=rule.repeats if held_out is None else 1, gap=rule.gap if held_out is None else 0,
     )  # fmt: skip

@@ -14,12 +14,11 @@ from functools import cached_property
 from typing import Any
 
 from dsel._lib.types import Ints
-from dsel.config.size_rule import RowSplit
 from dsel.config.types import Section
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept, RowErrors
 from dsel.objective.cross_validation.losses import Loss
 from dsel.objective.groups import items_of
-from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.objective.objective_interface import FEW_TARGETS, ItemObjective, Objective
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.ask_tell import ExecutorFactory, SerialExecutor
 from dsel.search.journal import Journal
@@ -155,6 +154,11 @@ class ProblemSummary:
         """Return how many columns are still to choose, and from how many."""
         return self.k - self.included, self.n - self.included - self.excluded
 
+    @property
+    def few_targets(self) -> int:
+        """Return N where the compiled searches use the targets one by one, else 0."""
+        return self.n_targets if self.n_targets <= FEW_TARGETS else 0
+
 
 @dataclass(frozen=True)
 class CrossValidation:
@@ -168,7 +172,9 @@ class CrossValidation:
     repeats : int
         How often the rows are divided into folds.
     split : {"random", "blocks", "forward"}
-        How the rows are divided into folds.
+        How the rows are divided into folds. Or a splitter of scikit-learn, or pairs of row numbers.
+    gap : int
+        Rows next to a tested block that are left out of its training rows.
     row_groups : str or array, optional
         The group of each row. All rows of a group are in one fold.
     direction : {"forward", "backward", "floating"}
@@ -187,7 +193,8 @@ class CrossValidation:
 
     folds: int | None = None
     repeats: int = 1
-    split: RowSplit = "random"
+    split: Any = "random"
+    gap: int = 0
     row_groups: Any = None
     direction: Direction = "forward"
     penalties: int = 0
@@ -199,7 +206,7 @@ class CrossValidation:
     @property
     def whole_gram(self) -> bool:
         """Whether rounds need the whole Gram matrix: they begin with all columns, or folds have other training rows."""
-        return self.direction == "backward" or self.split == "forward"
+        return self.direction == "backward" or self.gap > 0 or self.split not in ("random", "blocks")
 
     @property
     def full_height(self) -> bool:
@@ -335,3 +342,8 @@ class Method:
     takes_groups: bool = False
     no_groups: str = "it chooses single columns"
     extra: str = ""
+
+    @property
+    def takes_loss(self) -> bool:
+        """Whether the method can minimize another loss, by quadratic models that it searches as the squared error."""
+        return not self.uses_rows and not self.unsupervised_only

@@ -123,15 +123,20 @@ class SearchOutcome:
 
 def improving(points: list[FrontPoint]) -> tuple[FrontPoint, ...]:
     """Return the Pareto front of a path: the points that no smaller point equals or beats, in ascending size."""
+    front: list[FrontPoint] = []
+    for point in best_of_sizes(points):
+        if not front or point.value < front[-1].value:
+            front.append(point)
+    return tuple(front)
+
+
+def best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
+    """Return the best point of each size, by ascending size; the first one of several."""
     best: dict[int, FrontPoint] = {}
     for point in points:
         if point.size not in best or point.value < best[point.size].value:
             best[point.size] = point
-    front: list[FrontPoint] = []
-    for size in sorted(best):
-        if not front or best[size].value < front[-1].value:
-            front.append(best[size])
-    return tuple(front)
+    return [best[size] for size in sorted(best)]
 
 
 SEED_LIMIT = 2**63

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from dsel._lib.positive_definite import inverse
+from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
@@ -16,6 +17,7 @@ from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.data.schema import SOURCE
 from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
@@ -150,11 +152,17 @@ def _notes(answer: Answer) -> Iterator[str]:
     dataset, rows, fit, dependent = answer.run.dataset, answer.run.rows, answer.fit, answer.dependent
     counts = answer.outcome.counts
     classes = _class_count(dataset)
-    if classes is not None:
+    if classes is not None and answer.run.validated.loss is None:
         yield (
-            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give a "
-            "column of 0 and 1 for each"
+            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
+            "them as text or a category"
         )
+    yield from dataset.notes
+    for name, levels in dataset.classes.items():
+        yield _on_classes(name, levels) + ("" if answer.by_criterion else "; their squared error is minimized")
+    validated = answer.run.validated
+    if SOURCE in dataset.coordinates and validated.request.categories == "groups" and validated.groups is None:
+        yield f"{validated.method.name} chooses the indicator columns of categories one by one, not as groups"
     if "captured" in counts:
         yield _reduction(counts)
     if counts.get("dependent_gap"):
@@ -177,6 +185,12 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dependent.size:
         what = "have coefficient 0" if answer.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _on_classes(name: str, levels: Sequence[str]) -> str:
+    """Return the numbers that the classes of a target became."""
+    numbers = f"1 stands for {levels[1]!r}, 0 for {levels[0]!r}" if len(levels) == 2 else "a column of 0 and 1 for each"
+    return f"target {name!r} has {len(levels)} classes ({shorten(levels, 8)}): {numbers}"
 
 
 def _not_on_rows(parts: int) -> str:
@@ -211,7 +225,8 @@ def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontR
         members = [*members, *(j for j in run.base if not unusable[j] and j not in objective.included)]
     recomputed = answer.errors.get(tuple(sorted(members)))
     if recomputed is not None:
-        return FrontRow(size, recomputed[0], 1.0 - recomputed[1] / whole.total, tuple(members), criterion)
+        total = whole.total if run.validated.loss is None else answer.fit.total
+        return FrontRow(size, recomputed[0], 1.0 - recomputed[1] / total, tuple(members), criterion)
     return FrontRow(size, f, explained_share(whole, members, f), tuple(members), criterion)
 
 
@@ -243,19 +258,23 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
+    by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
     if rule is not None:
-        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out")}
+        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
             "k": validated.request.k if rule is None else "auto",
             "choose_k": rule,
             "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
+            "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
             "options": {name: _as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
             "exclude": tuple(int(j) for j in validated.exclude),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
+            "loss": "squared" if validated.loss is None else validated.loss.name,
+            "offset": _as_json(validated.request.offset),
         }
     )
 
@@ -270,13 +289,16 @@ def _as_json(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value):
         return list(value)
-    return str(value) if isinstance(value, AnyPath) else "data in memory"
+    named = isinstance(value, AnyPath) or callable(getattr(value, "split", None))  # a splitter of scikit-learn
+    return str(value) if named else "data in memory"
 
 
 def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit) -> tuple[Floats, Floats]:
     """Return coefficients and intercept for X and Y as they are; where Y = X for all n columns, constant ones too."""
     scaling = statistics.scaling(preprocess)
     found = fit.coefficients
+    if fit.intercept is not None:
+        scaling = replace(scaling, center_y=np.array([fit.intercept]), scale_y=np.ones(1))
     if statistics.unsupervised:
         usable = ~statistics.unusable(preprocess)
         found = np.zeros((S.size, usable.size))
@@ -294,7 +316,8 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
     objective, whole, request = run.objective, run.whole, run.validated.request
     S = [int(place) for place in np.flatnonzero(np.isin(objective.columns, chosen))]
     exact = objective.has_gram and objective.eigen_factor is None and run.prepared.errors is None
-    if not exact or run.validated.groups is not None or run.validated.criterion is not None:
+    validated = run.validated
+    if not exact or validated.groups is not None or validated.criterion is not None or validated.loss is not None:
         return None
     if len(S) > _MOST_SUBSTITUTED or objective.n * len(S) ** 2 > _MOST_STEPS:
         return None

@@ -14,9 +14,9 @@ from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.labels import format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
+from dsel.objective.column_objective import independent_columns
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.objective.shared import independent_columns
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
 from dsel.selection.context import SelectionRun

@@ -59,6 +59,10 @@ class CriterionContext:
             return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
         return fit + self._penalty(by, df, s)
 
+    def value_of_deviance(self, by: InformationCriterion, deviance: float, s: int) -> float:
+        """Return a criterion of s columns from a deviance, -2 log likelihood: without constants that subsets share."""
+        return deviance + self._penalty(by, float(s), s)
+
     def _penalty(self, by: InformationCriterion, df: float, s: int) -> float:
         """Return what a criterion adds to the logarithm of the RSS."""
         m, N, count = self.m, self.N, self.m * self.N

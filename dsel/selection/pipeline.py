@@ -70,7 +70,7 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
     for line in plan.lines():
-        log.info("plan: %s", line)
+        log.debug("plan: %s", line)
     validated = replace(validated, options=validated.options.model_copy(update=plan.placement.options))
     context = replace(
         context, engine=THREADS if dataset.in_memory else context.engine,
@@ -112,6 +112,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        if validated.loss is not None:
+            return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
@@ -146,6 +148,24 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("comparison"):
         selection = context.compare(run, fit, selection)
     return replace(selection, seconds=timer.seconds)
+
+
+def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
+    """Return the selection that minimizes a loss other than the squared error."""
+    from dsel.selection.loss_search import LossSearch, loss_data
+
+    search = LossSearch(run, loss_data(run))
+    run, curve = search.search(), None
+    if run.validated.size_rule is not None:
+        search.every_size(run)
+        curve = search.size_curve()
+        run = run.asking(k=curve.k)
+        search.run = search.run.asking(k=curve.k)
+    outcome, errors = search.outcome(run)
+    with timer.stage("check"):
+        chosen, dependent, fit = search.final_fit(run)
+    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 
 def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:

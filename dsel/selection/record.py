@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -315,6 +316,18 @@ class SelectionRecord:
     def unsupervised(self) -> bool:
         """Whether columns were chosen for X itself (Y = X)."""
         return not self.targets
+
+    @property
+    def wall_seconds(self) -> float:
+        """The time of the run: from its start to its end, or that of its stages if an interrupted run continued."""
+        try:
+            ends = [datetime.fromisoformat(self.provenance[name]) for name in ("started", "finished")]
+        except (KeyError, ValueError):  # results of dsel 0.1
+            ends = []
+        stages = sum(self.seconds.values())
+        # The moments are whole seconds: the stages are more exact for a short run.
+        whole = (ends[1] - ends[0]).total_seconds() if ends else 0.0
+        return whole if whole > stages + 1.0 else stages
 
     @property
     def error_ratio(self) -> float | None:

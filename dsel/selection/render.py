@@ -125,15 +125,8 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
 
 def _substitutes(selection: SelectionRecord) -> Table:
     """Return the best substitutes of each chosen column as a table."""
-    table = text_table(
-        "column",
-        "substitute",
-        "R2 with it",
-        "correlation",
-        "further substitutes",
-        left=("column", "substitute", "further substitutes"),
-        fold=("column", "substitute", "further substitutes"),
-    )
+    names = ("column", "substitute", "further substitutes")
+    table = text_table(*names[:2], "R2 with it", "correlation", names[2], left=names, fold=names)
     for label, (first, *others) in selection.substitutes().items():
         r2 = f"{first.r2:.6f}{', the best (proved)' if first.proved else ''}"
         correlation = "" if first.correlation is None else f"{first.correlation:.4f}"

@@ -29,7 +29,7 @@ from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import members_along
-from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.outcome import FrontPoint, SearchOutcome, best_of_sizes
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
@@ -114,7 +114,7 @@ def every_size(run: SelectionRun) -> tuple[SearchOutcome, Subsets]:
         points = [FrontPoint(0, objective.c, ())]
         for size in range(1, most):
             points += run_method(run.asking(k=base + size)).front
-        outcome = replace(outcome, front=tuple(_best_of_sizes([*points, *outcome.front])))
+        outcome = replace(outcome, front=tuple(best_of_sizes([*points, *outcome.front])))
     best = [outcome.best(size).members if outcome.front[0].size <= size else () for size in range(most + 1)]
     return outcome, [tuple(int(objective.columns[j]) for j in members) for members in best]
 
@@ -136,14 +136,6 @@ def subsets_of_part(
         what = f"{where} {part.m} rows. There: {error.what}"
         raise type(error)(what, f"{error.remedy} Or {remedy}.".strip()) from error
     return every_size(SelectionRun(dataset, validated, context, prepared, whole, objective))[1]
-
-
-def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
-    best: dict[int, FrontPoint] = {}
-    for point in points:
-        if point.size not in best or point.value < best[point.size].value:
-            best[point.size] = point
-    return [best[size] for size in sorted(best)]
 
 
 class _FoldSearch:
@@ -183,8 +175,11 @@ class _FoldErrors:
                 log.info("choice of k: model %d", number + 1)
                 self._found.append(self._errors(number, model.train, tested))
                 self._state = None
-            errors += self._found[number]
-            weights += [self._parts[part].weight for part in tested]
+            found, weight_of = self._found[number], [self._parts[part].weight for part in tested]
+            if partition.models and found:  # a split of scikit-learn is one fold, of however many parts
+                found, weight_of = [np.sum(found, axis=0).tolist()], [sum(weight_of)]
+            errors += found
+            weights += weight_of
         if not errors:
             raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
         table, weight = np.array(errors), np.array(weights)

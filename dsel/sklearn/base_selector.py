@@ -17,8 +17,10 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dsel.api import select_from
-from dsel.config.request import Missing, Preprocess, SelectionRequest
+from dsel.config.ingest_request import Dates
+from dsel.config.request import Categories, Missing, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
@@ -31,6 +33,7 @@ from dsel.sklearn.inputs import (
     encode_target,
     in_memory,
     is_lazy_or_labelled,
+    opened_input,
     spread_columns,
 )
 from dsel.storage.paths import AnyPath, as_path
@@ -62,6 +65,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     preprocess: Preprocess = "standardize"
     include: Sequence[str | int] = ()
     exclude: Sequence[str | int] = ()
+    categories: Categories = "groups"
+    dates: Dates = "refuse"
     missing: Missing = "refuse"
     random_state: Any = 0
     cache: Any = "memory"
@@ -94,18 +99,24 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if y is None and self._y_required:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        X, y = check_training_data(self, X, None if self._y_ignored else y, self.missing == "mean")
+        X, y = check_training_data(self, opened_input(X), None if self._y_ignored else y, self.missing == "mean")
         target = EncodedTarget(None) if y is None else encode_target(y, getattr(self, "task", "auto"))
         if sample_weight is not None and not is_lazy_or_labelled(X):
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         try:
             request = self._request()
-            dataset = as_dataset(X, target.Y, sample_weight=sample_weight)
-            if hasattr(self, "feature_names_in_"):
+            dataset = as_dataset(
+                X, target.Y, sample_weight=sample_weight, categories=request.categories, dates=request.dates
+            )
+            self._source = _sources(dataset)
+            if hasattr(self, "feature_names_in_") and self._source is None:
                 dataset = replace(dataset, features=self.feature_names_in_)
             cache = self._cache()
             if cache is not None:
-                dataset = replace(dataset, digest=data_digest(X, target.Y, sample_weight))
+                lazy = self._source is None or is_lazy_or_labelled(X)
+                read = (X,) if lazy else tuple(block.x for block in dataset.blocks)
+                digest = data_digest(*read, target.Y, sample_weight)
+                dataset = replace(dataset, digest=digest)
             self.selection_ = self._select(dataset, request, cache)
         except (DataError, OptionError) as error:
             raise ValueError(str(error)) from error
@@ -132,6 +143,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             X does not have the columns that the selector was fitted to.
         """
         check_is_fitted(self)
+        X = opened_input(X)
         if not is_lazy_or_labelled(X):
             return super().transform(X)
         X = check_features(self, X)
@@ -207,9 +219,11 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Set the attributes of a fitted selector."""
         selection: Selection = self.selection_
         self.indices_ = np.array(selection.indices, np.intp)
+        if self._source is not None:  # a column of the frame is selected if one of its indicator columns is
+            self.indices_ = np.array(list(dict.fromkeys(self._source[self.indices_].tolist())), np.intp)
         self.support_ = np.zeros(self.n_features_in_, bool)
         self.support_[self.indices_] = True
-        self.n_features_ = len(selection)
+        self.n_features_ = int(self.support_.sum())
         if target.classes is not None:
             self.classes_ = target.classes
         elif hasattr(self, "classes_"):
@@ -221,6 +235,15 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                     UserWarning,
                     stacklevel=3,
                 )
+
+
+def _sources(dataset: Dataset) -> NDArray[np.intp] | None:
+    """Return for each column of a dataset the number of that of the frame that it was made from; None if all are it."""
+    if SOURCE not in dataset.coordinates:
+        return None
+    names = dataset.coordinates[SOURCE].tolist()
+    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names], np.intp)
 
 
 def _size(wanted: Any, n: int) -> Any:

@@ -21,8 +21,47 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from dsel.data.formats.annotated import is_annotated
+from dsel.data.formats.labelled import flattened, matrix_variable
+from dsel.data.frames import class_labels, frame_labels, one_hot
+from dsel.data.in_memory import is_data_array, is_xarray_dataset
+from dsel.data.labels import is_a
+from dsel.errors import DataError
+
 #: dtypes of pandas and polars that only hold classes, and that a conversion to NumPy would lose.
+_OTHER_DTYPES = (
+    "category",
+    "Categorical",
+    "Enum",
+    "string",
+    "str",
+    "large_string",
+    "String",
+    "datetime64",
+    "timedelta64",
+    "Datetime",
+    "Date",
+    "Duration",
+)
+#: Rows by which it is judged whether a column of objects holds text.
+_EXAMINED = 100
 _CLASS_DTYPES = ("category", "boolean", "Boolean", "Categorical", "Enum")
+
+
+def opened_input(X: Any) -> Any:
+    """Return X of `fit` or `transform` in a form that has rows and columns.
+
+    The matrix of AnnData, a DataFrame of a LazyFrame or of an Arrow table, and a matrix of an xarray cube.
+    """
+    if is_annotated(X):
+        return X.X
+    if is_a(X, "polars", "LazyFrame"):
+        return X.collect()
+    if is_a(X, "pyarrow", "Table"):
+        return X.to_pandas()
+    if is_xarray_dataset(X):
+        X = matrix_variable(X, {"Y", "weight"})
+    return flattened(X) if is_data_array(X) and X.ndim > 2 else X
 
 
 def is_lazy_or_labelled(X: Any) -> bool:
@@ -45,6 +84,8 @@ def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tupl
         elif hasattr(estimator, "feature_names_in_"):
             del estimator.feature_names_in_
         return X, y
+    if _has_other_columns(X):  # text, categories or dates, which become numbers as in dsel.select
+        return validate_data(estimator, X, skip_check_array=True), y
     # Frames may mix dtypes, and int arrays are kept as they are.
     dtype = [np.float64, np.float32] if hasattr(X, "columns") else "numeric"
     options: dict[str, Any] = {
@@ -57,12 +98,19 @@ def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tupl
     return X, y if str(getattr(y, "dtype", "")).split("(")[0] in _CLASS_DTYPES else checked
 
 
+def _has_other_columns(X: Any) -> bool:
+    """Return whether a frame of pandas or polars has columns that are no numbers, or that Arrow holds."""
+    if frame_labels(X) is None:
+        return False
+    kinds = [str(dtype).split("(")[0].split("[")[0] for dtype in getattr(X, "dtypes", ())]
+    return any(kind in _OTHER_DTYPES for kind in kinds) or any(
+        kind == "object" and any(isinstance(value, str) for value in X.iloc[:_EXAMINED, j])
+        for j, kind in enumerate(kinds)
+    )
+
+
 def open_lazy(X: Any) -> Any:
     """Return X as a Dask array or an xarray DataArray with samples first. Errors: ValueError."""
-    if type(X).__name__ == "Dataset":
-        if "X" not in X:
-            raise ValueError(f"The Dataset has no variable X, only {', '.join(map(str, X.variables))}.")
-        X = X["X"]
     if hasattr(X, "to_dask_array"):
         return X
     if X.ndim != 2:
@@ -235,34 +283,21 @@ def encode_target(y: Any, task: Task) -> EncodedTarget:
     lazy = hasattr(y, "compute")
     if task == "regression" or (lazy and task == "auto" and _is_number(y)):
         return EncodedTarget(y)
-    values = _labels(y.compute() if lazy else y)
+    values = class_labels(y.compute() if lazy else y)
     if values is None and task == "auto":
         return EncodedTarget(_as_numbers(y))
     columns = np.asarray(y.compute() if lazy else y) if values is None else values
     single = columns.ndim == 1
-    parts = [_one_hot(columns, "")] if single else [_one_hot(columns[:, j], f"y{j}=") for j in range(columns.shape[1])]
+    parts = (
+        [_indicators(columns, "")]
+        if single
+        else [_indicators(columns[:, j], f"y{j}=") for j in range(columns.shape[1])]
+    )
     merged = {name: column for part, _ in parts for name, column in part.items()}
     classes = [found for _, found in parts]
     import pandas as pd
 
     return EncodedTarget(pd.DataFrame(merged), classes[0] if single else classes)  # its labels name the targets
-
-
-def _labels(y: Any) -> NDArray[Any] | None:
-    """Return y as an array of classes if it holds text, booleans or categories, else None."""
-    kind = getattr(y, "dtype", None)
-    categorical = str(kind).split("(")[0] in ("category", "Categorical", "Enum")
-    values = np.asarray(y)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if categorical or values.dtype.kind in "USTb":
-        return values
-    if values.dtype.kind != "O":
-        return None
-    flat = values.ravel().tolist()
-    if all(isinstance(label, bool | np.bool_) for label in flat):
-        return values.astype(bool)
-    return values if any(isinstance(label, str) for label in flat) else None
 
 
 def _as_numbers(y: Any) -> Any:
@@ -275,19 +310,12 @@ def _as_numbers(y: Any) -> Any:
         raise ValueError(f"Unknown label type: y holds objects that are neither text nor numbers ({error}).") from error
 
 
-def _one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any]]:
-    """Return columns of 0 and 1 by name, and the sorted classes."""
-    if values.dtype.kind == "O":
-        absent = [label is None or label != label for label in values.tolist()]
-        if any(absent):
-            raise ValueError(f"Input y contains NaN: the class in row {absent.index(True)} is missing.")
-        if any(isinstance(label, str) for label in values.tolist()):
-            values = np.array([str(label) for label in values.tolist()])
-    classes = np.unique(values)
-    if classes.size < 2:
-        raise ValueError(f"y has {classes.size} class: a selection needs at least two classes.")
-    kept = classes[1:] if classes.size == 2 else classes
-    return {f"{prefix}{label}": (values == label).astype(np.float64) for label in kept.tolist()}, classes
+def _indicators(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any]]:
+    """Return columns of 0 and 1 by name, and the sorted classes. Errors: ValueError."""
+    try:
+        return one_hot(values, prefix)
+    except DataError as error:
+        raise ValueError(str(error)) from error
 
 
 def _is_number(y: Any) -> bool:

@@ -34,6 +34,11 @@ class SubsetSelector(BaseSelector):
         How columns are centered and scaled. `transform` returns them as they are.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected, by label or position.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
     random_state : int, RandomState or None, default=0
@@ -139,6 +144,11 @@ class BestSubsetSelector(BaseSelector):
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -222,6 +232,11 @@ class ColumnSubsetSelector(BaseSelector):
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -275,6 +290,11 @@ class GreedyRLSSelector(BaseSelector):
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -352,6 +372,11 @@ class ForwardSelector(SubsetSelector):
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -408,6 +433,11 @@ class OMPSelector(SubsetSelector):
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0

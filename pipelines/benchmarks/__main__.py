@@ -13,6 +13,7 @@ from pipelines.benchmarks import (
     certificate,
     greedy_rls,
     growing,
+    losses,
     losses_proofs,
     methods,
     out_of_core,
@@ -144,6 +145,14 @@ def alternatives_command(
 ) -> None:
     """Measure lists of near-best subsets: the time compared with one proof, and how many columns are decided."""
     alternatives.run(quick)
+
+
+@app.command("losses")
+def losses_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few data sets.")] = False,
+) -> None:
+    """Compare selections by the logistic loss with other tools on data with two classes."""
+    losses.run(quick)
 
 
 if __name__ == "__main__":

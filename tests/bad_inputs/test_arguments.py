@@ -22,6 +22,7 @@ from dsel.errors import DselError
 from tests.bad_inputs.conftest import LABELS, X, Y, names
 
 OPTION, DATA, MISSING, CRITERION, OUTPUT = 64, 65, 66, 70, 73
+WORDS = [f"w{i}" for i in range(60)]
 FRAME = pd.DataFrame(X, columns=LABELS)
 DUPLICATES = pd.DataFrame(X[:, :2], columns=["a", "a"])
 SPARSE = scipy.sparse.csr_matrix(X)
@@ -58,16 +59,17 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("text", select(np.array([["a", "b"]])), DATA, "X has dtype <U1", "real numbers"),
     ("complex", select(X + 1j, Y), DATA, "X has dtype complex128", "real numbers"),
     ("objects", select(X.astype(object), Y), DATA, "X has dtype object", "real numbers"),
-    ("classes", select(X, np.array(["a", "b"] * 30)), DATA, "Y has dtype <U1", "dsel.sklearn"),
-    ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "Column 'd' of X", "dates to numbers"),
-    ("words", select(FRAME.assign(d="x"), Y), DATA, "Column 'd' of X", "get_dummies"),
+    ("a missing class", select(X, np.array([None, "b"] * 30)), DATA, "the class in row 0 is missing", "Leave it out"),
+    ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "column 'd' holds dates", 'dates="days"'),
+    ("words", select(FRAME.assign(d=WORDS), Y), DATA, "column 'd': 'w0' is text, and nearly all", "Leave it out"),
+    ("words refused", select(FRAME.assign(d="x"), Y, categories="refuse"), DATA, "1 columns of X hold text", "groups"),
     ("nan", select(with_value(np.nan), Y), DATA, "NaN values: 1 .* column 'c', row 5", "missing: mean"),
     ("infinite", select(with_value(np.inf, "d"), Y), DATA, "infinite values: 1 .* column 'd'", "Correct the data"),
     ("nan in Y", select(X, np.where(Y > 3, np.nan, Y)), DATA, "Y of X.* NaN values: .* column 'y0'", "Correct the data"),
     ("short Y", select(X, Y[:5]), DATA, "X has 60 rows and Y has 5", "one row for each sample"),
     ("empty Y", select(X, np.empty((60, 0))), DATA, "Y has no columns", "Leave Y out"),
     ("deep Y", select(X, np.zeros((60, 1, 1))), DATA, r"Y has shape \(60, 1, 1\)", "samples x targets"),
-    ("words in Y", select(X, np.array(["a"] * 60)), DATA, "Y has dtype <U1", "real numbers"),
+    ("one class", select(X, np.array(["a"] * 60)), DATA, "y has 1 class", "Check the column"),
     ("constant Y", select(X, np.ones(60)), DATA, "targets are constant", "Check which column is Y"),
     ("negative weights", select(X, Y, sample_weight=-np.ones(60)), DATA, "negative values: 60", ">= 0"),
     ("nan weights", select(X, Y, sample_weight=np.full(60, np.nan)), DATA, "sample_weight has NaN values", ">= 0"),
@@ -87,7 +89,8 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("one label", select(FRAME, Y, include="a"), OPTION, "'include' is 'a'", "a list"),
     ("a label twice", select(FRAME, Y, k=2, include=["a", "a"]), OPTION, "include: .* named twice", "'a', 'a'"),
     ("from the end", select(FRAME, Y, include=[-1]), OPTION, "no feature -1 among 6", "from 0 to 5"),
-    ("targets without Y", select(FRAME, targets=["no"]), OPTION, "There is no Y to choose", "no"),
+    ("targets without Y", select(X, targets=["no"]), OPTION, "There is no Y to choose", "no"),
+    ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column no", "Name columns of X"),
     ("groups of others", select(FRAME, Y, groups={"g": ["zz"]}), OPTION, "groups: there is no feature 'zz'", "Known: a"),
     ("two groups", select(FRAME, Y, groups={"g": ["a"], "h": ["a"]}), OPTION, "'a' is in two groups", "Name it once"),
     ("groups in A*", select(FRAME, Y, groups={"g": ["a"]}, method="astar"), OPTION, "astar cannot choose groups", "Use"),

@@ -78,15 +78,18 @@ def test_a_target_may_be_a_column_of_any_library(make: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dask"])
 def test_columns_that_are_not_numbers_are_named_together_with_the_remedy(kind: str) -> None:
-    frame = BASE.assign(colour=BASE["colour"].astype("category"), when=pd.Timestamp("2020-01-01"), note="text")
+    note = [f"{i:04}x" for i in range(M)]
+    frame = BASE.assign(colour=BASE["colour"].astype("category"), when=pd.Timestamp("2020-01-01"), note=note)
     make: dict[str, Any] = {
         "pandas": lambda: frame,
         "polars": lambda: pl.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)),
         "arrow": lambda: pa.Table.from_pandas(frame),
         "dask": lambda: dask_frame(frame),
     }
-    with pytest.raises(DataError, match=r"3 columns of X .*colour.*when.*note.*get_dummies"):
+    with pytest.raises(DataError, match=r"column 'when' holds dates or times .*Ask for numbers with dates"):
         as_dataset(make[kind](), Y.to_numpy())
+    with pytest.raises(DataError, match="2 columns of X hold text or categories: 'colour', 'note'"):
+        as_dataset(make[kind](), Y.to_numpy(), categories="refuse", dates="days")
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dask"])

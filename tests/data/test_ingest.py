@@ -430,3 +430,15 @@ def save_large(path: Path, kind: str, values: np.ndarray) -> Path:
     else:
         pq.write_table(pa.table({f"f{j}": c for j, c in enumerate(values.T)}), path, row_group_size=5_000)
     return path
+
+
+def test_the_short_form_of_a_report_is_its_text_of_at_most_20_lines(tmp_path: Path) -> None:
+    short = ingest_arrays(X, tmp_path / "short.zarr")
+    assert repr(short).splitlines() == short.lines()
+    names = [f"c{j}" for j in range(30)]
+    texts = {name: [f"v{i % 3}" for i in range(M)] for name in names}
+    pq.write_table(pa.table({"t": X[:, 0], **texts}), tmp_path / "d.parquet")
+    long = ingest(tmp_path / "d.parquet", tmp_path / "long.zarr", target="t", categorical=names)
+    assert len(long.lines()) > 30
+    assert len(repr(long).splitlines()) == 20
+    assert repr(long).endswith(f"and {len(long.lines()) - 19} more lines, which lines() returns")

@@ -25,7 +25,8 @@ from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.data_pass import FAN_IN
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.plan import Plan, make_plan
-from dsel.planning.representations.representation import INTERPRETER, TASK_SHARE, Resources
+from dsel.planning.representations.memory import INTERPRETER, TASK_SHARE
+from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

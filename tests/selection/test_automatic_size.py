@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GroupKFold, TimeSeriesSplit
+from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSplit, StratifiedKFold, TimeSeriesSplit
 from sklearn.preprocessing import StandardScaler
 
 import dsel
@@ -311,6 +311,69 @@ def test_the_method_kfold_by_groups_and_by_time() -> None:
         assert first.error == pytest.approx(float(np.concatenate(errors).mean()))
 
 
+SPLITTERS = {
+    "folds": KFold(4, shuffle=True, random_state=3),
+    "a time series with a gap": TimeSeriesSplit(4, gap=7),
+    "repeated folds": RepeatedKFold(n_splits=3, n_repeats=2, random_state=1),
+    "random tests": ShuffleSplit(5, test_size=0.3, train_size=0.5, random_state=2),
+    "a window": TimeSeriesSplit(5, max_train_size=30),
+    "pairs": [(np.arange(60), np.arange(60, 80)), (np.arange(20, 80), np.arange(85, 120))],
+}
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_splitters_of_scikit_learn_divide_the_rows(name: str) -> None:
+    X, y = problem()
+    splitter: Any = SPLITTERS[name]
+    splits = splitter if isinstance(splitter, list) else list(splitter.split(X))
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k={"split": splitter})
+    agrees(found, *fold_curve(X, y, splits, 5))
+    found = dsel.select(X, y, k=2, method="kfold", lam=2.0, preprocess="center", split=splitter)
+    S = [found.path[0].index]
+    errors = [
+        (y[b] - Ridge(2.0).fit(X[np.ix_(a, S)], y[a]).predict(X[np.ix_(b, S)]).reshape(-1, 1)) ** 2 for a, b in splits
+    ]
+    assert found.path[0].error == pytest.approx(float(np.concatenate(errors).mean()))
+
+
+def test_a_splitter_gets_the_classes_and_the_groups_of_rows() -> None:
+    X, y = problem()
+    labels = (y > 1.0).astype(float)
+    groups = np.arange(120) // 8
+    for splitter in (StratifiedKFold(3), GroupKFold(3)):
+        of_rows = groups if isinstance(splitter, GroupKFold) else None
+        splits = splitter.split(X, labels[:, 0], of_rows)
+        rule = {"split": splitter, "row_groups": of_rows}
+        found = dsel.select(X, labels, k="auto", max_k=4, method="forward", choose_k=rule)
+        agrees(found, *fold_curve(X, labels, splits, 4))
+
+
+def test_no_model_is_trained_on_rows_in_the_gap() -> None:
+    X, y = problem()
+    rule: dict[str, Any] = {"split": "forward", "folds": 4, "gap": 7}
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k=rule)
+    agrees(found, *fold_curve(X, y, TimeSeriesSplit(4, gap=7).split(X), 5))
+    assert found.size_curve is not None
+    assert "with a gap of 7 rows" in found.size_curve.description
+    blocks = [(np.r_[: max(30 * f - 5, 0), 30 * f + 35 : 120], np.arange(30 * f, 30 * f + 30)) for f in range(4)]
+    rule = {"split": "blocks", "folds": 4, "gap": 5}
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k=rule)
+    agrees(found, *fold_curve(X, y, blocks, 5))
+
+
+def test_a_selection_by_a_splitter_is_saved_with_its_name(tmp_path: Path) -> None:
+    X, y = problem()
+    found = dsel.select(X, y, k=2, method="kfold", lam=2.0, split=TimeSeriesSplit(4, gap=7))
+    found.save(tmp_path)
+    chosen = dsel.select(X, y, k="auto", method="forward", choose_k={"split": TimeSeriesSplit(4, gap=7)})
+    chosen.save(tmp_path / "chosen")
+    assert dsel.open_selection(tmp_path / "chosen") == chosen
+    assert (
+        dsel.open_selection(tmp_path).options["split"]
+        == "TimeSeriesSplit(gap=7, max_train_size=None, n_splits=4, test_size=None)"
+    )
+
+
 def test_a_share_of_the_rows_takes_no_part_in_the_selection() -> None:
     X, y = problem()
     found = dsel.select(X, y, k=3, method="kfold", lam=1.0, folds=4, held_out=0.25)
@@ -396,6 +459,13 @@ def test_a_job_saves_the_curve(tmp_path: Path) -> None:
         ({"choose_k": "held-out"}, "by held-out needs held_out"),
         ({"choose_k": {"by": "bic", "folds": 3}}, "folds cannot be used by bic"),
         ({"choose_k": {"by": "bic", "one_standard_error": True}}, "no standard error by bic"),
+        ({"choose_k": {"gap": 3}}, "gap goes with split blocks or forward"),
+        ({"choose_k": {"split": "forward", "gap": 100}}, "gap is 100: split 1 has no rows to train"),
+        ({"choose_k": {"split": KFold(3, shuffle=True)}}, "give it a whole number as random_state"),
+        ({"choose_k": {"split": [([0, 1], [1, 2])]}}, "tests on rows that it is trained on"),
+        ({"choose_k": {"split": [([0, 1], [120])]}}, "others than 0 to 119"),
+        ({"choose_k": {"split": "KFold(3)"}}, "Give the splitter"),
+        ({"choose_k": {"split": "sideways"}}, "a splitter of scikit-learn, or a name"),
         ({"choose_k": {"split": "blocks", "row_groups": np.arange(120)}}, "exclude each other"),
         ({"choose_k": {"held_out": 1.5}}, "share of the rows"),
         ({"choose_k": {"folds": 121}}, "too few"),

@@ -198,6 +198,22 @@ def test_there_is_no_bound_for_the_bootstrap() -> None:
 
 def test_a_plan_of_the_parts(caplog: Any) -> None:
     X, Y = problem()
-    with caplog.at_level("INFO", "dsel"):
+    with caplog.at_level("DEBUG", "dsel"):
         run_stability(as_dataset(X, Y), SelectionRequest(k=2, method="forward"), RunContext(), samples=4)
     assert "the Gram matrices of 20 parts of the rows take one pass" in caplog.text
+
+
+def test_its_short_form_is_one_line_and_its_table_in_a_notebook_has_the_frequencies() -> None:
+    X, Y = problem()
+    found = dsel.stability(dict_frame(X), Y, k=3, samples=10, parts=10)
+    assert repr(found).startswith("<Stability: 10 candidates, k = 3, ")
+    assert "\n" not in repr(found)
+    table = found._repr_html_()
+    assert table.count("<tr>") == 1 + len(found.ranked())
+    assert "<b>4</b>" not in table
+    assert "&lt;b&gt;4&lt;/b&gt;</th><td>100.0%" in table
+    assert "to be there by mistake" in table
+
+
+def dict_frame(X: Any) -> Any:
+    return pytest.importorskip("pandas").DataFrame({f"<b>{j}</b>": X[:, j] for j in range(X.shape[1])})

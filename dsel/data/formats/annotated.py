@@ -14,15 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel.data.formats.lazy_arrays import (
-    LazyArray,
-    LazySource,
-    Parts,
-    hdf5_file,
-    named,
-    target_columns,
-    tree_identity,
-)
+from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, hdf5_file, named, target_columns, tree_identity
 from dsel.data.formats.source import (
     BLOCK_VALUES,
     Array,

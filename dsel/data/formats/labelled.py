@@ -226,6 +226,34 @@ def _feature_labels(array: Any, sample: str) -> list[str] | None:
     ]  # fmt: skip
 
 
+def flattened(array: Any, samples: Sequence[str] = ()) -> Any:
+    """Return a DataArray of three or more dimensions as a matrix, lazy if it is: all but the samples become features.
+
+    samples: dimensions that are preferred as that of the samples, such as those of Y.
+    """
+    dims = [str(dim) for dim in array.dims]
+    sample = next((name for name in (*samples, *SAMPLES) if name in dims), dims[0])
+    moved = array.transpose(sample, ...)
+    coordinates = {"feature": _feature_labels(moved, sample)}
+    if sample in array.coords:
+        coordinates[sample] = array[sample].values
+    return type(array)(moved.data.reshape(moved.shape[0], -1), coords=coordinates, dims=(sample, "feature"))
+
+
+def matrix_variable(dataset: Any, other: set[Any]) -> Any:
+    """Return the variable of a Dataset in memory that is X, or its variables of one dimension as a matrix.
+
+    other: variables that are something else. Errors: DataError where it is not clear which one is X.
+    """
+    options = SourceOptions()
+    x = _choose_x(dataset, other, "the Dataset", options)
+    if x is not None:
+        return dataset[x]
+    sample = _sample_dimension(dataset, None, "the Dataset", options)
+    columns = _columns(dataset, sample, {*other, sample}, "the Dataset")
+    return dataset[columns].to_array("feature").transpose(sample, "feature")
+
+
 def _targets(dataset: Any, names: Sequence[str], sample: str, where: str) -> Targets:
     if len(names) == 1 and dataset[names[0]].dtype.kind in "biuf":
         array = dataset[names[0]]

@@ -105,6 +105,7 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source |
 
 def require_options(kind: Format, options: SourceOptions, what: str) -> None:
     """Raise OptionError for an option that a format does not take."""
+    default = SourceOptions()
     for name in OPTIONS:
-        if getattr(options, name) not in (None, ()) and name not in kind.takes:
+        if getattr(options, name) != getattr(default, name) and name not in kind.takes:
             raise OptionError(f"{what} does not take the option {name}.", kind.instead)

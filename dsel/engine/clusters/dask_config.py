@@ -22,10 +22,7 @@ WORKER = {
     "distributed.worker.memory.pause": 0.9,
 }
 #: Scheduler and client.
-SCHEDULER = {
-    "distributed.scheduler.worker-saturation": 1.0,
-    "distributed.admin.large-graph-warning-threshold": "100MB",
-}
+SCHEDULER = {"distributed.scheduler.worker-saturation": 1.0, "distributed.admin.large-graph-warning-threshold": "100MB"}
 #: The nanny of a local worker starts it again when it dies. By default the cluster closes the nanny if that takes more
 #: than 15 seconds. On a busy machine the cluster would then have one worker fewer. The statistical profile takes time
 #: from workers that use all cores.

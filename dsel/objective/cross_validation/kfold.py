@@ -36,7 +36,7 @@ import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
 from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, n_errors, prepare
-from dsel.objective.cross_validation.losses import UNDETERMINED
+from dsel.objective.cross_validation.losses import UNDETERMINED, ridge_spectrum
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +85,12 @@ def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
 
 def fold_ridge_errors(fold: Fold, lams: Floats, members: Ints) -> Floats:
     """Return (lams,) the squared errors of the fold's rows with the columns `members`. O(n^3)."""
-    ix = np.ix_(members, members)
-    values, V = scipy.linalg.eigh(fold.outside.gram.block(members))
-    shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)
-    VB, K, B = V.T @ fold.outside.B[members], V.T @ fold.K[ix] @ V, V.T @ fold.B[members]
+    outside = ridge_spectrum(fold.outside, members, lams)
+    V = outside.V
+    K, B = V.T @ fold.K[np.ix_(members, members)] @ V, V.T @ fold.B[members]
     errors = np.empty(lams.size)
     for l in range(lams.size):
-        w = VB * shrink[:, l, None]
+        w = outside.VB * outside.shrink[:, l, None]
         errors[l] = fold.yy - 2.0 * np.vdot(w, B) + np.vdot(w, K @ w)
     return errors
 

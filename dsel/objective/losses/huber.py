@@ -63,6 +63,10 @@ class Huber(Loss):
         """Return 2 where the residual is at most delta, and 0 beyond."""
         return np.where(np.abs(y - eta) <= self._limit, 2.0, 0.0)
 
+    def working_curvature(self, y: Floats, eta: Floats) -> Floats:
+        """Return 2 min(1, delta / |r|): these quadratic models lie above the loss, so that a fit descends."""
+        return np.asarray(2.0 * self._limit / np.maximum(np.abs(y - eta), self._limit))
+
     def conjugate(self, y: Floats, a: Floats) -> Floats:
         """Return a y + a^2 / 4 for |a| <= 2 delta."""
         return np.where(np.abs(a) <= 2.0 * self._limit, a * y + a * a / 4.0, np.inf)

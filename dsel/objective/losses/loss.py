@@ -82,6 +82,10 @@ class Loss(ABC):
     def curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return the second derivative of the deviance in eta, >= 0."""
 
+    def working_curvature(self, y: Floats, eta: Floats) -> Floats:
+        """Return the curvature of the quadratic models that a fit minimizes; by default the second derivative."""
+        return self.curvature(y, eta)
+
     @abstractmethod
     def conjugate(self, y: Floats, a: Floats) -> Floats:
         """Return sup over eta of a eta - d(y, eta), which is infinite where no eta has a bound."""

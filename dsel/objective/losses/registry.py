@@ -18,7 +18,12 @@ from dsel.objective.losses.squared import Squared
 GROUP = "dsel.losses"
 
 #: Each loss with its default parameters.
-LOSSES: Registry[Loss] = Registry("loss", Loss, GROUP, (Squared(), Logistic(), Poisson(), Gamma(), Huber()))
+LOSSES: Registry[Loss] = Registry(
+    "loss",
+    Loss,  # type: ignore[type-abstract]
+    GROUP,
+    (Squared(), Logistic(), Poisson(), Gamma(), Huber()),
+)
 
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {

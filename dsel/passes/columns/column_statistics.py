@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.config.request import Missing, Preprocess
-from dsel.data.blocks import dense_rows, load_block, load_weights
+from dsel.data.blocks import dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.gram import require_in_range
-from dsel.passes.moments import Moments, Present, block_present, fill_missing, merge_present, require_finite
+from dsel.passes.moments import Moments, Present, block_present, merge_present, require_finite
 from dsel.passes.statistics import ColumnScales, without_rounding
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.

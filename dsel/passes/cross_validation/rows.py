@@ -23,6 +23,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError, OptionError
+from dsel.objective.column_objective import independent_columns
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
 from dsel.objective.cross_validation.leave_one_out import GramRows, Intercept, LooProblem, LooRound, WholeGram, n_errors
 from dsel.objective.cross_validation.losses import (
@@ -37,7 +38,6 @@ from dsel.objective.cross_validation.losses import (
     ridge_spectrum,
 )
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
-from dsel.objective.shared import independent_columns
 from dsel.passes.cross_validation.disk_cache import DiskCache, Target
 from dsel.passes.gram import FoldStatistics
 from dsel.passes.reduce_blocks import RowPass
@@ -261,15 +261,15 @@ class FoldRows(DatasetRows):
         unusable = statistics.unusable(preprocess)
         self._folds: list[Fold] = []
         for model in partition.tests():
-            (tested,) = model.test
-            if tested not in folds:
+            tests = [folds[part] for part in model.test if part in folds]
+            if not tests:
                 continue
-            train = [folds[part] for part in model.train if part in folds]
+            tested = tests[0] if len(tests) == 1 else combined(tests)
             known = statistics  # the rows of the fold and those that it is predicted from
-            if partition.split == "forward":
-                known = combined([*train, folds[tested]])
-            self._folds.append(self._fold(known, folds[tested], preprocess in ("standardize", "center"), unusable))
-            self._tested += folds[tested].weight / self._repeats
+            if partition.split == "forward" or partition.models:
+                known = combined([*(folds[part] for part in model.train if part in folds), tested])
+            self._folds.append(self._fold(known, tested, preprocess in ("standardize", "center"), unusable))
+            self._tested += tested.weight / self._repeats
 
     @property
     def weight(self) -> float:

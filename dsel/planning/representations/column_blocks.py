@@ -38,19 +38,9 @@ from dsel.passes.columns.column_statistics import (
 from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.refit import Fit
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
-from dsel.planning.representations.representation import (
-    COMPILED,
-    HEADER_BYTES,
-    INTERPRETER,
-    KEEP_SHARE,
-    SMALL_ARRAYS,
-    Prepared,
-    Representation,
-    Saved,
-    gib,
-    row_fit,
-    worker_limit,
-)
+from dsel.planning.representations import memory
+from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
 from dsel.planning.validation import ValidatedRequest
 
 #: The stage of a plan that fetches Gram rows.
@@ -81,7 +71,7 @@ class ColumnRepresentation(Representation):
         if dataset.fingerprint is None:
             return Saved()
         key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing)
-        size = 8 * dataset.n * (5 + dataset.n_targets) + HEADER_BYTES
+        size = 8 * dataset.n * (5 + dataset.n_targets) + memory.HEADER
         complete = cache.has(key)
         return Saved(complete, disk_bytes=0 if complete else size)
 
@@ -227,7 +217,7 @@ class InColumnBlocks(ColumnRepresentation):
 
     def worker_bytes_of_search(self, tables: int) -> int:
         """Return the limit of a worker that keeps its part of X next to the search's arrays."""
-        return self.worker_bytes + math.ceil((self.search_bytes + tables) / KEEP_SHARE)
+        return self.worker_bytes + math.ceil((self.search_bytes + tables) / memory.KEEP_SHARE)
 
     @property
     def planned_counts(self) -> dict[str, int]:
@@ -309,9 +299,9 @@ class InColumnBlocks(ColumnRepresentation):
             width = p.n if self.cut_in_rows else max(p.chunk[1], p.n // MOST_TASKS)
             numbers = 2 * (p.k + p.N + 4) * width + (p.k + 2 * p.N + 4) * p.m
             folds = p.m * p.m // max(p.needs.gram_sums, 1) * 2 if p.full_height else 0
-            return 8 * (numbers + folds) + 3 * p.tile_bytes * 8 // p.itemsize + SMALL_ARRAYS + COMPILED
+            return 8 * (numbers + folds) + 3 * p.tile_bytes * 8 // p.itemsize + memory.SMALL_ARRAYS + memory.COMPILED
         sent = 8 * p.rows_per_pass * p.m * (2 if p.keeps_moments else 1)
-        return 2 * p.tile_bytes + sent + self._fetched_bytes // max(self.resources.workers, 1) + SMALL_ARRAYS
+        return 2 * p.tile_bytes + sent + self._fetched_bytes // max(self.resources.workers, 1) + memory.SMALL_ARRAYS
 
     @property
     def _round_bytes(self) -> int:
@@ -329,4 +319,6 @@ class InColumnBlocks(ColumnRepresentation):
     def _keeping_bytes(self) -> int:
         """Return the limit of a worker that keeps its share of X."""
         share = math.ceil(self.shape.x_bytes / max(self.resources.workers, 1))
-        return math.ceil((share * 1.02 + self._task_bytes + self._square_bytes + INTERPRETER) / KEEP_SHARE)
+        return math.ceil(
+            (share * 1.02 + self._task_bytes + self._square_bytes + memory.INTERPRETER) / memory.KEEP_SHARE
+        )

@@ -35,17 +35,9 @@ from dsel.passes.moments import Tiling, plan_tiles
 from dsel.passes.refit import Fit, fit_of_sums
 from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
 from dsel.passes.sums import Sums, needs_rows
-from dsel.planning.representations.representation import (
-    HEADER_BYTES,
-    INTERPRETER,
-    TASK_SHARE,
-    Prepared,
-    Representation,
-    Saved,
-    gib,
-    row_fit,
-    worker_limit,
-)
+from dsel.planning.representations import memory
+from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
 from dsel.planning.validation import ValidatedRequest
 
 
@@ -94,7 +86,7 @@ class GramMatrix(Representation):
             return self._saved_sums(validated, cache)
         if fingerprint is None:
             return Saved()
-        size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
+        size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + memory.HEADER
         key = StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)
         if partition is not None:
             key = StatisticsCache.key(fingerprint, kind="folds", missing=request.missing, **partition.key)
@@ -142,7 +134,7 @@ class GramMatrix(Representation):
         means = mean_sums(dataset, cache).missing if missing == "mean" and ranges else None
         parts = 1 if partition is None else partition.parts * partition.repeats
         files = len(ranges) + (1 if ranges and len(dataset.row_ranges) > 1 else 0)
-        size = parts * (4 * dataset.n * (dataset.n + 11 + 2 * dataset.n_targets) + HEADER_BYTES)
+        size = parts * (4 * dataset.n * (dataset.n + 11 + 2 * dataset.n_targets) + memory.HEADER)
         return Saved(not ranges, disk_bytes=files * size, missing=ranges, missing_means=means)
 
     def read_samples(self, dataset: Dataset) -> Iterator[Any]:
@@ -169,21 +161,9 @@ class GivenSums(GramMatrix):
     """K and B of rows that are not there: somebody has summed them. No pass is made, not even the final check."""
 
     name: ClassVar[str] = "sums"
-
-    @property
-    def worker_bytes(self) -> int:
-        """Return the limit of a worker that holds nothing."""
-        return worker_limit(0)
-
-    @property
-    def passes(self) -> int:
-        """Return 0."""
-        return 0
-
-    @property
-    def reason(self) -> str:
-        """Return why one would choose it."""
-        return "there are no rows, only their sums"
+    worker_bytes: int = worker_limit(0)
+    passes: int = 0
+    reason: str = "there are no rows, only their sums"
 
     def saved(self, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Return that all is there."""
@@ -277,7 +257,7 @@ class TiledGram(GramMatrix):
         """Return the bytes that a partial sum of tiles may take in a worker."""
         if self.resources.worker_memory is None:
             return math.inf
-        free = TASK_SHARE * self.resources.worker_memory - INTERPRETER - 2 * self.shape.row_block_bytes
+        free = memory.TASK_SHARE * self.resources.worker_memory - memory.INTERPRETER - 2 * self.shape.row_block_bytes
         return free / (FAN_IN + 2) - self._vector_bytes
 
     @property

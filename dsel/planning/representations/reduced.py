@@ -42,17 +42,10 @@ from dsel.passes.columns.eigendecomposition import (
 )
 from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
+from dsel.planning.representations import memory
 from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
-from dsel.planning.representations.representation import (
-    HEADER_BYTES,
-    LEADING_ROWS,
-    SMALL_ARRAYS,
-    Prepared,
-    Representation,
-    Saved,
-    gib,
-    worker_limit,
-)
+from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations.representation import LEADING_ROWS, Prepared, Representation, Saved
 from dsel.planning.validation import ValidatedRequest
 
 
@@ -89,7 +82,7 @@ class EigenReduced(ColumnRepresentation):
         key = StatisticsCache.key(dataset.fingerprint, kind="eigen", **self._key_options(validated))
         if cache.has(key):
             return replace(found, eigendecomposition=True)
-        return replace(found, disk_bytes=found.disk_bytes + 8 * self.rank * (dataset.m + dataset.n) + HEADER_BYTES)
+        return replace(found, disk_bytes=found.disk_bytes + 8 * self.rank * (dataset.m + dataset.n) + memory.HEADER)
 
     def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:
         """Compute the statistics of the columns; the eigendecomposition follows with the objective."""
@@ -141,6 +134,7 @@ class RowGram(EigenReduced):
     """W from the eigenvectors of X X'."""
 
     name: ClassVar[str] = "row-gram"
+    passes: int = 4  # for the norms, X X', W and the final check
 
     @property
     def unsupported(self) -> str:
@@ -155,17 +149,14 @@ class RowGram(EigenReduced):
     @property
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums of X X' and two column blocks."""
-        return worker_limit((FAN_IN + 2) * 8 * self.shape.m**2 + 2 * self.shape.column_block_bytes + SMALL_ARRAYS)
+        return worker_limit(
+            (FAN_IN + 2) * 8 * self.shape.m**2 + 2 * self.shape.column_block_bytes + memory.SMALL_ARRAYS
+        )
 
     @property
     def client_bytes(self) -> int:
         """Return the memory of this process: X X' with its eigenvectors, W, and the search's tables."""
         return 4 * 8 * self.shape.m**2 + 2 * 8 * self.rank * self.shape.n + self.shape.table_bytes
-
-    @property
-    def passes(self) -> int:
-        """Return 4: for the norms, X X', W and the final check."""
-        return 4
 
     @property
     def reason(self) -> str:
@@ -239,7 +230,9 @@ class Sketch(EigenReduced):
             sums, waiting, sent = (FAN_IN + 2) * wide, tall, tall + wide
         else:  # column blocks: sums of m x l, and columns of l x n that wait
             sums, waiting, sent = (FAN_IN + 2) * tall, wide, 2 * tall
-        return worker_limit(2 * p.tile_bytes + sums + sent + waiting // max(self.resources.workers, 1) + SMALL_ARRAYS)
+        return worker_limit(
+            2 * p.tile_bytes + sums + sent + waiting // max(self.resources.workers, 1) + memory.SMALL_ARRAYS
+        )
 
     @property
     def client_bytes(self) -> int:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from dask.utils import format_bytes
 
 from dsel._lib.types import Ints
 from dsel.config.request import SketchRule
@@ -26,15 +25,10 @@ from dsel.passes.refit import Fit, check_pass, grows, likely_check_pass, refit, 
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums
+from dsel.planning.representations.memory import gib, worker_limit
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 
-#: Bytes of a worker's interpreter with the libraries it needs.
-INTERPRETER = 192 << 20
-#: Share of its limit up to which a worker gets tasks, and up to which it keeps results without spilling.
-TASK_SHARE, KEEP_SHARE = 0.9, 0.7
-#: Bytes of smaller arrays that tasks on column blocks need.
-SMALL_ARRAYS = 64 << 20
 #: Gram rows per pass over column blocks: at least, at most, and bytes of them at most.
 FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
 #: Leading rows of X that this process keeps for bounds on inner products: at most, and bytes of them at most.
@@ -45,10 +39,6 @@ LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
 _MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH, _SHORT = 5e9, 5e8, 2e10, 2, 4.0, 0.5
 #: With at most this many columns the Gram matrix is small: rounds on left-out rows take it.
 MOST_SMALL = 1000
-#: Bytes of compiled code on a worker (numba; measured 50 MiB).
-COMPILED = 64 << 20
-#: Bytes of a manifest and the headers of saved arrays.
-HEADER_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -459,13 +449,3 @@ def row_fit(
         )  # fmt: skip
 
     return fit
-
-
-def worker_limit(size: float) -> int:
-    """Return the memory limit of a worker that holds `size` bytes of numbers."""
-    return math.ceil((size + INTERPRETER) / TASK_SHARE)
-
-
-def gib(size: float) -> str:
-    """Return bytes in words: in GiB unless that would be almost 0."""
-    return f"{size / 2**30:.2f} GiB" if size >= 0.01 * 2**30 else format_bytes(int(size))

@@ -110,7 +110,7 @@ def requirements(problem: ProblemSummary, options: ExhaustiveOptions) -> Require
     CapacityError
         There are more subsets than `most_subsets`.
     """
-    k, n = problem.k - problem.included, problem.n - problem.included - problem.excluded
+    k, n = problem.to_choose
     number = subsets(n, k) if k > 0 else 0
     if number > options.most_subsets:
         raise CapacityError(

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dsel.config.size_rule import RowGroups, RowSplit, check_split, is_share
+from dsel.config.size_rule import RowGroups, RowSplits, check_split, is_share
 from dsel.config.types import Int
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept
 from dsel.objective.cross_validation.losses import Loss
@@ -156,19 +156,23 @@ class KfoldOptions(CrossValidationOptions):
         How often the rows are divided into folds.
     split : {"random", "blocks", "forward"}
         Divide the rows at random, or into blocks of consecutive rows. With "forward" each block but the first is
-        predicted from the blocks before it, as for a time series.
+        predicted from the blocks before it, as for a time series. Or a splitter of scikit-learn, or pairs of row
+        numbers to train and to test on; then `folds` is not used.
+    gap : int
+        With split "blocks" or "forward": rows next to a tested block that no model of it is trained on.
     row_groups : str or (m,) array, optional
         The group of each row. All rows of a group are in one fold. A store names a variable over its samples.
     """
 
     folds: Int = Field(10, ge=2)
     repeats: Int = Field(1, ge=1)
-    split: RowSplit = "random"
+    split: RowSplits = "random"
+    gap: Int = Field(0, ge=0)
     row_groups: RowGroups = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_split(self.split, self.repeats, self.row_groups)
+        check_split(self.split, self.repeats, self.row_groups, self.gap)
         return self
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dsel.config.import_path import load_function
 from dsel.config.types import Float, Int
-from dsel.objective.objective_interface import FEW_TARGETS, Objective
+from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Stop
 from dsel.search.method import Options, ProblemSummary, Requirements
 from dsel.search.pareto.archive_layout import check_tables, first_slots, restart_slots, size_limit, table_bytes
@@ -271,16 +271,15 @@ class ParetoOptions(Options):
 
     def _columns_entered(self, problem: ProblemSummary) -> int | None:
         """Return how many columns enter at least, where the Gram matrix does not fit: those of the warm start."""
-        free = problem.n - problem.included - problem.excluded
-        size = path_size(problem.k - problem.included, has_gram=False, limited=self.seconds is not None)
+        k, free = problem.to_choose
+        size = path_size(k, has_gram=False, limited=self.seconds is not None)
         return None if self.warm_start != "forward" else problem.included + min(size, free)
 
     def _check_memory(self, problem: ProblemSummary) -> None:
-        k, free = problem.k - problem.included, problem.n - problem.included - problem.excluded
-        few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+        k, free = problem.to_choose
         if 0 < k <= free:
             limit = self.limit(k, free)
-            check_tables(free, few, limit, first_slots(limit), self.memory)
+            check_tables(free, problem.few_targets, limit, first_slots(limit), self.memory)
 
     def known_iterations(self, problem: ProblemSummary) -> int | None:
         """Return how many iterations there are at most; None where there is nothing to choose."""
@@ -356,10 +355,10 @@ class PossOptions(ParetoOptions):
 
     def requirements(self, problem: ProblemSummary) -> Requirements:
         needs = replace(super().requirements(problem), iterations=self.known_iterations(problem))
-        limit, few = self.limit(problem.k, problem.n), problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+        limit = self.limit(problem.k, problem.n)
         if needs.table_slots < first_slots(limit):
             return needs
-        return replace(needs, table_slots=restart_slots(problem.n, few, limit))
+        return replace(needs, table_slots=restart_slots(problem.n, problem.few_targets, limit))
 
 
 #: Tasks of the order of arrival that may be out at the same time.
@@ -368,11 +367,10 @@ _MANY = 1000
 
 def place(problem: ProblemSummary, options: ParetoOptions, site: Site) -> Placement:
     """Return where a Pareto search runs, with its division into tasks, which is the same everywhere."""
-    k, n = problem.k - problem.included, problem.n - problem.included - problem.excluded
+    (k, n), few = problem.to_choose, problem.few_targets
     if not 0 < k <= n:
         return Placement(why="there is nothing to search")
     evaluates = options.evaluates_subsets(problem.criterion, problem.grouped)
-    few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
     schedule = options.schedule(n, k, few, site.has_gram, evaluates=evaluates)
     here = "" if site.cluster else f"{NO_CLUSTER}; "
     here = f"{ASKED}; " if options.search_on == "client" else here

@@ -101,7 +101,7 @@ def requirements(problem: ProblemSummary, options: PortfolioOptions) -> Requirem
     CapacityError
         The tables of one search take more than `memory`.
     """
-    k, free = problem.k - problem.included, problem.n - problem.included - problem.excluded
+    k, free = problem.to_choose
     if 0 < k <= free:
         check_tables(free, 0, k, first_slots(k), options.memory)
     return Requirements(table_slots=first_slots(problem.k), seconds=options.seconds)
@@ -113,8 +113,8 @@ def place(problem: ProblemSummary, options: PortfolioOptions, site: Site) -> Pla
         return Placement(why=NO_CLUSTER)
     if not site.has_gram:
         return Placement(why="the rows of a wide matrix are in this process")
-    n = problem.n - problem.included - problem.excluded
-    k = max(min(problem.k - problem.included, n), 1)
+    k, n = problem.to_choose
+    k = max(min(k, n), 1)
     tasks = len(STREAMS) if options.seconds is None else _MOST_TASKS
     return Placement("workers", "several searches in steps", tasks=tasks, tables=table_bytes(n, 0, k, first_slots(k)))
 

@@ -16,7 +16,6 @@ from dsel.objective.kernels import layout
 from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import DELETION_KERNELS, SubsetState
 from dsel.search.greedy.path import NO_GAIN, largest
-from dsel.search.tabu import kernel
 from dsel.search.tabu import kernel as swaps
 
 #: Moves until the tables are computed again, so that rounding errors do not accumulate.
@@ -29,7 +28,7 @@ _RESTART = 1
 
 def load_swap_kernels() -> None:
     """Compile what a search by swaps needs, the first time on a machine."""
-    load_kernels(kernel.run_moves, *DELETION_KERNELS)
+    load_kernels(swaps.run_moves, *DELETION_KERNELS)
 
 
 class TabuSearch:
@@ -107,7 +106,7 @@ class TabuSearch:
         while self.iteration < until:
             if target is not None and self.best_value <= target:
                 return True
-            ended = kernel.run_moves(self._tables.P, min(until, self.iteration + REFRESH_AFTER))
+            ended = swaps.run_moves(self._tables.P, min(until, self.iteration + REFRESH_AFTER))
             self._note_best()
             if ended == swaps.STALLED:
                 self._restart()

@@ -236,8 +236,7 @@ def _sums_of_block(
     size = 1 + x.shape[1] + y.shape[1]
     sums = np.zeros((PARTS + 1, size, size))
     for start in range(0, x.shape[0], _PIECE_ROWS):
-        rows = dense_rows(x, start, start + _PIECE_ROWS)
-        rows = rows if fill is None else np.where(np.isnan(rows), fill, rows)
+        rows = dense_rows(x, start, start + _PIECE_ROWS, fill)
         targets = dense_rows(y, start, start + _PIECE_ROWS)
         X, Y = (rows - scaling.center_x) / scaling.scale_x, (targets - scaling.center_y) / scaling.scale_y
         Z = np.hstack([np.ones((len(rows), 1)), X, Y])

@@ -54,10 +54,7 @@ def draw_subsets(selection: SelectionRecord, ax: Any = None) -> Any:
         np.arange(len(shown) + 1) - 0.5, np.arange(len(prices) + 1) - 0.5, np.ma.masked_invalid(values),
         cmap=_colormap(), vmin=low, vmax=max(high, low + 1e-9), edgecolors="none",
     )  # fmt: skip
-    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=30, pad=0.02)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(color=style.MUTED, labelcolor=style.INK, labelsize="small")
-    bar.set_label("R²", color=style.MUTED, fontsize="small")
+    style.color_bar(ax, image, "R²")
     style.name_rows(ax, [price.label for price in prices])
     style.name_axes(ax, "near-best subset, the best one first", "")
     ax.set_xticks(*_places(len(shown)))

@@ -197,9 +197,9 @@ def whole_numbers(axis: Any) -> None:
     axis.set_major_locator(import_matplotlib("ticker").MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def name_rows(ax: Any, labels: Sequence[str], width: int = 18) -> None:
+def name_rows(ax: Any, labels: Sequence[str]) -> None:
     """Name the rows 0, 1, ... of a picture from the top."""
-    ax.set_yticks(range(len(labels)), tick_labels(labels, width))
+    ax.set_yticks(range(len(labels)), tick_labels(labels))
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
 
@@ -232,6 +232,11 @@ def matrix(ax: Any, values: Any, limit: float, label: str) -> None:
         image = ax.imshow(values, interpolation="nearest", extent=(0, columns, rows, 0), aspect="auto", **colors)
     ax.set_ylim(rows, 0)
     ax.spines[["left", "bottom"]].set_visible(False)
+    color_bar(ax, image, label)
+
+
+def color_bar(ax: Any, image: Any, label: str) -> None:
+    """Draw what the colors of an image mean next to it."""
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(color=MUTED, labelcolor=INK, labelsize="small")

@@ -73,7 +73,7 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
         ("R²", fixed(selection.r2, 4), f"error {number(selection.error, 6)}", ""),
         _proof_figure(selection),
         ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
-        ("Time", duration(sum(selection.seconds.values())), selection.method, ""),
+        ("Time", duration(selection.wall_seconds), selection.method, ""),
     ]
     if selection.criterion is not None:
         figures.insert(1, ("Criterion", number(selection.criterion), "minimized", ""))

@@ -14,7 +14,7 @@ import numpy as np
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data import schema
-from dsel.data.blocks import load_block
+from dsel.data.blocks import fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.labels import default_labels, is_a
 from dsel.data.store.reader import Store
@@ -56,9 +56,7 @@ class LinearModel:
     def __call__(self, x: Any) -> Floats:
         """Return predictions (r,) or (r, N) for rows of the chosen columns."""
         z = _as_float(x, self.labels)
-        if self.fill is not None:
-            rows, columns = np.nonzero(np.isnan(z))
-            z[rows, columns] = self.fill[columns]
+        fill_missing(z, self.fill)
         found = z @ self.coefficients + self.intercept
         return found[:, 0] if self.flat else found
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dsel._lib.text import printable
+from dsel._lib.text import printable, shorten
 from dsel._lib.types import Floats
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.selection.plots import style
@@ -65,9 +66,11 @@ def unimodal_factor(threshold: float, theta: float, pairs: int) -> float:
 
 FORMAT = 1
 FILE = "stability.json"
+#: Columns in the short form, and rows of the table in a notebook.
+_SHOWN, _NOTEBOOK_ROWS = 8, 20
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stability:
     """How often each column, or group of columns, is chosen on subsamples of the rows.
 
@@ -364,6 +367,23 @@ class Stability:
 
     def __str__(self) -> str:
         return self.render()
+
+    def __repr__(self) -> str:
+        stable = shorten((printable(name) for name in self.stable()), _SHOWN) or "none"
+        about = f"{self.candidates:,} candidates, k = {self.k}, {self.description}"
+        return f"<Stability: {about}; chosen on 60% or more: {stable}>"
+
+    def _repr_html_(self) -> str:
+        head, *rest = self.render().splitlines()
+        frequency, order = self.frequency(), self.ranked()[:_NOTEBOOK_ROWS]
+        rows = "".join(
+            f"<tr><th scope='row' style='text-align: left'>{escape(printable(self.names[j]))}</th>"
+            f"<td>{frequency[j]:.1%}</td></tr>"
+            for j in order
+        )
+        notes = "".join(f"<p>{escape(line.strip())}</p>" for line in rest[len(order) :])
+        table = f"<table><thead><tr><th>Column</th><th>Chosen on</th></tr></thead><tbody>{rows}</tbody></table>"
+        return f"<div><p>{escape(head)}</p>{table}{notes}</div>"
 
     def render(self, most: int = 20) -> str:
         """Return the most frequent columns as text.

@@ -47,7 +47,7 @@ def run_stability(
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
     plan = plan_selection(validated, context).require()
     for line in plan.lines():
-        log.info("plan: %s", line)
+        log.debug("plan: %s", line)
     with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     assert prepared.folds is not None
@@ -102,6 +102,8 @@ def _validated(
     if request.criterion is not None:
         raise OptionError("Stability selection cannot use a criterion: it has Gram matrices only.", "Leave it out.")
     try:
+        if not isinstance(split, str):
+            raise ValueError("split must be random, blocks or forward: subsamples are made of parts of equal size")
         check_split(split, 1, row_groups)
     except ValueError as error:
         raise OptionError(f"{error}.") from error

@@ -14,6 +14,7 @@ import pytest
 
 import dsel
 from dsel.errors import MissingExtraError, MissingInputError, OutputError
+from dsel.selection.report import tables
 from dsel.selection.report.page import render_report
 from tests.cli_runner import call
 from tests.selection.plots import selections
@@ -207,3 +208,13 @@ def test_a_table_lists_substitutes_of_each_column() -> None:
     for several in selections.plain().substitutes().values():
         assert f"{several[0].r2:.6f}" in text
     assert "What could replace each column" not in report_of("grouped")
+
+
+def test_the_time_is_that_of_the_run_with_what_no_stage_counts() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    made = dsel.select(X, X[:, 1], k=2)
+    made.provenance.update(started="2026-01-01T10:00:00+00:00", finished="2026-01-01T10:00:41+00:00")
+    assert ("Time", "41 s") in [figure[:2] for figure in tables.key_figures(made)]
+    made.provenance.update(finished="2026-01-01T10:00:00+00:00")
+    stages = tables.duration(sum(made.seconds.values()))
+    assert ("Time", stages) in [figure[:2] for figure in tables.key_figures(made)]

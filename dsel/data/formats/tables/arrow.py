@@ -12,6 +12,7 @@ would do more of this, but it decodes whole row groups, and reads the next ones 
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ import numpy as np
 from dsel._lib.text import shorten
 from dsel.data.formats.source import Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.source import TableSource
-from dsel.data.formats.tables.table import Table, from_row, rows_of_batch
+from dsel.data.formats.tables.table import IN_MEMORY, Table, from_row, rows_of_batch
 from dsel.data.labels import is_a
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk
@@ -78,7 +79,7 @@ def _batches(path: AnyPath) -> Iterator[tuple[Any, Iterator[Any]]]:
 
 FORMAT = Format(
     "arrow", (".arrow", ".feather", ".ipc", ".arrows"), lambda path, options: TableSource(ArrowTable(path), options),
-    frozenset(("target", "index", "weight", "drop", "categorical")),
+    frozenset(("target", "index", "weight", "drop", "categorical", "dates")),
     "Name the target columns of the table instead (target).",
 )  # fmt: skip
 
@@ -86,8 +87,8 @@ FORMAT = Format(
 class ArrowFrame(Table):
     """A table of Arrow in memory. `index` names the column with the labels of the rows, if there is one."""
 
-    def __init__(self, table: Any, index: str | None = None) -> None:
-        self.name = self.where = "table"
+    def __init__(self, table: Any, index: str | None = None, where: str = "table") -> None:
+        self.name = self.where = where
         self._table, self._token, self.index = table, uuid4().hex, index
         self.names, self.types, self.rows = list(table.schema.names), list(table.schema.types), table.num_rows
 
@@ -101,8 +102,8 @@ class ArrowFrame(Table):
 class DaskFrame(Table):
     """A DataFrame of Dask, of which one partition at a time is computed."""
 
-    def __init__(self, frame: Any) -> None:
-        self.name = self.where = "table"
+    def __init__(self, frame: Any, where: str = "table") -> None:
+        self.name = self.where = where
         self._frame, self._token = frame, uuid4().hex
         self.names = [str(name) for name in frame.columns]
         self.types = list(_from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema.types)
@@ -132,7 +133,8 @@ class DaskFrame(Table):
 def is_frame(data: Any) -> bool:
     """Return whether `data` is a data frame."""
     has_columns = hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] != "xarray"
-    return _is_dask(data) or has_columns or is_a(data, "pandas", "DataFrame")
+    has_columns |= is_a(data, "polars", "LazyFrame")
+    return is_dask_frame(data) or has_columns or is_a(data, "pandas", "DataFrame")
 
 
 def open_frame(data: Any, options: SourceOptions) -> Source:
@@ -140,12 +142,29 @@ def open_frame(data: Any, options: SourceOptions) -> Source:
 
     Raises DataError if a column cannot be a column of Arrow, or holds values that cannot be used.
     """
+    return TableSource(DaskFrame(data) if is_dask_frame(data) else ArrowFrame(*arrow_table(data)), options)
+
+
+def frame_table(frame: Any, what: str) -> Table:
+    """Return a frame in memory or of Dask as a table without labels of rows, for `dsel.select`.
+
+    Messages call it `what`, and advise to change the frame. Errors: DataError, as those of `open_frame`.
+    """
+    if is_dask_frame(frame):
+        table: Table = DaskFrame(frame, what)
+    else:
+        table = ArrowFrame(arrow_table(frame, keep_index=False)[0], where=what)
+    table.remedies = IN_MEMORY
+    return table
+
+
+def arrow_table(frame: Any, keep_index: bool = True) -> tuple[Any, str | None]:
+    """Return a frame in memory as a table of Arrow, and the name of the column that holds its index, if it has one."""
     import pyarrow as pa
 
-    if _is_dask(data):
-        return TableSource(DaskFrame(data), options)
-    is_pandas = is_a(data, "pandas", "DataFrame")
-    return TableSource(ArrowFrame(*(_from_pandas(data, keep_index=True) if is_pandas else (pa.table(data),))), options)
+    if is_a(frame, "pandas", "DataFrame"):
+        return _from_pandas(frame, keep_index=keep_index)
+    return pa.table(frame.collect() if hasattr(frame, "collect") else frame), None
 
 
 def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
@@ -157,7 +176,7 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
     for j, name in enumerate(names):
         column = frame.iloc[:, j]
         try:
-            found = pa.array(column, from_pandas=True)
+            found = _array(column)
             parts.append(found.combine_chunks() if hasattr(found, "combine_chunks") else found)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             said = str(error).splitlines()[0]
@@ -172,7 +191,22 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
     return pa.table(parts, names), index
 
 
-def _is_dask(data: Any) -> bool:
+def _array(column: Any) -> Any:
+    """Return a column of pandas as an Arrow array. Objects that are numbers of several types become floats."""
+    import pyarrow as pa
+
+    if is_a(column.dtype, "pandas", "SparseDtype"):
+        column = column.sparse.to_dense()
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        if not all(value is None or isinstance(value, numbers.Real | np.bool_) for value in column):
+            raise
+        return pa.array(column.to_numpy(dtype=np.float64, na_value=np.nan), from_pandas=True)
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Return whether `data` is a DataFrame of Dask."""
     return hasattr(data, "npartitions") and hasattr(data, "partitions") and hasattr(data, "columns")
 
 
@@ -307,6 +341,6 @@ def _index_columns(schema: Any) -> list[str]:
 
 PARQUET = Format(
     "parquet", _SUFFIXES, lambda path, options: TableSource(ParquetTable(path), options),
-    frozenset(("target", "index", "weight", "drop", "categorical")),
+    frozenset(("target", "index", "weight", "drop", "categorical", "dates")),
     "Name the target columns of the table instead (target).", folders=True,
 )  # fmt: skip

@@ -235,7 +235,9 @@ def _number(name: str) -> float | None:
         return None
 
 
-_TABLE = frozenset(("target", "index", "weight", "drop", "categorical", "separator", "decimal", "header", "na"))
+_TABLE = frozenset(
+    ("target", "index", "weight", "drop", "categorical", "dates", "separator", "decimal", "header", "na")
+)
 
 
 def _format(name: str, suffix: str, separator: str) -> Format:

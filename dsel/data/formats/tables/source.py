@@ -7,8 +7,10 @@ into columns of X or Y.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import shorten
 from dsel.data.formats.source import (
     Array,
     Missing,
@@ -30,7 +33,16 @@ from dsel.data.formats.source import (
     put,
     wanted_dtype,
 )
-from dsel.data.formats.tables.table import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
+from dsel.data.formats.tables.table import (
+    IN_INGEST,
+    TRUTH_WORDS,
+    Remedies,
+    Table,
+    TableColumns,
+    as_integers,
+    as_numbers,
+    without_missing,
+)
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
 
@@ -68,6 +80,8 @@ class ColumnScan:
         Whether text in it may stand for numbers.
     is_weight : bool
         Whether it holds weights, which are not negative.
+    as_days : bool
+        Whether dates count as numbers.
     has_levels : bool
         Whether numbers in it are categories.
     na, decimal
@@ -81,6 +95,7 @@ class ColumnScan:
     is_text: bool = False
     has_levels: bool = False
     is_weight: bool = False
+    as_days: bool = False
     na: tuple[str, ...] = ()
     decimal: str = "."
     dtype: np.dtype[Any] | None = None
@@ -92,6 +107,7 @@ class ColumnScan:
     values: Found = field(default_factory=Found)  # of text and of types that have no numbers
     levels: set[str] = field(default_factory=set)
     has_more_levels: bool = False
+    mistake: str | None = None  # what the first rows of whole numbers look like, if not like a feature
 
     @property
     def numbers(self) -> int:
@@ -112,20 +128,22 @@ class ColumnScan:
             is_truth = is_truth and not self.numbers and not self.has_levels
             return "truth" if is_truth and not self.has_more_levels else "text"
         if types.is_temporal(self.type):
-            return "time"
+            return "number" if self.as_days and is_date_type(self.type) else "time"
         return "number" if is_number_type(self.type) else "other"
 
     def add(self, column: Any, first: int) -> None:
         """Examine rows of the column from row `first` on, an Arrow array."""
         import pyarrow.types as types
 
-        is_number = is_number_type(column.type)
-        if types.is_temporal(self.type) or not (
+        is_number = is_number_type(column.type) or (self.as_days and is_date_type(self.type))
+        if (types.is_temporal(self.type) and not is_number) or not (
             is_number or types.is_dictionary(column.type) or is_text_type(column.type)
         ):
             self.values.add(column.is_valid().to_numpy(zero_copy_only=False), first, lambda i: column[i].as_py())
         elif is_number and not self.has_levels:
             self._add_numbers(number_values(column), first)
+            if not first and types.is_integer(column.type):
+                self.mistake = likely_mistake(self.name, number_values(column.slice(0, IDENTIFIER_ROWS)))
         else:
             self._add_text(as_words(column) if is_number else column, first)
 
@@ -199,8 +217,8 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
         used = [column for column in roles.used if column != roles.index]
         columns = {
             i: ColumnScan(
-                table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight, options.na,
-                options.decimal or ".", dtype if i in features else None,
+                table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight,
+                options.dates == "days", options.na, options.decimal or ".", dtype if i in features else None,
             )
             for i in used
         }  # fmt: skip
@@ -254,6 +272,13 @@ def is_text_type(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
+def has_levels(kind: Any) -> bool:
+    """Return whether the values of an Arrow type are text or categories."""
+    import pyarrow.types as types
+
+    return bool(types.is_dictionary(kind)) or is_text_type(kind)
+
+
 def is_number_type(kind: Any) -> bool:
     """Return whether the values of an Arrow type are numbers; truth values are, and a column of nulls only is."""
     import pyarrow.types as types
@@ -262,11 +287,42 @@ def is_number_type(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
+def is_date_type(kind: Any) -> bool:
+    """Return whether an Arrow type is a date, a point in time or a duration, which a number of days can stand for."""
+    import pyarrow.types as types
+
+    return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind))
+
+
+#: By so many of the first rows a column of whole numbers is judged.
+IDENTIFIER_ROWS: Final = 1000
+#: Of so few rows, all numbers may differ by chance.
+_FEWEST_ROWS: Final = 100
+_CODES: Final = re.compile(r"(^|[^a-z])(zip|plz|post_?codes?|postal)([^a-z]|$)|zip_?codes?", re.IGNORECASE)
+
+
+def likely_mistake(name: str, values: NDArray[Any]) -> str | None:
+    """Return what to do with a column of whole numbers that looks like codes or an identifier, by its first rows."""
+    if values.dtype.kind not in "iu":
+        return None
+    if _CODES.search(name):
+        return f"make {name!r} text or a category, or leave it out, if its numbers are codes: their size means nothing"
+    if len(values) >= _FEWEST_ROWS and np.unique(values).size == len(values):
+        return f"leave {name!r} out if it is an identifier: its first {len(values)} whole numbers are all different"
+    return None
+
+
 def number_values(column: Any) -> NDArray[Any]:
-    """Return the numbers of an Arrow array whose type has numbers, with NaN for nulls."""
+    """Return the numbers of an Arrow array whose type has numbers, with NaN for nulls. Dates are days since 1970."""
     import pyarrow as pa
     import pyarrow.types as types
 
+    if is_date_type(column.type):
+        if getattr(column.type, "tz", None) is not None:
+            column = column.cast(pa.timestamp(column.type.unit))  # in UTC
+        times = np.asarray(column.to_numpy(zero_copy_only=False))
+        start = times.dtype.type(0, "D") if times.dtype.kind == "m" else np.datetime64("1970-01-01")
+        return np.asarray((times - start) / np.timedelta64(1, "D"), np.float64)
     if types.is_null(column.type):
         return np.full(len(column), np.nan)
     if types.is_decimal(column.type):
@@ -325,7 +381,7 @@ class Encoder:
         kind, has_missing = self.scan.type, self.scan.missing.count > 0
         if self.levels is not None or self.scan.kind == "truth":
             return np.dtype(np.float32 if has_missing else np.uint8)
-        if is_text_type(kind) or types.is_decimal(kind) or types.is_null(kind):
+        if is_text_type(kind) or types.is_decimal(kind) or types.is_null(kind) or is_date_type(kind):
             return np.dtype(np.float64)
         dtype = np.dtype(kind.to_pandas_dtype())
         return np.result_type(dtype, np.float32) if has_missing and dtype.kind in "biu" else dtype
@@ -384,11 +440,14 @@ class Encoders:
     """How the columns are stored."""
 
     features: list[Encoder] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     targets: list[Encoder] = field(default_factory=list)
     weight: Encoder | None = None
 
 
-def choose_encoders(scan: TableScan, roles: TableColumns, where: str, missing: Missing) -> Encoders:
+def choose_encoders(
+    scan: TableScan, roles: TableColumns, where: str, missing: Missing, words: Remedies = IN_INGEST
+) -> Encoders:
     """Return an encoder for each column. Raises DataError that lists all problems of all columns."""
     found, problems = Encoders(), list(scan.problems)
     for i in roles.used:
@@ -396,10 +455,11 @@ def choose_encoders(scan: TableScan, roles: TableColumns, where: str, missing: M
             continue
         column = scan.columns[i]
         role = "weight" if i == roles.weight else "target" if i in roles.targets else "feature"
-        wrong = _problem(column, role, i in roles.categorical, roles.auto)
+        wrong = _problem(column, role, i in roles.categorical, roles.auto, words)
         problems += [wrong] if wrong else _value_problems(column, role, missing)
         if not wrong and role == "feature":
             found.features.append(_encoder(column))
+        found.notes += [] if wrong else [note for note in (column.mistake, _same_levels(column)) if note]
         if not wrong and role == "weight":
             found.weight = _encoder(column)
     if problems:
@@ -408,25 +468,38 @@ def choose_encoders(scan: TableScan, roles: TableColumns, where: str, missing: M
     return found
 
 
+def _same_levels(column: ColumnScan) -> str | None:
+    """Return what to do about values of text that differ by case or spaces only."""
+    forms: dict[str, list[str]] = {}
+    for level in sorted(column.levels) if column.kind in ("text", "category") else ():
+        forms.setdefault(" ".join(level.split()).casefold(), []).append(level)
+    same = [" and ".join(map(repr, levels)) for levels in forms.values() if len(levels) > 1]
+    if not same:
+        return None
+    return f"write the values of {column.name!r} in one way: {shorten(same)} differ by case or spaces only"
+
+
 def _encoder(column: ColumnScan) -> Encoder:
     is_number = column.kind in ("number", "truth") and not column.has_levels
     return Encoder(column, None if is_number else tuple(sorted(column.levels, key=_in_order)))
 
 
-def _problem(column: ColumnScan, role: str, is_named: bool, auto: bool) -> str | None:
+def _problem(column: ColumnScan, role: str, is_named: bool, auto: bool, words: Remedies) -> str | None:
     """Return why a column as a whole cannot be used, or None."""
     kind, name = column.kind, column.name
     if column.has_levels or kind in ("text", "category"):
-        return _level_problem(column, role, is_named, auto)
+        return _level_problem(column, role, is_named, auto, words)
     if kind in ("time", "other"):
         what = "dates or times" if kind == "time" else "no numbers"
         example = f", such as {column.values.value[:60]} in row {column.values.row}" if column.values.count else ""
-        remedy = "Replace them by numbers, such as days since the first one" if kind == "time" else "Encode it"
-        return f"column {name!r} holds {what} ({column.type}){example}. {remedy}, or name it under drop or index."
+        remedy = "Encode it"
+        if kind == "time":
+            remedy = words.days if is_date_type(column.type) else "Replace them by numbers, such as seconds"
+        return f"column {name!r} holds {what} ({column.type}){example}. {remedy}, or {words.drop}."
     return None
 
 
-def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool) -> str | None:
+def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, words: Remedies) -> str | None:
     name, count = column.name, len(column.levels)
     at = f"row {column.values.row}, column {name!r}: {column.values.value[:60]!r} is text"
     many = f"more than {MOST_LEVELS}" if column.has_more_levels else str(count)
@@ -436,24 +509,19 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool) ->
         wrong = column.no_numbers
         return (
             f"row {wrong.row}, column {name!r}: {wrong.value[:60]!r} is not a number ({wrong.count} of "
-            f"{column.values.count} values are not). Correct them, or give words for missing values under na; if the "
-            "column holds categories, name it under categorical."
+            f"{column.values.count} values are not). {words.mixed}."
         )
     if column.has_more_levels:
-        return (
-            f"{at} with {many} different values, too many for a column each. "
-            "Name it under drop, or under index if it labels the samples."
-        )
+        return f"{at} with {many} different values, too many for a column each. {words.too_many}."
     if is_named or role == "target" or column.kind == "category":
-        return None if count else f"column {name!r} has no values. Name it under drop."
+        return None if count else f"column {name!r} has no values. {words.drop.capitalize()}."
     if not column.no_numbers.count:
         return f"{at} ({many} different values), though it holds numbers only. Convert the column to numbers."
     if auto and count <= AUTO_LEVELS:
         return None
-    return (
-        f"{at} ({many} different values). Name it under categorical to have a column of zeros and ones for each "
-        "value, under index if it labels the samples, or under drop."
-    )
+    if count > AUTO_LEVELS and 10 * count > 9 * column.values.count:
+        return f"{at}, and nearly all of its values differ, as those of an identifier. {words.too_many}."
+    return f"{at} ({many} different values). {words.levels}."
 
 
 def _value_problems(column: ColumnScan, role: str, missing: Missing) -> list[str]:
@@ -518,9 +586,10 @@ class TableSource(Source):
         table.prepare(self.roles)
         asked = None if options.dtype is None else wanted_dtype(options.dtype, np.dtype(np.float64), table.where)
         scan = scan_table(table, self.roles, options, asked)
-        encoders = choose_encoders(scan, self.roles, table.where, options.missing)
+        encoders = choose_encoders(scan, self.roles, table.where, options.missing, table.remedies)
         self._options = options
         self.encoders = encoders
+        self.notes = tuple(encoders.notes)
         self.features = [label for encoder in encoders.features for label in encoder.labels]
         self.shape = (scan.rows, len(self.features))
         self.dtype = wanted_dtype(options.dtype, _common(encoders.features), table.where)
@@ -539,11 +608,17 @@ class TableSource(Source):
         return {
             **self.table.identity(), "target": roles.targets, "index": roles.index, "weight": roles.weight,
             "features": roles.features, "categorical": [*sorted(roles.categorical), roles.auto],
-            "text": [list(options.na), options.decimal],
+            "text": [list(options.na), options.decimal], **({"dates": "days"} if options.dates == "days" else {}),
         }  # fmt: skip
 
     def open(self, start: int, scratch: Path) -> Reader:
         return PieceReader(self._pieces(start))
+
+    def of_table(self, table: Table) -> TableSource:
+        """Return a source of another table with the same columns, such as some of the rows."""
+        other = copy(self)
+        other.table, other.shape = table, (table.rows or 0, self.shape[1])
+        return other
 
     def _pieces(self, row: int) -> Generator[Rows, None, None]:
         """Yield the rows from this one on, those of a record batch together, or fewer if categories are many."""

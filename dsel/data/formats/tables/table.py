@@ -112,6 +112,41 @@ def from_row(batches: Iterable[Any], start: int) -> Iterator[Any]:
             yield batch.slice(cut) if cut else batch
 
 
+@dataclass(frozen=True)
+class Remedies:
+    """What messages advise for columns that cannot be used as they are."""
+
+    drop: str
+    days: str
+    levels: str
+    too_many: str
+    mixed: str
+
+
+#: An ingest has an option for each remedy.
+IN_INGEST: Final = Remedies(
+    drop="name it under drop or index",
+    days="Ask for numbers with dates=days",
+    levels=(
+        "Name it under categorical to have a column of zeros and ones for each value, under index if it labels the "
+        "samples, or under drop"
+    ),
+    too_many="Name it under drop, or under index if it labels the samples",
+    mixed=(
+        "Correct them, or give words for missing values under na; if the column holds categories, name it under "
+        "categorical"
+    ),
+)
+#: A frame in memory is changed by its owner.
+IN_MEMORY: Final = Remedies(
+    drop="leave the column out",
+    days='Ask for numbers with dates="days"',
+    levels="Make it a category to have a column of zeros and ones for each value, or leave it out",
+    too_many="Leave it out, or make it the index if it labels the samples",
+    mixed="Correct them, or make the column a category",
+)
+
+
 class Table(ABC):
     """A table that is read as record batches of pyarrow, in the order of its rows.
 
@@ -131,6 +166,8 @@ class Table(ABC):
         The column that holds the sample labels if no option names one.
     is_text : bool
         Whether a column of text may hold numbers, as in a text file whose types are guessed.
+    remedies : Remedies
+        What messages advise.
     """
 
     name: str
@@ -140,6 +177,7 @@ class Table(ABC):
     rows: int | None = None
     index: str | None = None
     is_text: bool = False
+    remedies: Remedies = IN_INGEST
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

@@ -209,9 +209,7 @@ def _with_needed(
     return at, found[at]
 
 
-def _model(
-    problem: LossProblem, columns: Floats, a: Floats, curvature: Floats
-) -> tuple[Floats, Floats, Floats, float]:
+def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) -> tuple[Floats, Floats, Floats, float]:
     """Return the Hessian and the gradient of the loss, with the best intercept, and how that depends on both.
 
     The intercept changes by -(slope + shift'change).

@@ -1,7 +1,4 @@
-"""Methods of an objective that do not depend on how K is held.
-
-Which columns of a subset are independent, by the rule of the objective.
-"""
+"""An objective over single columns: what does not depend on how K is held, and which columns are independent."""
 
 from __future__ import annotations
 
@@ -60,8 +57,8 @@ class _Evaluable(Objective, Protocol):
     def _evaluate(self, S: Iterable[int]) -> tuple[float, int]: ...
 
 
-class SharedMethods:
-    """Methods of both implementations of `Objective`.
+class ColumnObjective:
+    """What both implementations of `Objective` share.
 
     Both choose single columns, which are groups of one: `dsel.objective.groups.GroupedObjective` has the same
     attributes for groups of columns.

@@ -1,0 +1,307 @@
+"""Data frames and AnnData in memory as matrices: the conversion of `dsel.ingest`, for `dsel.select` and `dsel.sklearn`.
+
+Frames of numbers of one kind are used as they are. All others are read as Arrow tables by the code that ingests tables,
+so that text, categories and dates become the same columns as in a store.
+
+The optional libraries are recognised by the name of a type, so that none of them is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import shorten
+from dsel.config.ingest_request import Dates, SourceOptions
+from dsel.config.request import Categories
+from dsel.data.formats.annotated import is_annotated
+from dsel.data.formats.source import Rows
+from dsel.data.formats.tables import arrow
+from dsel.data.formats.tables.source import IDENTIFIER_ROWS, TableSource, has_levels, likely_mistake
+from dsel.data.formats.tables.table import AUTO
+from dsel.data.labels import Labels, as_labels, is_a
+from dsel.data.schema import SOURCE
+from dsel.errors import DataError, OptionError
+
+#: Columns of more frames than this are not examined for likely mistakes.
+_MOST_EXAMINED: Final = 1000
+
+
+def frame_labels(data: Any) -> list[str] | None:
+    """Return the labels of the columns of a DataFrame or an Arrow table; None for anything else."""
+    if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
+        return [str(name) for name in data.columns]
+    if type(data).__name__ == "Table" and hasattr(data, "column_names"):
+        return [str(name) for name in data.column_names]
+    return None
+
+
+def is_series(data: Any) -> bool:
+    """Return whether `data` is a Series of pandas, polars or Dask."""
+    return type(data).__name__ == "Series" and hasattr(data, "dtype") and hasattr(data, "name")
+
+
+def names_columns(Y: Any) -> bool:
+    """Return whether Y is the name of a column, or a list of names."""
+    return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))
+
+
+def has_named_columns(X: Any) -> bool:
+    """Return whether columns of X, or what belongs to it, have names that may be targets: frames, AnnData, Datasets."""
+    lazy = is_a(X, "polars", "LazyFrame")
+    return lazy or frame_labels(X) is not None or is_annotated(X) or is_a(X, "xarray", "Dataset")
+
+
+def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
+    """Return X, Y and the weights with the columns that they name, and the labels of X where it has none of its own.
+
+    A LazyFrame of polars is collected. Of AnnData, X is the matrix, and targets and weights are columns of obs.
+    Errors: DataError for a name that does not exist.
+    """
+    X, Y, weights = (part.collect() if is_a(part, "polars", "LazyFrame") else part for part in (X, Y, weights))
+    features = None
+    if is_annotated(X):
+        if getattr(X, "isbacked", False):
+            raise OptionError("X is an AnnData object in a file.", "Ingest the file: dsel.ingest(path, store).")
+        features = as_labels(X.var_names)
+        X, rest = X.X, X.obs
+        Y = _columns(rest, Y, "obs of the AnnData object") if names_columns(Y) else Y
+        weights = _columns(rest, weights, "obs of the AnnData object") if isinstance(weights, str) else weights
+        return X, Y, weights, features
+    if frame_labels(X) is not None and isinstance(weights, str):
+        X, weights = split_targets(X, weights)
+    if names_columns(Y):
+        X, Y = split_targets(X, Y)
+    return X, Y, weights, None
+
+
+def _columns(frame: Any, names: Any, where: str) -> Any:
+    labels = frame_labels(frame) or []
+    wanted = [names] if isinstance(names, str) else list(names)
+    if missing := [name for name in wanted if name not in labels]:
+        raise DataError(f"{where} has no column {shorten(missing)}, only {shorten(labels)}.", "Check the name.")
+    return frame[names] if isinstance(names, str) else frame[wanted]
+
+
+def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
+    """Return a frame without the columns of these names, and these columns: one as a Series.
+
+    Errors: DataError if `frame` has no labels, or no such column.
+    """
+    labels = frame_labels(frame)
+    wanted = [names] if isinstance(names, str) else list(names)
+    if labels is None:
+        raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
+    if missing := [name for name in wanted if name not in labels]:
+        raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
+    kept = [name for name in labels if name not in wanted]
+    chosen: Any = names if isinstance(names, str) else wanted
+    if type(frame).__name__ == "Table":
+        return frame.select(kept), frame.select(wanted)
+    return frame[kept], frame[chosen]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A frame as numbers.
+
+    Parameters
+    ----------
+    values : ndarray or Dask array, shape (m, n)
+        The numbers, NaN where a value is missing.
+    labels : list of str, optional
+        The labels of the columns; None if they are those of the frame.
+    coordinates : dict of str to ndarray of str
+        For each column that of the frame that it comes from (`source`), if some became several.
+    notes : tuple of str
+        What the user should know.
+    """
+
+    values: Any
+    labels: list[str] | None = None
+    coordinates: dict[str, Labels] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def numbers_of(data: Any, what: str, categories: Categories = "columns", dates: Dates = "refuse") -> Numbers:
+    """Return X as numbers, if it is a frame or a Series; anything else as it is.
+
+    Booleans count as 0 and 1. Text and categories become a column of zeros and ones for each value. A Dask frame is
+    read once for the lengths of its partitions, and once more for its text and categories. Errors: DataError that names
+    the columns that cannot be used.
+    """
+    if is_series(data):
+        data = data.to_frame(name="x0" if data.name is None else str(data.name))
+    if frame_labels(data) is None:
+        return Numbers(data)
+    is_pandas = is_a(data, "pandas", "DataFrame")
+    plain = (is_pandas or arrow.is_dask_frame(data)) and _is_plain(set(data.dtypes))
+    if plain and is_pandas:
+        return Numbers(np.asarray(data.to_numpy()), notes=_mistakes(data))
+    if plain:
+        return Numbers(data.to_dask_array(lengths=True))
+    table = arrow.frame_table(data, what)
+    named = [name for name, kind in zip(table.names, table.types, strict=True) if has_levels(kind)]
+    if named and categories == "refuse":
+        raise DataError(
+            f"{len(named)} columns of {what} hold text or categories: {shorten(map(repr, named))}.",
+            'Leave them out, or use categories="groups".',
+        )
+    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates))
+    coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
+    values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
+    return Numbers(values, source.features, coordinates, source.notes)
+
+
+def _is_plain(dtypes: set[Any]) -> bool:
+    """Return whether columns of these dtypes together are an array of numbers in NumPy."""
+    numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in dtypes)
+    return numbers or dtypes == {np.dtype(bool)}
+
+
+def _mistakes(frame: Any) -> tuple[str, ...]:
+    """Return what to do with columns of whole numbers that look like codes or identifiers."""
+    if frame.shape[1] > _MOST_EXAMINED:
+        return ()
+    head = frame.head(IDENTIFIER_ROWS)
+    found = (likely_mistake(str(head.columns[j]), head.iloc[:, j].to_numpy()) for j in range(head.shape[1]))
+    return tuple(note for note in found if note)
+
+
+def _values(source: TableSource) -> NDArray[Any]:
+    """Return all rows of X of a source."""
+    rows = Rows.of(source, source.shape[0])
+    reader = source.open(0, Path())
+    reader.fill(rows)
+    reader.close()
+    return rows.x
+
+
+def _lazily(frame: Any, source: TableSource) -> Any:
+    """Return a Dask frame as a Dask array of the columns that its source has."""
+    import pandas as pd
+
+    where, rowless = source.table.where, source.of_table(arrow.ArrowFrame(arrow.arrow_table(frame.head(0))[0]))
+    meta = pd.DataFrame(np.empty((0, source.shape[1]), source.dtype), columns=source.features)
+    return frame.map_partitions(_encoded, rowless, where, meta=meta).to_dask_array(lengths=True)
+
+
+def _encoded(part: Any, source: TableSource, where: str) -> Any:
+    """Return a partition of a Dask frame as numbers, in the columns of a source."""
+    table = arrow.ArrowFrame(arrow.arrow_table(part, keep_index=False)[0], where=where)
+    values = _values(source.of_table(table))
+    return type(part)(values, index=part.index, columns=source.features)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Targets as numbers.
+
+    Parameters
+    ----------
+    Y : array-like
+        The targets: what was given, or columns of 0 and 1 for classes.
+    labels : list of str, optional
+        The names of these columns; None if they are those of Y.
+    classes : dict of str to list of str
+        The classes of each target that holds classes.
+    """
+
+    Y: Any
+    labels: list[str] | None = None
+    classes: dict[str, list[str]] = field(default_factory=dict)
+
+
+def targets_of(Y: Any) -> Targets:
+    """Return targets as numbers: text, booleans of text and categories are classes (`one_hot`).
+
+    Errors: DataError where a class is missing, or there is only one.
+    """
+    if Y is None or not _holds_classes(Y):
+        return Targets(Y)
+    Y = Y.compute() if hasattr(Y, "compute") else Y
+    if is_a(Y, "pyarrow", "Table"):
+        Y = Y.to_pandas()
+    labels = frame_labels(Y)
+    if labels is not None:
+        columns = [(name, Y[name]) for name in Y.columns]
+    elif np.ndim(Y) > 1:
+        values = np.asarray(Y)
+        columns = [(f"y{j}", values[:, j]) for j in range(values.shape[1])]
+    else:
+        columns = [(getattr(Y, "name", None) or "y", Y)]
+    parts: dict[str, NDArray[Any]] = {}
+    classes: dict[str, list[str]] = {}
+    for name, column in columns:
+        found = class_labels(column)
+        if found is None:
+            parts[str(name)] = np.asarray(numbers_of(column, "Y").values).reshape(len(column))
+            continue
+        indicators, levels = one_hot(found, f"{name}=")
+        parts |= indicators
+        classes[str(name)] = [str(level) for level in levels.tolist()]
+    stacked = np.column_stack(list(parts.values()))
+    flat = labels is None and stacked.shape[1] == 1
+    return Targets(stacked[:, 0] if flat else stacked, list(parts), classes)
+
+
+_CLASS_DTYPES: Final = ("category", "Categorical", "Enum")
+
+
+def _holds_classes(Y: Any) -> bool:
+    """Return whether a column of Y holds text or categories."""
+    if is_a(Y, "pyarrow", "Table"):
+        return any(has_levels(kind) for kind in Y.schema.types)
+    dtypes: Any = Y.dtypes if frame_labels(Y) is not None else [getattr(Y, "dtype", None)]
+    names = [str(dtype).split("(")[0].split("[")[0] for dtype in dtypes]
+    if any(name in (*_CLASS_DTYPES, "string", "str", "large_string", "String", "Utf8") for name in names):
+        return True
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiubcmM" for dtype in dtypes):
+        return False
+    if hasattr(Y, "dask") and not hasattr(Y, "columns"):
+        return getattr(Y.dtype, "kind", "O") in "OUST"
+    try:
+        return class_labels(np.asarray(Y)) is not None
+    except ValueError:  # rows of several lengths
+        return False
+
+
+def class_labels(y: Any) -> NDArray[Any] | None:
+    """Return y as an array of classes if it holds text, booleans or categories, else None."""
+    kind = getattr(y, "dtype", None)
+    categorical = str(kind).split("(")[0] in _CLASS_DTYPES
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if categorical or values.dtype.kind in "USTb":
+        return values
+    if values.dtype.kind != "O":
+        return None
+    flat = values.ravel().tolist()
+    if all(isinstance(label, bool | np.bool_) for label in flat):
+        return values.astype(bool)
+    return values if any(isinstance(label, str) for label in flat) else None
+
+
+def one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any]]:
+    """Return columns of 0 and 1 by name, and the sorted classes.
+
+    Two classes become one column, 1 for the second one; more classes a column each. Errors: DataError where a class is
+    missing, or there is only one.
+    """
+    if values.dtype.kind == "O":
+        absent = [label is None or label != label for label in values.tolist()]
+        if any(absent):
+            raise DataError(f"Input y contains NaN: the class in row {absent.index(True)} is missing.", "Leave it out.")
+        if any(isinstance(label, str) for label in values.tolist()):
+            values = np.array([str(label) for label in values.tolist()])
+    classes = np.unique(values)
+    if classes.size < 2:
+        raise DataError(f"y has {classes.size} class: a selection needs at least two classes.", "Check the column.")
+    kept = classes[1:] if classes.size == 2 else classes
+    return {f"{prefix}{label}": (values == label).astype(np.float64) for label in kept.tolist()}, classes

@@ -1,0 +1,44 @@
+"""Offsets of the linear predictor: one known number for each row, such as the logarithm of an exposure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.blocks import StoredRows
+from dsel.data.dataset import Dataset
+from dsel.data.weights import stored_variable
+from dsel.errors import DataError, OptionError
+
+
+def with_offset(dataset: Dataset, offset: Any) -> Dataset:
+    """Return the dataset with an offset for each row: an array, or the name of a variable of a store.
+
+    Errors: OptionError for a name without a store; DataError for a wrong shape, and values that are not finite.
+    """
+    if isinstance(offset, str):
+        if dataset.store is None:
+            raise OptionError(f"offset is {offset!r}.", "For data in memory it is one number for each row.")
+        stored, first = stored_variable(dataset.store, offset, "offset", "offsets"), dataset.first_row
+        _require_numbers(np.asarray(stored.read(first, first + dataset.m)), dataset.m, f"{offset} of {dataset.name}")
+        blocks = [replace(b, offset=StoredRows(stored, first + b.start, first + b.stop)) for b in dataset.blocks]
+        return replace(dataset, blocks=tuple(blocks))
+    values = np.asarray(offset.compute() if hasattr(offset, "compute") else offset)
+    values = values[:, 0] if values.shape == (dataset.m, 1) else values
+    _require_numbers(values, dataset.m, "offset")
+    values = values.astype(np.float64)
+    return replace(dataset, blocks=tuple(replace(b, offset=values[b.start : b.stop]) for b in dataset.blocks))
+
+
+def _require_numbers(values: NDArray[Any], m: int, what: str) -> None:
+    if values.shape != (m,) or values.dtype.kind not in "fiub":
+        raise DataError(
+            f"{what} has shape {values.shape} and dtype {values.dtype}, and X has {m} rows.",
+            "An offset is one number for each row.",
+        )
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise DataError(f"{what} is not finite in {wrong.size} rows, first in row {wrong[0]}.", "Correct the offset.")

@@ -1,0 +1,420 @@
+"""Passes for losses: fits of many small subsets at the same time, and a quadratic model about one of them.
+
+A fit minimizes F(S) = sum_i w_i d(y_i, eta_i) + lam |b|^2 by damped Newton steps. Each step of all subsets is one pass
+over the union of their columns. The quadratic model about a fit is a weighted least-squares problem: with the curvature
+c_i and the slope s_i of the deviance, rows have the weights w_i c_i / 2 and the targets eta_i - s_i / c_i. Its Gram
+matrix takes one pass, and a search on it takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dsel._lib.types import Floats, Ints
+from dsel.data.blocks import Block, StoredRows, dense_rows, fill_missing, load_block, load_weights
+from dsel.data.dataset import Dataset
+from dsel.engine.engine_protocol import THREADS, Engine
+from dsel.objective.losses.loss import Loss
+from dsel.passes.data_pass import PassCost
+from dsel.passes.moments import Moments, block_moments, merge
+from dsel.passes.reduce_blocks import RowPass
+from dsel.passes.statistics import Scaling
+
+#: Newton steps at most; 4 to 8 are usual. Huber's loss takes more.
+MOST_STEPS = 60
+#: A fit ends where the next step would lower F by less than this share of it.
+_TOLERANCE = 1e-13
+#: Rows are processed so many at a time: their columns stay in the cache.
+_ROWS = 4096
+#: No step of the working response is longer than this, in units of the linear predictor.
+_LONGEST = 20.0
+#: Columns of at most this many bytes are read once, and all Newton steps run in this process.
+KEPT_BYTES = 512 << 20
+#: Models that a search takes at least, which is typical, and at most: the last ones are about the next best subsets.
+FEWEST_MODELS, MOST_MODELS = 4, 8
+#: Columns of the subsets that are fitted after each model, typically.
+_TYPICAL_COLUMNS = 50
+#: A coefficient of a column with standard deviation 1 beyond this says that the fit is infinite.
+_INFINITE = 30.0
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of all rows as they are in the data, and the weights and offsets where there are any."""
+
+    y: Floats
+    w: Floats | None
+    offset: Floats | None
+
+
+@dataclass(frozen=True)
+class LossData:
+    """A loss on the rows of a dataset.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data, with one target.
+    loss : Loss
+        The loss, fitted to the targets.
+    scaling : Scaling
+        Centers and scales of the columns: coefficients and `lam` are those of the scaled columns.
+    targets : Targets
+        The targets, weights and offsets of all rows.
+    lam : float
+        The ridge penalty.
+    intercept : bool
+        Whether fits have an intercept, which is not penalized.
+    fill : (n,) array, optional
+        Values that replace NaN.
+    engine : Engine
+        Where the passes run.
+    columns : dict
+        The columns that were read into this process, by their numbers.
+    """
+
+    dataset: Dataset
+    loss: Loss
+    scaling: Scaling
+    targets: Targets
+    lam: float = 0.0
+    intercept: bool = True
+    fill: Floats | None = None
+    engine: Engine = THREADS
+    columns: dict[int, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LossFit:
+    """The fit of one subset.
+
+    Parameters
+    ----------
+    columns : (s,) array of int
+        Columns of the data.
+    value : float
+        F(S), with the penalty.
+    deviance : float
+        F(S) without the penalty.
+    coefficients : (s,) array
+        Those of the scaled columns.
+    intercept : float
+        That of the scaled columns; 0 without one.
+    infinite : bool
+        Whether the fit does not end, because the columns separate the classes.
+    """
+
+    columns: Ints
+    value: float
+    deviance: float
+    coefficients: Floats
+    intercept: float
+    infinite: bool = False
+
+
+def loss_targets(dataset: Dataset) -> Targets:
+    """Return the targets, weights and offsets of all rows. Reads no X."""
+    blocks = dataset.blocks
+    ys = [load_block(b.y.compute() if b.lazy else b.y, dataset.target_columns) for b in blocks]
+    y = np.concatenate([dense_rows(part, 0, part.shape[0])[:, 0] for part in ys])
+    w = None
+    if dataset.weighted:
+        parts = [(load_weights(b.w), b.stop - b.start) for b in blocks]
+        w = np.concatenate([np.ones(rows) if part is None else part for part, rows in parts])
+    offsets = [b.offset.read() if isinstance(b.offset, StoredRows) else b.offset for b in blocks]
+    return Targets(y, w, None if offsets[0] is None else np.concatenate(offsets))
+
+
+def fit_subsets(
+    problem: LossData, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None
+) -> list[LossFit]:
+    """Return the fit of each subset of columns.
+
+    Parameters
+    ----------
+    problem : LossData
+        The loss and the data.
+    subsets : sequence of (s,) int arrays
+        Columns of the data. An empty one is the fit of the intercept.
+    starts : sequence of (s + 1,) arrays or None, optional
+        Where each fit begins: the coefficients of the scaled columns, and the intercept.
+
+    Returns
+    -------
+    list of LossFit
+        In the order of `subsets`.
+
+    Notes
+    -----
+    Columns that fit into KEPT_BYTES are read once. Others take about five passes over the union of the columns,
+    whatever the number of subsets: O(m s^2) operations for each subset and pass.
+    """
+    if not len(subsets):
+        return []
+    first = [None] * len(subsets) if starts is None else starts
+    fits = [_Newton(problem, np.asarray(S, np.int64), b) for S, b in zip(subsets, first, strict=True)]
+    union = np.unique(np.concatenate([fit.columns for fit in fits]))
+    rows = None if problem.dataset.in_memory else _kept(problem, union)
+    for _ in range(MOST_STEPS):
+        active = [fit for fit in fits if not fit.done]
+        if not active:
+            break
+        needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
+        read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
+        arguments: dict[str, Any] = {
+            "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
+            "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
+            "fill": None if problem.fill is None else problem.fill[read],
+        }  # fmt: skip
+        if rows is None:
+            found = fits_pass(problem, active, read).run(problem.engine, **arguments)
+        else:
+            found = _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
+        for fit, parts in zip(active, found, strict=True):
+            fit.tell(*parts)
+    return [fit.result() for fit in fits]
+
+
+def _kept(problem: LossData, columns: Ints) -> Block | None:
+    """Return all rows of these columns, or None if they do not fit. Reads the columns that were not read before."""
+    if not keeps(problem.dataset, columns.size):
+        return None
+    if not keeps(problem.dataset, len(problem.columns) + columns.size):
+        for j in [j for j in problem.columns if j not in columns]:
+            del problem.columns[j]
+    targets = problem.targets
+    X = columns_of(problem, columns)
+    return Block(0, problem.dataset.m, X, targets.y[:, None], w=targets.w, offset=targets.offset)
+
+
+def columns_of(problem: LossData, columns: Ints) -> Floats:
+    """Return (m, s) some ascending columns as they are in the data, in one pass over those not read before."""
+    dataset, known = problem.dataset, problem.columns
+    missing = np.array([j for j in columns if int(j) not in known], np.int64)
+    if missing.size:
+        parts = read_pass(dataset, missing).run(problem.engine)
+        read = np.concatenate([x for _, x in sorted(parts, key=lambda part: part[0])])
+        fill_missing(read, None if problem.fill is None else problem.fill[missing])
+        known.update({int(j): np.ascontiguousarray(read[:, i]) for i, j in enumerate(missing)})
+    return np.stack([known[int(j)] for j in columns], axis=1) if columns.size else np.empty((dataset.m, 0))
+
+
+def keeps(dataset: Dataset, columns: int) -> bool:
+    """Return whether so many columns of a dataset are read once and kept in this process."""
+    return dataset.in_memory or 8 * dataset.m * (columns + 3) <= KEPT_BYTES
+
+
+def read_pass(dataset: Dataset, columns: Ints) -> RowPass:
+    """Return the pass that reads some columns into this process."""
+    largest = max(b.stop - b.start for b in dataset.blocks)
+    return RowPass("columns", dataset, _block_rows, _join, 8 * largest * (columns.size + 3), 0, columns, whole=False)
+
+
+_Rows = list[tuple[int, Floats]]
+
+
+def _block_rows(x: Any, y: Any, block: Block) -> _Rows:
+    """Return the rows of a block as an array, with the number of the first one."""
+    return [(block.start, dense_rows(x, 0, x.shape[0]))]
+
+
+def _join(a: _Rows, b: _Rows) -> _Rows:
+    return [*a, *b]
+
+
+def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
+    """Return the costs of the passes that a loss takes typically, besides those of the squared error."""
+    columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
+    model = RowPass("model", dataset, _block_model, merge, 8 * dataset.n**2, dataset.m * dataset.n**2).cost()
+    one = read_pass(dataset, columns).cost()
+    times = FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS
+    return [
+        PassCost.total("model of the loss", [model] * (FEWEST_MODELS - 1)),
+        PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
+    ]
+
+
+def fits_pass(problem: LossData, fits: Sequence[_Newton], columns: Ints) -> RowPass:
+    """Return the pass of one Newton step of some fits. Arguments: those of `_block_fits`."""
+    squares = sum((fit.columns.size + 1) ** 2 for fit in fits)
+    per_block = partial(_block_fits, loss=problem.loss, intercept=problem.intercept)
+    return RowPass(
+        "fits of the loss", problem.dataset, per_block, _add, 8 * squares, 2 * problem.dataset.m * squares,
+        columns, share=True, whole=False,
+    )  # fmt: skip
+
+
+def model_pass(problem: LossData, columns: Ints | None) -> RowPass:
+    """Return the pass that sums the Gram matrix of a quadratic model. Arguments: those of `_block_model`."""
+    dataset = problem.dataset
+    n = dataset.n if columns is None else columns.size
+    per_block = partial(_block_model, loss=problem.loss, where=dataset.name)
+    return RowPass(
+        "model of the loss", dataset, per_block, merge, 8 * n * (n + 1), dataset.m * n * (n + 2), columns, share=True
+    )
+
+
+def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
+    """Return the moments of the quadratic model about a fit, over some ascending columns.
+
+    The columns must contain those of the fit.
+    """
+    whole = columns.size == problem.dataset.n
+    scale = problem.scaling.scale_x[fit.columns]
+    b = fit.coefficients / scale
+    b0 = fit.intercept - float(problem.scaling.center_x[fit.columns] @ b)
+    moments: Moments = model_pass(problem, None if whole else columns).run(
+        problem.engine, members=np.searchsorted(columns, fit.columns), b=b, b0=b0,
+        fill=None if problem.fill is None else problem.fill[columns],
+    )  # fmt: skip
+    return moments
+
+
+class _Newton:
+    """The damped Newton steps of one subset."""
+
+    def __init__(self, problem: LossData, columns: Ints, start: Floats | None = None) -> None:
+        self.problem, self.columns = problem, columns
+        self.trial: Floats = np.zeros(columns.size + 1) if start is None else start
+        self.best = self.trial
+        self.value, self.deviance, self.done, self.infinite = np.inf, np.inf, False, False
+        self._step: Floats = np.zeros(columns.size + 1)
+
+    def tell(self, deviance: float, g: Floats, H: Floats) -> None:
+        """Take the sums of a pass at the trial point, and choose the next one."""
+        lam, s = self.problem.lam, self.columns.size
+        penalty = np.append(np.full(s, 2.0 * lam), 0.0)
+        value = deviance + lam * float(self.trial[:s] @ self.trial[:s])
+        if not value <= self.value:  # a step too long, or nothing left to gain but rounding
+            self._step = self._step / 4.0
+            self.trial = self.best + self._step
+            self.done = bool(np.abs(self._step).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(self.best).max(initial=0.0)))
+            return
+        self.best, self.value, self.deviance = self.trial, value, deviance
+        g, H = g + penalty * self.trial, H + np.diag(penalty)
+        free = slice(None) if self.problem.intercept else slice(0, s)
+        step = np.zeros(s + 1)
+        if H[free, free].size:
+            step[free] = _solve(H[free, free], -g[free])
+        decrement = float(-g @ step)
+        self._step, self.trial = step, self.best + step
+        self.infinite = lam == 0.0 and self.problem.loss.classifies and bool((np.abs(self.best[:s]) > _INFINITE).any())
+        self.done = decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
+
+    def result(self) -> LossFit:
+        """Return the fit."""
+        s = self.columns.size
+        return LossFit(self.columns, self.value, self.deviance, self.best[:s], float(self.best[s]), self.infinite)
+
+
+def _solve(H: Floats, g: Floats) -> Floats:
+    """Return the solution of a positive semidefinite system, the shortest one where columns depend on each other."""
+    try:
+        factor = scipy.linalg.cho_factor(H)
+        if np.diag(factor[0]).min() > 1e-7 * np.diag(factor[0]).max():
+            return np.asarray(scipy.linalg.cho_solve(factor, g))
+    except scipy.linalg.LinAlgError:
+        pass
+    return np.asarray(scipy.linalg.lstsq(H, g, cond=1e-12)[0])
+
+
+#: By subset: the deviance, its gradient and its Hessian.
+_Sums = list[tuple[float, Floats, Floats]]
+
+
+def _add(a: _Sums, b: _Sums) -> _Sums:
+    return [(d + e, g + h, H + K) for (d, g, H), (e, h, K) in zip(a, b, strict=True)]
+
+
+def _block_fits(
+    x: Any, y: Any, block: Block, *, loss: Loss, intercept: bool, fits: tuple[tuple[Ints, Floats], ...],
+    center: Floats, scale: Floats, fill: Floats | None,
+) -> _Sums:  # fmt: skip
+    """Return the deviance of each subset on the rows of a block, with its derivatives at the trial points."""
+    sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b in fits]
+    for start in range(0, x.shape[0], _ROWS):
+        z = dense_rows(x, start, start + _ROWS, fill)
+        z = (z - center) / scale
+        t = loss.encode(dense_rows(y, start, start + _ROWS)[:, 0])
+        w = np.ones(len(t)) if block.w is None else block.w[start : start + _ROWS]
+        base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + _ROWS]
+        sums = _add(sums, [_sums_of_rows(z[:, places], b, t, w, base, loss, intercept) for places, b in fits])
+    return sums
+
+
+def _sums_of_rows(
+    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool
+) -> tuple[float, Floats, Floats]:
+    eta = Z @ b[:-1] + (b[-1] + offset)
+    slope, curvature = w * loss.slope(y, eta), w * loss.working_curvature(y, eta)
+    s = b.size - 1
+    g, H = np.zeros(b.size), np.zeros((b.size, b.size))
+    weighted = Z * curvature[:, None]
+    g[:s], H[:s, :s] = Z.T @ slope, Z.T @ weighted
+    if intercept:
+        g[s], H[s, s] = slope.sum(), curvature.sum()
+        H[:s, s] = H[s, :s] = weighted.sum(axis=0)
+    return float(w @ loss.deviance(y, eta)), g, H
+
+
+def _block_model(
+    x: Any, y: Any, block: Block, *, loss: Loss, where: str, members: Ints, b: Floats, b0: float, fill: Floats | None
+) -> Moments:
+    """Return the moments of the quadratic model of a block: weights w c / 2, targets eta - s / c less the offset."""
+    chosen = x[:, members]
+    eta = np.empty(x.shape[0])
+    for start in range(0, x.shape[0], _ROWS):
+        z = dense_rows(chosen, start, start + _ROWS, None if fill is None else fill[members])
+        eta[start : start + _ROWS] = z @ b + b0
+    base = 0.0 if block.offset is None else block.offset
+    t = loss.encode(dense_rows(y, 0, x.shape[0])[:, 0])
+    slope = loss.slope(t, eta + base)
+    curvature = np.maximum(loss.working_curvature(t, eta + base), np.maximum(np.abs(slope) / _LONGEST, 1e-12))
+    weight = curvature / 2.0 * (1.0 if block.w is None else block.w)
+    target = (eta - slope / curvature)[:, None]
+    place = f"{where}, rows {block.start} to {block.stop}"
+    return block_moments(x, target, fill, place, block.start, weight)
+
+
+def without_scale_of_targets(scaling: Scaling) -> Scaling:
+    """Return the scaling of the columns, with targets as they are."""
+    return replace(scaling, center_y=np.zeros(1), scale_y=np.ones(1))
+
+
+def score_columns(problem: LossData, fit: LossFit) -> Floats:
+    """Return (n,) by how much the deviance falls at first if a scaled column enters a fit: |X'slope|, in one pass."""
+    b = fit.coefficients / problem.scaling.scale_x[fit.columns]
+    b0 = fit.intercept - float(problem.scaling.center_x[fit.columns] @ b)
+    found = scores_pass(problem).run(problem.engine, members=fit.columns, b=b, b0=b0, fill=problem.fill)
+    centered = found[:-1] - found[-1] * problem.scaling.center_x
+    return np.asarray(np.abs(centered) / problem.scaling.scale_x)
+
+
+def scores_pass(problem: LossData) -> RowPass:
+    """Return the pass that sums X'slope. Arguments: those of `_block_scores`."""
+    dataset, per_block = problem.dataset, partial(_block_scores, loss=problem.loss)
+    return RowPass(
+        "scores of columns", dataset, per_block, np.add, 8 * dataset.n, 2 * dataset.m * dataset.n, share=True
+    )
+
+
+def _block_scores(
+    x: Any, y: Any, block: Block, *, loss: Loss, members: Ints, b: Floats, b0: float, fill: Floats | None
+) -> Floats:
+    """Return X'slope of a block, and the sum of the slopes after it."""
+    total = np.zeros(x.shape[1] + 1)
+    for start in range(0, x.shape[0], _ROWS):
+        z = dense_rows(x, start, start + _ROWS, fill)
+        rows = slice(start, start + len(z))
+        eta = z[:, members] @ b + b0 + (0.0 if block.offset is None else block.offset[rows])
+        slope = loss.slope(loss.encode(dense_rows(y, rows.start, rows.stop)[:, 0]), eta)
+        slope = slope if block.w is None else slope * block.w[rows]
+        total[:-1] += slope @ z
+        total[-1] += slope.sum()
+    return total

@@ -1,0 +1,28 @@
+"""The memory of workers: what they hold besides numbers, and the limit that they need."""
+
+from __future__ import annotations
+
+import math
+
+from dask.utils import format_bytes
+
+#: Bytes of a worker's interpreter with the libraries it needs.
+INTERPRETER = 192 << 20
+#: Bytes of compiled code on a worker (numba; measured 50 MiB).
+COMPILED = 64 << 20
+#: Bytes of smaller arrays that tasks on column blocks need.
+SMALL_ARRAYS = 64 << 20
+#: Bytes of a manifest and the headers of saved arrays.
+HEADER = 4096
+#: Share of its limit up to which a worker gets tasks, and up to which it keeps results without spilling.
+TASK_SHARE, KEEP_SHARE = 0.9, 0.7
+
+
+def worker_limit(size: float) -> int:
+    """Return the memory limit of a worker that holds `size` bytes of numbers."""
+    return math.ceil((size + INTERPRETER) / TASK_SHARE)
+
+
+def gib(size: float) -> str:
+    """Return bytes in words: in GiB unless that would be almost 0."""
+    return f"{size / 2**30:.2f} GiB" if size >= 0.01 * 2**30 else format_bytes(int(size))

@@ -1,0 +1,160 @@
+"""Certify a selection that minimizes a loss: branch and bound on its rows in memory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dsel._lib.types import Ints
+from dsel.errors import CapacityError, DataError, OptionError
+from dsel.passes.loss_fits import LossData, columns_of
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.losses.proof import LossProblem, LossProof, prove_loss
+from dsel.selection.add_certificates import with_certificates
+from dsel.selection.assembly import answer_fields
+from dsel.selection.context import SelectionRun
+from dsel.selection.front_row import FrontRow
+from dsel.selection.loss_search import LossSearch, loss_data
+from dsel.selection.result import Selection
+
+log = logging.getLogger("dsel")
+
+#: The columns of a proof may take this many bytes of this process.
+MOST_BYTES = 4 << 30
+#: F of the selection is the same again up to this share of F.
+_SAME = 1e-6
+
+
+def certify_loss(
+    run: SelectionRun, selection: Selection, *, seconds: float | None, nodes: int | None, limit: float | None,
+    all_sizes: bool,
+) -> Selection:  # fmt: skip
+    """Return the selection with a certificate for its loss; a better subset that the proof found replaces its columns.
+
+    Parameters
+    ----------
+    run : SelectionRun
+        The data and the request, prepared.
+    selection : Selection
+        What to certify.
+    seconds, nodes : optional
+        Limits of the proof, of all sizes together.
+    limit : float, optional
+        The largest size of a coefficient of a scaled column that the proof is about.
+    all_sizes : bool
+        Prove the best subset of each size.
+
+    Raises
+    ------
+    CapacityError
+        If the columns do not fit into memory.
+    OptionError
+        If there are groups of columns.
+    DataError
+        If the data are not those of the selection.
+    """
+    validated = run.validated
+    if validated.groups is not None:
+        raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
+    data = loss_data(run)
+    problem, columns = _problem(run, data, limit)
+    place = {int(j): i for i, j in enumerate(columns)}
+    search = LossSearch(run, data)
+    search.consider([(run.most, selection.indices)])
+    known = search.known[tuple(sorted(selection.indices))]
+    _require_same(known.value, selection)
+    total = selection.front[0].error if selection.front else known.value
+    include = [place[j] for j in run.base]
+    sizes = range(max(len(include), 1), selection.k + 1) if all_sizes else [selection.k]
+    found, notes, began = {}, [], time.monotonic()
+    for count, size in enumerate(sizes):
+        left = None if seconds is None else max(seconds - (time.monotonic() - began), 0.01) / (len(sizes) - count)
+        best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
+        incumbent = (tuple(sorted(place[j] for j in best.indices)), best.error)
+        proof = prove_loss(problem, size, include=include, incumbent=incumbent, seconds=left, nodes=nodes)
+        members = tuple(int(columns[j]) for j in proof.members)
+        better = proof.value < best.error - _SAME * total
+        found[size] = _certificate(size, proof, members, best, total, better, data.loss.name)
+        if np.isfinite(proof.limit):
+            notes.append(f"the proof is about scaled coefficients of at most {proof.limit:.3g}")
+        if better:
+            search.consider([(size - len(include), members)])
+    selection = with_certificates(selection, found, run.dataset.features.tolist())
+    selection = replace(
+        selection, notes=(*selection.notes, *dict.fromkeys(n for n in notes if n not in selection.notes))
+    )
+    return _with_better(search, selection, found, total)
+
+
+def _problem(run: SelectionRun, data: LossData, limit: float | None) -> tuple[LossProblem, Ints]:
+    """Return the problem of the proof, and the columns of the data that it has."""
+    validated, statistics = run.validated, run.prepared.statistics
+    allowed = ~statistics.unusable(validated.request.preprocess)
+    allowed[validated.exclude] = False
+    columns = np.flatnonzero(allowed)
+    size = 16 * run.dataset.m * columns.size
+    if size > MOST_BYTES:
+        raise CapacityError(
+            f"A proof for the loss {data.loss.name} holds {columns.size} columns of {run.dataset.m} rows in memory: "
+            f"{format_bytes(size)}, and the limit is {format_bytes(MOST_BYTES)}.",
+            "Exclude columns, or certify a selection on fewer rows.",
+        )
+    Z = (columns_of(data, columns) - data.scaling.center_x[columns]) / data.scaling.scale_x[columns]
+    targets, m = data.targets, run.dataset.m
+    problem = LossProblem(
+        Z, data.loss.encode(targets.y), np.ones(m) if targets.w is None else targets.w,
+        np.zeros(m) if targets.offset is None else targets.offset, data.loss, data.lam, data.intercept, limit,
+    )  # fmt: skip
+    return problem, columns
+
+
+def _require_same(value: float, selection: Selection) -> None:
+    if not abs(value - selection.error) <= _SAME * max(abs(value), 1e-300):
+        raise DataError(
+            f"These are not the data of the selection: its columns have the deviance {value:.6g} here, and "
+            f"{selection.error:.6g} there.",
+            "Certify with the X, Y, rows, weights and offset that the selection was made from.",
+        )
+
+
+def _certificate(
+    size: int, proof: LossProof, members: tuple[int, ...], best: FrontRow, total: float, better: bool, loss: str
+) -> Certificate:
+    """Return what a proof shows. A gap that counts as rounding is named as such."""
+    value = min(proof.value, best.error) if not better else proof.value
+    rounding = max(value - proof.bound, 0.0) / total if proof.proven and total > 0.0 else 0.0
+    return Certificate(
+        size, value, max(min(proof.bound, value), 0.0), total, members if better else best.indices, proof.nodes,
+        proof.seconds, f"branch-and-bound ({loss} loss)", better, rounding_error=rounding,
+    )  # fmt: skip
+
+
+def _with_better(search: LossSearch, selection: Selection, found: dict[int, Certificate], total: float) -> Selection:
+    """Return the selection with the better subsets of its certificates in the front, the best as the answer."""
+    new = [certificate for certificate in found.values() if certificate.better]
+    if not new:
+        return selection
+    front = {row.size: row for row in selection.front}
+    for certificate in new:
+        fit = search.known[tuple(sorted(certificate.indices))]
+        size = len(certificate.indices)
+        row = FrontRow(size, fit.value, 1.0 - fit.deviance / total, certificate.indices)
+        if size not in front or row.error < front[size].error:
+            front[size] = row
+    features = search.run.dataset.features
+    labels = {int(j): str(features[j]) for row in front.values() for j in row.indices}
+    selection = replace(
+        selection, front=tuple(front[size] for size in sorted(front)),
+        column_labels={**selection.column_labels, **labels},
+    )  # fmt: skip
+    if not search.known[search.best].value < selection.error - _SAME * total:
+        return selection
+    chosen, dependent, last = search.final_fit(search.run)
+    fields = answer_fields(search.run, last, chosen, dependent[:0])
+    shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
+    note = f"the proof found these columns: {shares}"
+    return replace(selection, **fields, notes=(*selection.notes, note))

@@ -1,0 +1,316 @@
+"""The search for the best columns by a loss: quadratic models that any method searches, and true fits of the best.
+
+At a fit, the loss has a quadratic model, which is a weighted least-squares problem. A method searches it as it searches
+the squared error: with its Gram matrix, without a pass over the data. The true F of the best subsets follows by Newton
+steps for all of them together. The next model is about the best fit. The search ends when the best subset stays the
+same. Lawless and Singhal (1978) did this once, at the model with all columns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.data.labels import format_labels
+from dsel.objective.dense import DenseObjective
+from dsel.passes.loss_fits import (
+    FEWEST_MODELS,
+    MOST_MODELS,
+    LossData,
+    LossFit,
+    fit_subsets,
+    loss_targets,
+    model_moments,
+    score_columns,
+    without_scale_of_targets,
+)
+from dsel.passes.refit import Fit
+from dsel.passes.statistics import Statistics
+from dsel.search.exact.alternatives import swap_values
+from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
+from dsel.selection.candidates import by_gain
+from dsel.selection.context import SelectionRun
+from dsel.selection.information_criteria import NAMES, CriterionContext
+from dsel.selection.record import SizeCurve, SizePoint
+from dsel.selection.run_method import forward_reference, run_method
+
+log = logging.getLogger("dsel")
+
+#: Swaps of the best subset whose true fit is computed in each round.
+_SWAPS = 60
+#: A model has at most this many columns: of wider data those with the largest scores.
+MOST_MODELLED = 1500
+#: A fit is better only if F is less by this share: below it is rounding.
+_BETTER = 1e-10
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A quadratic model: the statistics of its weighted rows over some columns, about a fit with this loss."""
+
+    found: Statistics
+    columns: Ints
+    problem: LossData
+
+    def moments(self) -> tuple[Floats, Floats, float]:
+        """Return the Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
+        found, scale = self.found, self.problem.scaling.scale_x[self.columns]
+        K, cross, c = found.K, found.B, float(found.yy[0])
+        if not self.problem.intercept:
+            K = K + found.weight * np.outer(found.mean_x, found.mean_x)
+            cross = cross + found.weight * np.outer(found.mean_x, found.mean_y)
+            c += found.weight * float(found.mean_y[0]) ** 2
+        return K / np.outer(scale, scale), cross / scale[:, None], c
+
+    def start(self, S: tuple[int, ...]) -> Floats | None:
+        """Return the coefficients of the model for a subset, and the intercept; None if it lacks a column."""
+        columns = np.array(S, np.int64)
+        at = np.searchsorted(self.columns, columns)
+        if not len(S) or at.max() >= self.columns.size or (self.columns[at] != columns).any():
+            return None
+        found, scaling = self.found, self.problem.scaling
+        scale = scaling.scale_x[columns]
+        K, cross = found.K[np.ix_(at, at)], found.B[at, 0]
+        if not self.problem.intercept:
+            K = K + found.weight * np.outer(found.mean_x[at], found.mean_x[at])
+            cross = cross + found.weight * found.mean_x[at] * found.mean_y[0]
+        A = K / np.outer(scale, scale) + self.problem.lam * np.eye(len(S))
+        b = np.linalg.lstsq(A, cross / scale, rcond=1e-10)[0]
+        if not self.problem.intercept:
+            return np.append(b, 0.0)
+        centered = (found.mean_x[at] - scaling.center_x[columns]) / scale
+        return np.append(b, found.mean_y[0] - centered @ b)
+
+
+@dataclass
+class LossSearch:
+    """The subsets that were fitted, and the best ones.
+
+    Parameters
+    ----------
+    run : SelectionRun
+        The selection. Its objective is the squared error.
+    problem : LossData
+        The loss on the data.
+    """
+
+    run: SelectionRun
+    problem: LossData
+    known: dict[tuple[int, ...], LossFit] = field(default_factory=dict)
+    sizes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    trace: list[Improvement] = field(default_factory=list)
+    iterations: int = 0
+    rounds: int = 0
+    modelled: set[tuple[int, ...]] = field(default_factory=set)
+    model: _Model | None = None
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        """Return the best subset of at most k columns or groups; of equal ones the smallest."""
+        allowed = [S for S, size in self.sizes.items() if size <= self.run.most]
+        return min(allowed, key=lambda S: (self.known[S].value, self.sizes[S], S))
+
+    def consider(self, points: list[tuple[int, tuple[int, ...]]]) -> None:
+        """Fit subsets, given by their size and columns of the data, that were not fitted before."""
+        new = {S: size for size, members in points if (S := tuple(sorted(members))) not in self.known}
+        starts = [None if self.model is None else self.model.start(S) for S in new]
+        fits = fit_subsets(self.problem, [np.array(S, np.int64) for S in new], starts)
+        for S, fit in zip(new, fits, strict=True):
+            self.known[S], self.sizes[S] = fit, new[S]
+        best = self.best
+        fit = self.known[best]
+        if not self.trace or fit.value < self.trace[-1].value:
+            self.trace.append(Improvement(self.iterations, self.sizes[best], fit.value))
+
+    def search(self) -> SelectionRun:
+        """Search model after model; return the run with the objective of the last one."""
+        run = self.run
+        base = tuple(sorted(run.base))
+        self.consider([(0, base)])
+        first = run if not self._has_offsets else replace(run, objective=self._model(self.known[base]))
+        if run.most == 0:
+            return first
+        points, run = self._searched(first)
+        self.consider(points)
+        while self.rounds < MOST_MODELS:
+            before = self.known[self.best].value
+            about = self._next()
+            if about is None:
+                break
+            run = replace(run, objective=self._model(self.known[about]))
+            points, run = self._searched(run, about)
+            self.consider(points)
+            after = self.known[self.best].value
+            log.info("loss: model %d, F %.8g", self.rounds, after)
+            if self.rounds >= FEWEST_MODELS and not after < before - _BETTER * abs(before):
+                break
+        return run
+
+    def _next(self) -> tuple[int, ...] | None:
+        """Return the best subset of at most k columns that had no model yet, or None."""
+        waiting = [S for S, size in self.sizes.items() if size <= self.run.most and S not in self.modelled]
+        return min(waiting, key=lambda S: (self.known[S].value, self.sizes[S], S), default=None)
+
+    def every_size(self, run: SelectionRun) -> None:
+        """Fit swaps of the best subset of each size, by a model about each."""
+        for S in self._front():
+            if not 0 < self.sizes[S] <= run.most:
+                continue
+            about = replace(run, objective=self._model(self.known[S]))
+            points = forward_reference(about.subject, run.most)
+            if run.validated.groups is None:
+                points += tuple(self._swaps(about, S))
+            self.consider(self._in_data(about, points))
+
+    def size_curve(self) -> SizeCurve:
+        """Return the curve of the information criterion along the sizes."""
+        run, rule = self.run, self.run.validated.size_rule
+        assert rule is not None
+        by: Any = rule.by
+        context = CriterionContext(run.prepared.statistics.weight, 1, run.subject.n, 0.0, rule.gamma)
+        base = run.validated.included
+        points = [
+            SizePoint(base + size, context.value_of_deviance(by, self.known[S].deviance, size))
+            for S in self._front()
+            if (size := self.sizes[S]) <= run.most
+        ]
+        return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
+
+    def _in_data(self, run: SelectionRun, points: Iterable[FrontPoint]) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the sizes and the columns of the data of some points."""
+        return [(p.size, tuple(run.objective.in_data(p.members))) for p in points]
+
+    @property
+    def _has_offsets(self) -> bool:
+        return any(block.offset is not None for block in self.problem.dataset.blocks)
+
+    def _model(self, fit: LossFit) -> Any:
+        """Return the objective of the quadratic model about a fit, over the columns that may be chosen."""
+        run, problem = self.run, self.problem
+        validated, statistics = run.validated, run.prepared.statistics
+        allowed = ~statistics.unusable(validated.request.preprocess)
+        allowed[validated.exclude] = False
+        if problem.dataset.n > MOST_MODELLED and validated.groups is None:
+            scores = np.where(allowed, score_columns(problem, fit), 0.0)
+            known = {j for S in self._front() for j in S}
+            scores[[*fit.columns, *run.base, *known]] = np.inf
+            columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
+        else:
+            columns = np.flatnonzero(allowed | np.isin(np.arange(problem.dataset.n), fit.columns))
+        found = Statistics.from_moments(model_moments(problem, fit, columns))
+        self.model = _Model(found, columns.astype(np.int64), problem)
+        self.modelled.add(tuple(np.sort(fit.columns).tolist()))
+        K, cross, c = self.model.moments()
+        model = DenseObjective(K, cross, c, problem.lam, columns=self.model.columns)
+        include = np.flatnonzero(np.isin(columns, run.base))
+        return model.condition(include.tolist())
+
+    def _searched(
+        self, run: SelectionRun, about: tuple[int, ...] | None = None
+    ) -> tuple[list[tuple[int, tuple[int, ...]]], SelectionRun]:
+        """Return the best subsets of a model by their sizes, and the run that searched it.
+
+        about: the subset that the model is about; None for the first one.
+        """
+        self.rounds += 1
+        context = run.context
+        if about is not None:  # a job continues from the first model; the later ones are quick and follow from it
+            start = (about, *context.start)
+            context = replace(context, state=None, on_slice=None, journal=None, start=start)
+        run = replace(run, context=context)
+        outcome = run_method(run)
+        self.iterations += outcome.iterations
+        subject = run.subject
+        points = [*outcome.front, *forward_reference(subject, run.most)]
+        if about is not None and self.sizes[about] and run.validated.groups is None:
+            points += self._swaps(run, about)
+        return self._in_data(run, points), run
+
+    def _swaps(self, run: SelectionRun, best: tuple[int, ...]) -> list[FrontPoint]:
+        """Return the subsets with one column of `best` replaced, or one more, that the model finds best."""
+        objective = run.objective
+        place = {int(j): i for i, j in enumerate(objective.columns)}
+        S = [place[j] for j in best if j in place]
+        if not S or not objective.has_gram:
+            return []
+        values = swap_values(objective, S)
+        order = np.argsort(values, axis=None, kind="stable")[:_SWAPS]
+        points = []
+        for flat in order[np.isfinite(values.ravel()[order])].tolist():
+            row, new = divmod(flat, objective.n)
+            members = (*S[:row], *S[row + 1 :], new)
+            points.append(FrontPoint(len(members), float(values[row, new]), members))
+        if len(S) < run.most:
+            state = objective.subset(len(S) + 1)
+            if all([state.insert(j) for j in S]):
+                gains = state.gains()
+                added = np.argsort(-gains, kind="stable")[: _SWAPS // 2]
+                points += [FrontPoint(len(S) + 1, 0.0, (*S, int(j))) for j in added if gains[j] > 0.0]
+        return points
+
+    def _front(self) -> list[tuple[int, ...]]:
+        """Return the best subset of each size that is better than all smaller ones."""
+        points = improving([FrontPoint(self.sizes[S], fit.value, S) for S, fit in self.known.items()])
+        return [point.members for point in points]
+
+    def outcome(self, run: SelectionRun) -> tuple[SearchOutcome, dict[tuple[int, ...], tuple[float, float]]]:
+        """Return the outcome in local columns of the run's objective, and F and the deviance of its subsets."""
+        place = {int(j): i for i, j in enumerate(run.objective.columns)}
+        included = set(run.objective.included) | set(run.base)
+        front = []
+        for S in self._front():
+            members = tuple(place[j] for j in S if j not in included)
+            front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
+        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self._front()}
+        counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
+        return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
+
+    def final_fit(self, run: SelectionRun) -> tuple[Ints, Ints, Fit]:
+        """Return the chosen columns in order of gain, those without a part in the fit, and their fit."""
+        best, problem = self.best, self.problem
+        base = [j for j in run.base if j in best]
+        chosen, dependent = by_gain(run.whole, base, [j for j in best if j not in base])
+        prefixes = [chosen[:i] for i in range(chosen.size + 1)]
+        fits = fit_subsets(problem, prefixes)
+        last, empty = fits[-1], fits[0]
+        gains = np.array([a.value - b.value for a, b in pairwise(fits)])
+        gram = run.prepared.fit(chosen, 0.0).gram
+        fit = Fit(
+            last.value, last.deviance, empty.value, last.coefficients[:, None], gains, gram, intercept=last.intercept
+        )
+        return chosen, dependent, fit
+
+    def notes(self, run: SelectionRun) -> list[str]:
+        """Return notes on the targets and on the fit."""
+        notes = [*self.problem.loss.notes()]
+        fit = self.known[self.best]
+        if fit.infinite:
+            names = format_labels(run.dataset.features, fit.columns)
+            notes.append(
+                f"columns {names} separate the classes: without a penalty the fit is infinite, and the coefficients "
+                "are those where it was stopped; set lam above 0 for finite ones"
+            )
+        return notes
+
+
+def loss_data(run: SelectionRun) -> LossData:
+    """Return the loss of a request on its data. Reads the targets, and no X.
+
+    Errors: DataError where the loss cannot be used for the targets.
+    """
+    validated, statistics = run.validated, run.prepared.statistics
+    request = validated.request
+    assert validated.loss is not None
+    targets = loss_targets(run.dataset)
+    scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
+    return LossData(
+        run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
+        request.preprocess in ("standardize", "center"), statistics.mean_x if request.missing == "mean" else None,
+        run.context.engine,
+    )  # fmt: skip
