@@ -19,11 +19,11 @@ from dsel.search.exact.losses.problem import LARGEST, Dual, LossProblem
 from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
-_STEPS, _HALVINGS = 60, 30
+_STEPS, _HALVINGS = 60, 12
 #: The change of coefficients at which coordinate descent ends, as a share of the largest.
 _TOLERANCE = 1e-9
-#: Rows have at least this share of the mean curvature, so that rows without curvature (Huber) stop no step.
-_LEAST_CURVATURE = 1e-3
+#: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
+_LEAST_CURVATURE = 1e-10
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
 #: make the dual vector better.
 _SETTLED = 1e-14
@@ -107,7 +107,7 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
     """
     w = problem.w
     curvature = w * problem.loss.curvature(problem.y, eta)
-    curvature = np.maximum(curvature, np.maximum(_LEAST_CURVATURE * float(curvature.mean()), 1e-10 * w))
+    curvature = np.maximum(curvature, _LEAST_CURVATURE * w)
     yield curvature
     deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
     yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
