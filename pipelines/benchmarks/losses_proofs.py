@@ -1,11 +1,11 @@
 """Compare proofs for the logistic loss with those of El0ps, on the same problems.
 
-F(S) = deviance + lam |b|^2 over k columns, without an intercept, which El0ps does not have. El0ps has a price of a column
-in place of k: one for which k columns are the best, from what dsel finds for k - 1 and k + 1. It ends at a relative
-gap of 1e-4, and dsel proves to rounding. Times are processor seconds with one thread, without compilation.
+F(S) = deviance + lam |b|^2 over k columns, without an intercept, which El0ps does not have. El0ps has a price of a
+column in place of k: one for which k columns are the best, from what dsel finds for k - 1 and k + 1. It ends at a
+relative gap of 1e-4, and dsel proves to rounding. Times are processor seconds with one thread, without compilation.
 
-`proved` and `proved_by_best_peer`: how many problems. `worst_time_ratio_to_best_peer`: the time of dsel over that of El0ps
-where both prove. `contradictions`: bounds above an F that the other one found.
+`proved` and `proved_by_best_peer`: how many problems. `worst_time_ratio_to_best_peer`: the time of dsel over that of
+El0ps where both prove. `contradictions`: bounds above an F that the other one found.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def cases(quick: bool) -> Iterator[Case]:
         X = synthetic(n, 0.5)
         true = np.linspace(0.0, n - 1.0, k + 2).astype(np.int64)[1:-1]
         chance = np.random.default_rng([n, k, 2]).random(X.shape[0])
-        y = np.float64(chance < 1.0 / (1.0 + np.exp(-X[:, true].sum(axis=1))))
+        y = (chance < 1.0 / (1.0 + np.exp(-X[:, true].sum(axis=1)))).astype(np.float64)
         yield Case(f"n={n} k={k} lam={share:g} m{' limited' if limited else ''}", X, y, k, share * X.shape[0], limited)
     for name in _QUICK if quick else _REAL:
         arrays = load(name)
@@ -82,7 +82,7 @@ def cases(quick: bool) -> Iterator[Case]:
         for k in (5,) if quick else (5, 10):
             for share in (0.01, 0.1):
                 lam = share * X.shape[0]
-                yield Case(f"{name} k={k} lam={share:g} m", X, np.float64(labels == labels.max()), k, lam)
+                yield Case(f"{name} k={k} lam={share:g} m", X, (labels == labels.max()).astype(np.float64), k, lam)
 
 
 def _by_dsel(case: Case, k: int, limit: float | None, seconds: float) -> tuple[LossProof, float]:

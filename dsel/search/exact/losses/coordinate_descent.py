@@ -27,8 +27,8 @@ def weight_at(
 ) -> float:  # fmt: skip
     """Improve b (p,) in place for the price s, and return the sum of the weights of the free columns.
 
-    H (p, p): the Hessian of the loss. r (p,): its gradient at b, which is kept up to date. tolerance: the largest change
-    of the last round, as a share of the largest coefficient.
+    H (p, p): the Hessian of the loss. r (p,): its gradient at b, which is kept up to date. tolerance: the largest
+    change of the last round, as a share of the largest coefficient.
     """
     knee = limit if lam == 0.0 else min(s / (2.0 * lam), limit)
     for _ in range(_ROUNDS):

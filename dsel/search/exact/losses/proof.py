@@ -21,7 +21,8 @@ __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
 _CLOSE = 0.05
-#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the whole fit.
+#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
+#: all columns.
 _FREE_LIMIT = 1000.0
 #: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
 _LARGEST_PART = 1e4
@@ -188,13 +189,13 @@ class _Tree:
 
     def run(self, nodes: int | None, on_node: Callable[[int, float, float], object] | None) -> str:
         """Search until the proof or a limit, and return which."""
-        if self._deadline.passed:
+        if self._over():
             return "time"
         self._root()
         while self._heap:
             if on_node is not None:
                 on_node(self.nodes, self.bound, self.value)
-            if self._deadline.passed:
+            if self._over():
                 return "time"
             if nodes is not None and self.nodes >= nodes:
                 return "nodes"
@@ -209,6 +210,10 @@ class _Tree:
                 self._push(node)
                 raise
         return "proven"
+
+    def _over(self) -> bool:
+        """Return whether the time is over."""
+        return self._deadline.passed
 
     def _close(self, bound: float) -> None:
         """Count a node, or columns, that hold nothing better."""
@@ -226,8 +231,8 @@ class _Tree:
         self._open = self.root_bound = max(relaxed.bound, 0.0)
         self._rounding = max(self._rounding, relaxed.dual.rounding)
         for S in (self._rounded(relaxed.point, fixed, q), np.array(self._inside(), np.int64)):
-            if not self._deadline.passed:
-                self._offer(*improved(problem, S, self._k, fixed, free, lambda: self._deadline.passed))
+            if not self._over():
+                self._offer(*improved(problem, S, self._k, fixed, free, self._over))
         node = self._reduced(_Node(fixed, free, relaxed))
         if node is not None:
             node = self._restricted(node)
@@ -338,4 +343,4 @@ class _Tree:
         before = self.value
         self.offer_fit(S, point)
         if self.value < before:
-            self._offer(*improved(self._problem, S, self._k, self._fixed, self._free, lambda: self._deadline.passed))
+            self._offer(*improved(self._problem, S, self._k, self._fixed, self._free, self._over))

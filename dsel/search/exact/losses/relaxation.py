@@ -1,8 +1,8 @@
 """The perspective relaxation of a node for any loss, by Newton steps on the loss itself.
 
 Each step minimizes a quadratic model of the loss, with the price of the free columns, by coordinate descent among
-the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of every
-step gives a bound, so that a step that ends early costs nothing but tightness.
+the columns that have coefficients or that the last dual vector shows to need one. The dual vector a = w d'(eta) of
+every step gives a bound, so that a step that ends early costs nothing but tightness.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ def relax(
                                  -_ROUNDING * abs(value) if last else expected)  # fmt: skip
             if moved is not None or last:
                 break
+        if close == 0.0 and (last or moved is None):  # the step for the dual vector itself has no rounding of eta
+            dual = problem.dual(a + curvature * direction[2])
+            best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
         polished += last
         if moved is None or polished > (_POLISHING if close == 0.0 else 0):
             break
@@ -116,7 +119,7 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
 def _newton_step(
     problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
-    """Return the price, the step of b, of the intercept and of the linear predictors, and by how much the model falls."""
+    """Return the price, the step of b, of the intercept and of linear predictors, and by how much the model falls."""
     columns = problem.columns[S]
     H, r, shift, slope = _model(problem, columns, a, curvature)
     new, s = _minimized(problem, H, r, b, inside, q, s)
@@ -177,7 +180,7 @@ def _solved(H: Floats, r: Floats, lam: float) -> Floats:
     _, x, failed = dposv(A, r * scale)
     if failed or not np.isfinite(x).all():
         x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
-    return -scale * np.asarray(x)
+    return np.asarray(-scale * x, np.float64)
 
 
 def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
@@ -226,7 +229,7 @@ def _line_search(
     problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
     inside: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
-    """Return coefficients, intercept, linear predictors and objective after the first half of half ... that is lower."""
+    """Return coefficients, intercept, linear predictors and objective after a step that is halved until it helps."""
     b, b0, eta, value = at
     change, d0, moved = step
     allowed = max(-expected, 0.0)
