@@ -6,7 +6,8 @@ This file runs in the environment of the solver, so that it imports NumPy and th
 
 A problem is: minimize f(S) = min |y - X_S b|^2 + lam |b|^2 over the sets S of k columns. PROBLEM.json holds `X` and `y`
 (paths of .npy files), `k`, `lam`, `seconds` and `memory` (limits of the solve), `penalty` (the price of a column, for
-solvers without a limit of columns), and `largest` (a bound on the coefficients, for the solvers named "+M"). With `loss`: "logistic", El0ps has the deviance of classes 0 and 1 instead.
+solvers without a limit of columns), and `largest` (a bound on the coefficients, for the solvers named "+M").
+With `loss`: "logistic", El0ps has the deviance of classes 0 and 1 in place of the squared error.
 PROBLEM.SOLVER.json gets `indices`, `bound` (on f of all sets of at most k columns), `proved`, `seconds` and
 `preparation`: the processor seconds of the solve, and those of tiny problems before it, which compile.
 """
