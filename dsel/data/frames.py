@@ -51,10 +51,11 @@ def names_columns(Y: Any) -> bool:
     return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))
 
 
-def has_named_columns(X: Any) -> bool:
-    """Return whether columns of X, or what belongs to it, have names that may be targets: frames, AnnData, Datasets."""
-    lazy = is_a(X, "polars", "LazyFrame")
-    return lazy or frame_labels(X) is not None or is_annotated(X) or is_a(X, "xarray", "Dataset")
+def may_name(X: Any, targets: Sequence[Any]) -> bool:
+    """Return whether targets without Y name columns of X: of a frame, of AnnData, or variables of a Dataset."""
+    if is_a(X, "xarray", "Dataset"):
+        return all(name in X for name in targets)
+    return is_a(X, "polars", "LazyFrame") or frame_labels(X) is not None or is_annotated(X)
 
 
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:

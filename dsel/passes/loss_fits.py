@@ -22,7 +22,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
 from dsel.passes.data_pass import PassCost
-from dsel.passes.moments import Moments, block_moments, merge
+from dsel.passes.moments import Moments, block_moments, merge, require_finite
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 
@@ -131,6 +131,13 @@ def loss_targets(dataset: Dataset) -> Targets:
     return Targets(y, w, None if offsets[0] is None else np.concatenate(offsets))
 
 
+def check_targets(dataset: Dataset, loss: Loss) -> None:
+    """Raise DataError for targets that the loss cannot take. Reads no X."""
+    targets = loss_targets(dataset)
+    require_finite(targets.y[:, None], dataset.name, "Y", 0)
+    loss.fitted_to(targets.y, targets.w)
+
+
 def fit_subsets(
     problem: LossData, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None
 ) -> list[LossFit]:
@@ -233,9 +240,10 @@ def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
     columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
     model = RowPass("model", dataset, _block_model, merge, 8 * dataset.n**2, dataset.m * dataset.n**2).cost()
     one = read_pass(dataset, columns).cost()
+    models = FEWEST_MODELS - 1 + any(block.offset is not None for block in dataset.blocks)
     times = FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS
     return [
-        PassCost.total("model of the loss", [model] * (FEWEST_MODELS - 1)),
+        PassCost.total("model of the loss", [model] * models),
         PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
     ]
 

@@ -29,7 +29,8 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.perfect_fit import saturation
+from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath
@@ -42,7 +43,9 @@ _EXCLUDED_LABELS = 100
 #: Substitutes of a column, and the largest number of columns and of elementary steps for which they are looked up.
 _SUBSTITUTES, _MOST_SUBSTITUTED, _MOST_STEPS = 5, 100, 1e8
 
-#: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
+#: Follows a note on two classes.
+_INSTEAD = 'loss="logistic" fits their probabilities'
+#: Up to this many different whole numbers may be classes.
 MOST_CLASSES = 10
 
 
@@ -53,7 +56,7 @@ class Answer:
     run: with the k and the penalty that were used. outcome: of the search. chosen: columns of the data in their order;
     dependent: those that depend on others, which have no part in the fit. fit: on the chosen columns, from the data.
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
-    front, from the data, where the objective approximates them.
+    front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
     """
 
     run: SelectionRun
@@ -65,6 +68,7 @@ class Answer:
     curve: SizeCurve | None = None
     forward: tuple[FrontPoint, ...] = ()
     errors: Errors = field(default_factory=dict)
+    loss_parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> FrontPoint:
@@ -100,8 +104,8 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     return {
         "indices": tuple(int(j) for j in S),
         "labels": [str(dataset.features[j]) for j in S],
-        "error": fit.error,
-        "r2": 1.0 - fit.rss / fit.total,
+        "error": max(fit.error, 0.0),
+        "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
         "intercept": intercept,
         "groups": items.by_name(S),
@@ -123,7 +127,10 @@ def assemble(
         **answer_fields(run, answer.fit, answer.chosen, answer.kept),
         request=_resolved(run),
         front=tuple(_front_row(answer, point, point.value) for point in outcome.front),
-        trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
+        trace=tuple(
+            TraceRow(t.iteration, base + t.size, t.value if answer.by_criterion else max(t.value, 0.0))
+            for t in outcome.trace
+        ),
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
@@ -144,6 +151,7 @@ def assemble(
         forward=tuple(_front_row(answer, point, None) for point in answer.forward),
         provenance=provenance,
         column_labels=_column_labels(answer),
+        loss_parameters=answer.loss_parameters,
     )
 
 
@@ -151,15 +159,20 @@ def _notes(answer: Answer) -> Iterator[str]:
     """Yield notes on the answer."""
     dataset, rows, fit, dependent = answer.run.dataset, answer.run.rows, answer.fit, answer.dependent
     counts = answer.outcome.counts
-    classes = _class_count(dataset)
-    if classes is not None and answer.run.validated.loss is None:
+    classes = None if answer.run.validated.loss is not None else _class_count(dataset)
+    takes_loss = answer.run.validated.method.takes_loss
+    if classes == 2 and takes_loss and not dataset.classes and not answer.by_criterion:
+        yield f"the target has two values, and its squared error is minimized: if they are classes, {_INSTEAD}"
+    if classes is not None and classes > 2:
         yield (
             f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
             "them as text or a category"
         )
     yield from dataset.notes
     for name, levels in dataset.classes.items():
-        yield _on_classes(name, levels) + ("" if answer.by_criterion else "; their squared error is minimized")
+        squared = not answer.by_criterion and answer.run.validated.loss is None
+        instead = f", and {_INSTEAD}" if len(levels) == 2 and dataset.n_targets == 1 else ""
+        yield _on_classes(name, levels) + (f"; their squared error is minimized{instead}" if squared else "")
     validated = answer.run.validated
     if SOURCE in dataset.coordinates and validated.request.categories == "groups" and validated.groups is None:
         yield f"{validated.method.name} chooses the indicator columns of categories one by one, not as groups"
@@ -172,6 +185,9 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
         yield "error and r2 are those of the chosen columns without the column of ones"
+    crowded = saturation(answer.run, int(answer.chosen.size))
+    if crowded is not None:
+        yield crowded
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
     if isinstance(dataset, Sums):
@@ -216,7 +232,7 @@ def _reduction(counts: dict[str, Any]) -> str:
 def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontRow:
     """Return a row of a front. value: of the criterion, if that was minimized."""
     run, objective, whole = answer.run, answer.run.objective, answer.run.whole
-    f = objective.value(point.members)
+    f = max(objective.value(point.members), 0.0)
     size = run.validated.included + point.size
     criterion = value if answer.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
@@ -241,7 +257,7 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
         part = whole.restrict(members)
         A = inverse(part.K + whole.lam * np.eye(part.n))
         penalty = whole.lam * float(np.vdot(A, A @ part.M))
-    return 1.0 - (f - penalty) / whole.total
+    return 1.0 - max(f - penalty, 0.0) / whole.total
 
 
 def _column_labels(answer: Answer) -> dict[int, str]:
@@ -290,7 +306,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value):
         return list(value)
     named = isinstance(value, AnyPath) or callable(getattr(value, "split", None))  # a splitter of scikit-learn
-    return str(value) if named else "data in memory"
+    return str(value) if named else IN_MEMORY
 
 
 def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit) -> tuple[Floats, Floats]:
@@ -361,7 +377,7 @@ def _class_count(dataset: Dataset) -> int | None:
         found = np.union1d(found, values)
         if found.size > MOST_CLASSES or not (found == np.round(found)).all():
             return None
-    return int(found.size) if found.size > 2 else None
+    return int(found.size) if found.size > 1 else None
 
 
 def _chosen_statistics(

@@ -16,6 +16,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.passes.data_pass import log_passes
+from dsel.passes.loss_fits import check_targets
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
@@ -25,6 +26,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
 from dsel.selection.search_sizes import search_sizes
@@ -107,6 +109,8 @@ def plan_selection(
 def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     dataset, timer, started = validated.dataset, StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
+        if validated.loss is not None:
+            check_targets(dataset, validated.loss)  # before the pass over X
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
@@ -129,6 +133,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
             front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
             outcome = replace(outcome, front=front)
         outcome, errors = recomputed_front(run, outcome)
+        outcome = stopped_at_perfect_fit(run, outcome, exact=not errors)
         chosen, dependent = _answer(run, outcome)
         path = () if choice is None else choice.path
         if run.rows is not None and choice is None:
@@ -139,7 +144,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("check"):
         fit = prepared.fit(chosen, run.validated.request.lam)
         require_variation(fit.total)
-        reference = () if errors else forward_reference(run.subject, run.most)
+        reference = () if errors else perfect_only(run, forward_reference(run.subject, run.most))
     curve = None if choice is None else choice.curve
     answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors)
     selection = assemble(answer, notes, timer.seconds, provenance(started))
@@ -164,7 +169,16 @@ def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, start
     outcome, errors = search.outcome(run)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
-    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    answer = Answer(
+        run,
+        outcome,
+        chosen,
+        dependent,
+        fit,
+        curve=curve,
+        errors=errors,
+        loss_parameters=search.problem.loss.parameters(),
+    )
     return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 

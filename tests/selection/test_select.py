@@ -229,7 +229,7 @@ def test_a_saved_selection_opens_as_it_was(tmp_path: Path) -> None:
         ({"method": "two-stage"}, "Y = X"),
         ({"targets": ["z"]}, "no target 'z'"),
         ({"targets": []}, "name at least one target"),
-        ({"targets": "y0"}, "'targets' is 'y0'"),
+        ({"targets": "z0"}, "no target 'z0'"),
         ({"include": "x1"}, r"'include' is 'x1'.*\['x1'\]"),
         ({"include": 1}, "'include' is 1"),
         ({"include": None}, "'include' is None"),

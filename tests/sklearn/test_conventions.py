@@ -24,8 +24,6 @@ _WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dens
 def _known(estimator: Any) -> dict[str, str]:
     if isinstance(estimator, GreedyRLSSelector):
         return dict.fromkeys(_WEIGHTS, "leave-one-out leaves out a row with all of its weight, as that of RidgeCV")
-    if estimator.n_features_to_select == 10:
-        return dict.fromkeys(_WEIGHTS, "9 of the 15 rows have weight, so that any 8 columns fit y exactly")
     return {}
 
 

@@ -5,9 +5,9 @@ This file runs in the environment of the solver, so that it imports NumPy and th
     python adapters.py SOLVER PROBLEM.json ...
 
 A problem is: minimize f(S) = min |y - X_S b|^2 + lam |b|^2 over the sets S of k columns. PROBLEM.json holds `X` and `y`
-(paths of .npy files), `k`, `lam`, `seconds` and `memory` (limits of the solve), `penalty` (the price of a column, for
-solvers without a limit of columns), and `largest` (a bound on the coefficients, for the solvers named "+M").
-With `loss`: "logistic", El0ps has the deviance of classes 0 and 1 in place of the squared error.
+(paths of .npy files), `loss` (the deviance in place of the squared error, for El0ps), `k`, `lam`, `seconds` and
+`memory` (limits of the solve), `penalty` (the price of a column, for solvers without a limit of columns), and `largest`
+(a bound on the coefficients, for the solvers named "+M").
 PROBLEM.SOLVER.json gets `indices`, `bound` (on f of all sets of at most k columns), `proved`, `seconds` and
 `preparation`: the processor seconds of the solve, and those of tiny problems before it, which compile.
 """
@@ -155,9 +155,8 @@ def tiny(options: Found) -> tuple[Any, Any, Found]:
     y = X[:, :3] @ np.ones(3) + 0.5 * rng.standard_normal(200)
     y = np.float64(y > 0.0) if options.get("loss") == "logistic" else y
     largest = options["largest"] and 2.0
-    penalty = 20.0 if "loss" in options else 50.0
-    given = {"k": 3, "penalty": penalty, "largest": largest, "lam": options["lam"] and 1.0, "seconds": 5.0}
-    return X, y, {**options, **given}
+    penalty, lam = 20.0 if "loss" in options else 50.0, options["lam"] and 1.0
+    return X, y, {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0}
 
 
 def prepare(name: str, kinds: Iterable[Found]) -> None:

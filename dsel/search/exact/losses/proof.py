@@ -21,8 +21,12 @@ __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
 _CLOSE = 0.05
+<<<<<<< HEAD
 #: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
 #: all columns.
+=======
+#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of all columns.
+>>>>>>> losses
 _FREE_LIMIT = 1000.0
 #: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
 _LARGEST_PART = 1e4
@@ -195,8 +199,13 @@ class _Tree:
         while self._heap:
             if on_node is not None:
                 on_node(self.nodes, self.bound, self.value)
+<<<<<<< HEAD
             if self._over():
                 return "time"
+=======
+            if self._deadline.passed:
+                return "time"  # type: ignore[unreachable]
+>>>>>>> losses
             if nodes is not None and self.nodes >= nodes:
                 return "nodes"
             bound, _, node = heapq.heappop(self._heap)

@@ -1,0 +1,267 @@
+"""Selections by a loss other than the squared error: the best subset by brute force, and what may be asked."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.optimize import minimize
+
+import dsel
+from dsel.errors import DataError, OptionError
+from dsel.objective.losses.huber import Huber
+from dsel.objective.losses.registry import LOSSES, find_loss
+
+NAMES = ("logistic", "poisson", "gamma", "huber")
+
+
+def drawn(loss: str, m: int = 80, n: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return correlated columns, and targets that follow the loss with three of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n))
+    X[:, 1:] += 0.6 * X[:, :-1]
+    eta = X[:, 1] - 0.8 * X[:, 4] + 0.6 * X[:, 6]
+    if loss == "logistic":
+        return X, (rng.random(m) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    if loss == "poisson":
+        return X, rng.poisson(np.exp(0.5 * eta)).astype(float)
+    if loss == "gamma":
+        return X, rng.gamma(2.0, np.exp(0.5 * eta) / 2.0)
+    return X, eta + rng.standard_t(2, size=m)
+
+
+def least(X: np.ndarray, y: np.ndarray, S: Any, loss: str, lam: float, w: np.ndarray, offset: np.ndarray) -> float:
+    """Return F(S) by a general minimizer, for standardized columns."""
+    mean = np.average(X, axis=0, weights=w)
+    Z = ((X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=w)))[:, list(S)]
+    fitted = find_loss(loss).fitted_to(y, w)
+    t = fitted.encode(y)
+
+    def value(b: np.ndarray) -> float:
+        return float(w @ fitted.deviance(t, Z @ b[:-1] + b[-1] + offset) + lam * b[:-1] @ b[:-1])
+
+    def slope(b: np.ndarray) -> np.ndarray:
+        s = w * fitted.slope(t, Z @ b[:-1] + b[-1] + offset)
+        return np.append(Z.T @ s + 2.0 * lam * b[:-1], s.sum())
+
+    return float(minimize(value, np.zeros(len(S) + 1), jac=slope, method="BFGS", options={"gtol": 1e-8}).fun)
+
+
+@pytest.mark.parametrize("loss", NAMES)
+@pytest.mark.parametrize(("method", "lam"), [("poss", 0.0), ("forward", 2.0), ("splicing", 0.5)])
+def test_finds_the_subset_of_least_deviance(loss: str, method: str, lam: float) -> None:
+    X, y = drawn(loss)
+    rng = np.random.default_rng(1)
+    w, offset = rng.integers(1, 4, 80).astype(float), 0.3 * rng.normal(size=80)
+    found = dsel.select(X, y, k=3, loss=loss, method=method, lam=lam, sample_weight=w, offset=offset)
+    best = min(least(X, y, S, loss, lam, w, offset) for S in combinations(range(8), 3))
+    assert found.error == pytest.approx(best, rel=1e-6)
+    assert found.error == pytest.approx(least(X, y, found.indices, loss, lam, w, offset), rel=1e-6)
+    assert found.request.loss == loss
+
+
+@pytest.mark.parametrize("loss", NAMES)
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_the_certificate_proves_the_best_subset(loss: str, lam: float) -> None:
+    X, y = drawn(loss, seed=3)
+    found = dsel.certify(dsel.select(X, y, k=2, loss=loss, lam=lam), X, y)
+    ones, zeros = np.ones(80), np.zeros(80)
+    best = min(least(X, y, S, loss, lam, ones, zeros) for S in combinations(range(8), 2))
+    (row,) = found.certificate
+    assert row["proven"]
+    assert row["bound"] <= best * (1.0 + 1e-9)
+    assert row["value"] == pytest.approx(best, rel=1e-6)
+    assert found.error == pytest.approx(best, rel=1e-6)
+
+
+def test_a_certificate_replaces_a_worse_selection() -> None:
+    X, y = drawn("logistic", seed=3)
+    worse = dsel.select(X, y, k=2, loss="logistic", lam=1.0, include=[0, 2])
+    worse = worse.__class__(**{**vars(worse), "request": worse.request.model_copy(update={"include": ()})})
+    found = dsel.certify(worse, X, y)
+    direct = dsel.certify(dsel.select(X, y, k=2, loss="logistic", lam=1.0), X, y)
+    assert found.error == pytest.approx(direct.error)
+    assert set(found.indices) == set(direct.indices)
+    assert any("the proof found these columns" in note for note in found.notes)
+
+
+def test_d2_is_the_share_of_the_deviance_explained() -> None:
+    X, y = drawn("poisson")
+    found = dsel.select(X, y, k=3, loss="poisson")
+    assert found.front[0].error == pytest.approx(least(X, y, (), "poisson", 0.0, np.ones(80), np.zeros(80)))
+    assert found.r2 == pytest.approx(1.0 - found.error / found.front[0].error)
+
+
+def test_the_coefficients_are_on_the_scale_of_the_data() -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=3, loss="logistic")
+    eta = X[:, list(found.indices)] @ found.coefficients[:, 0] + found.intercept[0]
+    assert 2.0 * np.sum(np.logaddexp(0.0, eta) - y * eta) == pytest.approx(found.error, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", NAMES)
+def test_the_order_and_scale_of_columns_do_not_matter(loss: str) -> None:
+    X, y = drawn(loss)
+    order = np.random.default_rng(2).permutation(8)
+    scale = np.logspace(-3, 3, 8)
+    found = dsel.select(X, y, k=3, loss=loss)
+    other = dsel.select((X * scale)[:, order], y, k=3, loss=loss)
+    assert sorted(order[list(other.indices)]) == sorted(found.indices)
+    assert other.error == pytest.approx(found.error, rel=1e-8)
+
+
+def test_a_weight_of_two_is_a_row_twice() -> None:
+    X, y = drawn("poisson")
+    w = np.where(np.arange(80) < 30, 2.0, 1.0)
+    twice = np.r_[np.arange(80), np.arange(30)]
+    a = dsel.select(X, y, k=3, loss="poisson", sample_weight=w)
+    b = dsel.select(X[twice], y[twice], k=3, loss="poisson")
+    assert sorted(a.indices) == sorted(b.indices)
+    assert a.error == pytest.approx(b.error, rel=1e-9)
+
+
+def test_an_offset_is_an_exposure() -> None:
+    rng = np.random.default_rng(4)
+    X, exposure = rng.normal(size=(400, 6)), rng.gamma(3.0, size=400)
+    y = rng.poisson(exposure * np.exp(0.5 * X[:, 2] - 0.4 * X[:, 5])).astype(float)
+    found = dsel.select(X, y, k=2, loss="poisson", offset=np.log(exposure))
+    assert sorted(found.indices) == [2, 5]
+    assert found.r2 > dsel.select(X, y, k=2, loss="poisson").r2
+
+
+def test_groups_included_and_excluded_columns() -> None:
+    X, y = drawn("logistic")
+    grouped = dsel.select(X, y, k=2, loss="logistic", groups=[[1, 2], [4, 5], [6, 7]])
+    assert len(grouped.groups) == 2
+    assert set(grouped.indices) in ({1, 2, 4, 5}, {1, 2, 6, 7}, {4, 5, 6, 7})
+    forced = dsel.select(X, y, k=3, loss="logistic", include=[0], exclude=[1])
+    assert 0 in forced.indices
+    assert 1 not in forced.indices
+
+
+def test_chooses_k_by_an_information_criterion() -> None:
+    X, y = drawn("poisson", m=400)
+    found = dsel.select(X, y, k="auto", loss="poisson")
+    assert found.size_curve is not None
+    assert found.size_curve.rule == "bic"
+    assert sorted(found.indices) == [1, 4, 6]
+    row = next(row for row in found.front if row.size == found.size_curve.k)
+    point = next(point for point in found.size_curve.points if point.size == row.size)
+    assert point.value == pytest.approx(row.error + row.size * np.log(400))
+
+
+def test_wide_data_are_searched_among_the_columns_with_the_largest_scores() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, 2000))
+    y = (rng.random(300) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 700] + 2.0 * X[:, 1500]))).astype(float)
+    found = dsel.select(X, y, k=2, loss="logistic", method="forward")
+    assert sorted(found.indices) == [700, 1500]
+
+
+@pytest.mark.parametrize("chunk", [80, 33])
+def test_a_store_gives_the_answer_of_the_arrays(tmp_path: Path, chunk: int) -> None:
+    X, y = drawn("poisson")
+    offset = np.linspace(-0.5, 0.5, 80)
+    data = xr.Dataset(
+        {"X": (("sample", "feature"), X), "Y": (("sample", "target"), y[:, None]), "exposure": ("sample", offset)}
+    ).chunk({"sample": chunk})
+    data.to_zarr(tmp_path / "data.zarr", consolidated=False)
+    stored = dsel.select(tmp_path / "data.zarr", k=3, loss="poisson", offset="exposure")
+    there = dsel.select(X, y, k=3, loss="poisson", offset=offset)
+    assert stored.indices == there.indices
+    assert stored.error == pytest.approx(there.error, rel=1e-10)
+    assert stored.plan["planned"]["passes"] == stored.passes
+
+
+def test_a_result_is_saved_and_read(tmp_path: Path) -> None:
+    X, y = drawn("huber")
+    found = dsel.select(X, y, k=3, loss=Huber(1.5))
+    found.save(tmp_path / "result")
+    again = dsel.open_selection(tmp_path / "result")
+    assert again.request.loss == "huber" or getattr(again.request.loss, "name", "") == "huber"
+    assert again.error == found.error
+
+
+@pytest.mark.parametrize("names", [{}, {"method": "exchange"}, {"method": "portfolio", "seconds": 1.0}])
+def test_methods_take_a_loss(names: dict[str, Any]) -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=3, loss="logistic", **names)
+    best = min(least(X, y, S, "logistic", 0.0, np.ones(80), np.zeros(80)) for S in combinations(range(8), 3))
+    assert found.error == pytest.approx(best, rel=1e-6)
+    assert not found.certificate  # a proof about the quadratic model says nothing about the loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "message"),
+    [
+        ("logistic", np.ones(80), "one class only"),
+        ("logistic", np.arange(80.0) % 3, "takes two classes, and the target has 3 values"),
+        ("poisson", np.r_[-1.0, np.ones(79)], "takes targets >= 0, and 1 are not: the first is -1 in row 0"),
+        ("poisson", np.zeros(80), "All targets are 0"),
+        ("gamma", np.arange(80.0), "takes targets > 0"),
+        ("huber", np.r_[np.zeros(60), np.arange(20.0)], "robust spread is 0"),
+    ],
+)
+def test_targets_that_a_loss_cannot_take_are_refused(loss: str, y: np.ndarray, message: str) -> None:
+    X, _ = drawn("huber")
+    with pytest.raises(DataError, match=message):
+        dsel.select(X, y, k=2, loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"loss": "binomial"}, "Use 'logistic'"),
+        ({"loss": "logistics"}, "logistic"),
+        ({"loss": "logistic", "method": "greedy-rls"}, "greedy-rls scores squared errors"),
+        ({"loss": "logistic", "polish": "exchange"}, "does not go together with polish"),
+        ({"loss": "logistic", "k": "auto", "choose_k": "folds"}, "choose_k folds is for the squared error"),
+        ({"offset": np.zeros(80)}, "offset needs a loss"),
+        ({"loss": "poisson", "offset": np.zeros(79)}, "An offset is one number for each row"),
+        ({"loss": "poisson", "offset": np.full(80, np.nan)}, "not finite in 80 rows"),
+        ({"loss": "poisson", "offset": "exposure"}, "For data in memory it is one number for each row"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], message: str) -> None:
+    X, y = drawn("logistic")
+    with pytest.raises((OptionError, DataError), match=message):
+        dsel.select(X, y, **{"k": 2, **arguments})
+
+
+def test_several_targets_are_refused() -> None:
+    X, y = drawn("logistic")
+    with pytest.raises(OptionError, match="takes one target, and there are 2"):
+        dsel.select(X, np.c_[y, 1.0 - y], k=2, loss="logistic")
+
+
+def test_columns_that_separate_the_classes_are_named() -> None:
+    X, _ = drawn("logistic")
+    found = dsel.select(X, (X[:, 3] > 0.0).astype(float), k=1, loss="logistic")
+    assert found.indices == (3,)
+    assert any("x3" in note and "separate the classes" in note for note in found.notes)
+    finite = dsel.select(X, (X[:, 3] > 0.0).astype(float), k=1, loss="logistic", lam=1.0)
+    assert not any("separate" in note for note in finite.notes)
+
+
+def test_other_class_values_are_mapped_and_named() -> None:
+    X, y = drawn("logistic")
+    found, mapped = (dsel.select(X, t, k=2, loss="logistic") for t in (y, 2.0 * y - 1.0))
+    assert mapped.indices == found.indices
+    assert mapped.error == pytest.approx(found.error)
+    assert any("1 counts as 1" in note for note in mapped.notes)
+
+
+def test_alternatives_and_logs_are_refused_for_a_loss() -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=2, loss="logistic", lam=1.0)
+    with pytest.raises(OptionError, match="alternatives"):
+        dsel.alternatives(found, X, y)
+
+
+def test_the_registry_lists_every_loss() -> None:
+    assert set(LOSSES) >= {"squared", *NAMES}
+    assert all(loss.summary for loss in LOSSES.values())
