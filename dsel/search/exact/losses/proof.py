@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Bools, Ints
 from dsel.search.anytime import Deadline
+from dsel.search.exact.losses.coordinate_descent import LOSS_RELAXATION_KERNELS
 from dsel.search.exact.losses.local_search import improved, refit
 from dsel.search.exact.losses.problem import Dual, LossProblem, dual_bound, masks
 from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, weights
@@ -21,12 +23,8 @@ __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
 _CLOSE = 0.05
-<<<<<<< HEAD
 #: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
 #: all columns.
-=======
-#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of all columns.
->>>>>>> losses
 _FREE_LIMIT = 1000.0
 #: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
 _LARGEST_PART = 1e4
@@ -120,6 +118,7 @@ def prove_loss(
     LossProof
         The best subset, and what is proved about all.
     """
+    load_kernels(*LOSS_RELAXATION_KERNELS, what="the proof")
     start = time.perf_counter()
     with one_blas_thread():
         tree = _Tree(problem, k, include, exclude, gap, Deadline(seconds))
@@ -199,13 +198,8 @@ class _Tree:
         while self._heap:
             if on_node is not None:
                 on_node(self.nodes, self.bound, self.value)
-<<<<<<< HEAD
             if self._over():
                 return "time"
-=======
-            if self._deadline.passed:
-                return "time"  # type: ignore[unreachable]
->>>>>>> losses
             if nodes is not None and self.nodes >= nodes:
                 return "nodes"
             bound, _, node = heapq.heappop(self._heap)

@@ -119,11 +119,7 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
 def _newton_step(
     problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
-<<<<<<< HEAD
     """Return the price, the step of b, of the intercept and of linear predictors, and by how much the model falls."""
-=======
-    """Return the price, the step of b, the intercept and the linear predictors, and by how much the model falls."""
->>>>>>> losses
     columns = problem.columns[S]
     H, r, shift, slope = _model(problem, columns, a, curvature)
     new, s = _minimized(problem, H, r, b, inside, q, s)
@@ -184,11 +180,7 @@ def _solved(H: Floats, r: Floats, lam: float) -> Floats:
     _, x, failed = dposv(A, r * scale)
     if failed or not np.isfinite(x).all():
         x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
-<<<<<<< HEAD
     return np.asarray(-scale * x, np.float64)
-=======
-    return np.asarray(-scale * np.asarray(x))
->>>>>>> losses
 
 
 def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
@@ -237,11 +229,7 @@ def _line_search(
     problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
     inside: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
-<<<<<<< HEAD
     """Return coefficients, intercept, linear predictors and objective after a step that is halved until it helps."""
-=======
-    """Return coefficients, intercept, linear predictors and objective after the first halving that is lower."""
->>>>>>> losses
     b, b0, eta, value = at
     change, d0, moved = step
     allowed = max(-expected, 0.0)
