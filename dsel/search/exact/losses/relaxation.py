@@ -68,6 +68,7 @@ def relax(
     Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
     kept = (fixed | free)[start.S]
     S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
+    b = _feasible(b, fixed[S], q, problem.largest)
     eta = problem.offset + b @ Zt[S] + b0
     value, without = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q), problem.loss_at(problem.offset + b0)
     if not value <= without:
@@ -101,6 +102,15 @@ def relax(
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:
+    """Return coefficients (p,) within the limit, those of free columns with a sum of sizes of at most q limits."""
+    if limit == np.inf:
+        return b
+    b = np.clip(b, -limit, limit)
+    total = float(np.abs(b[~inside]).sum())
+    return np.where(inside, b, b * min(1.0, max(q, 0) * limit / total)) if total > 0.0 else b
 
 
 def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
