@@ -20,8 +20,8 @@ from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
 _STEPS, _HALVINGS = 60, 12
-#: The change of coefficients at which coordinate descent ends, as a share of the largest.
-_TOLERANCE = 1e-9
+#: The tolerance of coordinate descent, for a relaxation that is to be exact and for others.
+_EXACT, _ROUGH = 1e-8, 1e-4
 #: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
 _LEAST_CURVATURE = 1e-10
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
@@ -74,7 +74,7 @@ def relax(
     if not value <= without:
         S, b, eta, value = START.S, START.b, problem.offset + b0, without
     best: tuple[float, Dual] | None = None
-    polished = 0
+    polished, tolerance = 0, _EXACT if close == 0.0 else _ROUGH
     for step in range(_STEPS):
         a = w * loss.slope(y, eta)
         dual = problem.dual(a)
@@ -87,7 +87,7 @@ def relax(
         S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         moved = None
         for curvature in _curvatures(problem, eta, a):
-            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s)
+            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s, tolerance)
             last = not expected > _SETTLED * abs(value)
             moved = _line_search(problem, (b, b0, eta, value), direction, fixed[S], q,
                                  -_ROUNDING * abs(value) if last else expected)  # fmt: skip
@@ -127,12 +127,13 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
 
 
 def _newton_step(
-    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
+    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float,
+    tolerance: float,
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
     """Return the price, the step of b, of the intercept and of linear predictors, and by how much the model falls."""
     columns = problem.columns[S]
     H, r, shift, slope = _model(problem, columns, a, curvature)
-    new, s = _minimized(problem, H, r, b, inside, q, s)
+    new, s = _minimized(problem, H, r, b, inside, q, s, tolerance)
     change = new - b
     d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
     expected = _penalty(problem, inside, b, q) - _penalty(problem, inside, new, q)
@@ -143,13 +144,13 @@ def _newton_step(
 
 
 def _minimized(
-    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float
+    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float, tolerance: float
 ) -> tuple[Floats, float]:  # fmt: skip
     """Return the coefficients (p,) that minimize the model with the gradient r (p,) at b (p,), and the price."""
     if inside.all():
         return _within_limit(H, r, b, problem.lam, problem.largest), s
     new, left = b.copy(), r.copy()
-    s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, _TOLERANCE)
+    s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, tolerance)
     return new, s
 
 
@@ -227,12 +228,15 @@ def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) 
 
     The intercept changes by -(slope + shift'change).
     """
+    root = np.sqrt(curvature)
     if not problem.intercept:
-        return (columns * curvature) @ columns.T, columns @ a, np.zeros(columns.shape[0]), 0.0
+        scaled = columns * root
+        return scaled @ scaled.T, columns @ a, np.zeros(columns.shape[0]), 0.0
     total = float(curvature.sum())
     shift = columns @ curvature / total
     centered = columns - shift[:, None]
-    return (centered * curvature) @ centered.T, centered @ a, shift, float(a.sum()) / total
+    scaled = centered * root
+    return scaled @ scaled.T, centered @ a, shift, float(a.sum()) / total
 
 
 def _line_search(
