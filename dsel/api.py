@@ -10,27 +10,40 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Never
 
+from dsel._lib.events import Event, is_observed, telling
 from dsel.config.ingest_request import Dates
 from dsel.config.job import ListLimits
-from dsel.config.request import Categories, Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
+from dsel.config.request import (
+    Categories,
+    Column,
+    Missing,
+    NearCopies,
+    Polish,
+    Preprocess,
+    SelectionRequest,
+    SketchRule,
+)
 from dsel.config.size_rule import InformationCriterion, SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.certify import ProofBudget, certify_selection, data_again
+from dsel.jobs.certify import certify_selection, data_again
 from dsel.jobs.locations import dataset_of
+from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums, pooled, read_sums, sums_of, sums_of_arrays
 from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, eigh_request
 from dsel.planning.plan import Plan, available_resources
-from dsel.planning.validation import validate
+from dsel.planning.validation import ValidatedRequest, validate
+from dsel.search.anytime import AnytimeSearch, slice_event
+from dsel.search.method import OnSlice
 from dsel.search.placement import Site
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.progress_line import showing_progress
 from dsel.selection.result import Selection
 from dsel.selection.results.check_part import PartShare, part_share
@@ -53,6 +66,7 @@ def select(
     groups: Mapping[Any, Any] | Sequence[Sequence[Column]] | str | None = None,
     categories: Categories = "groups",
     dates: Dates = "refuse",
+    near_copies: NearCopies = "first",
     polish: Polish = "none",
     seed: int = 0,
     missing: Missing = "refuse",
@@ -65,6 +79,7 @@ def select(
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
     **options: Any,
 ) -> Selection:
     """Choose at most k columns of X that best explain Y.
@@ -117,6 +132,9 @@ def select(
         together and count as one column, by the methods that take `groups`; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
+    near_copies : {"first", "keep", "refuse"}
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
+        substitutes; with all of them; or refuse them. This is for single columns whose Gram matrix is in memory.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -148,14 +166,17 @@ def select(
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
-        subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
-        ``"pposs-asy"``. Text names a function as package.module:function.
+        subset. Chosen columns that depend on others have coefficient 0. For ``"forward"``, ``"exchange"``,
+        ``"splicing"``, ``"poss"``, ``"pposs"`` and ``"pposs-asy"``. Text names a function as package.module:function.
     reduce : SketchRule or dict, optional
         Search on a randomized eigendecomposition of X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. Errors and
         bounds in the result are those of the data. By default only data with Y = X for which nothing exact fits in
         memory are reduced. The earlier name `sketch` is read, too.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each event of the run as it happens: `event.kind`, `event.at` and `event.values`. An error in it is
+        a warning, and ends the calls.
     **options
         The method's own options, such as ``iterations``. The page "Methods" of the documentation lists them.
 
@@ -194,16 +215,17 @@ def select(
     """
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
-        exclude=exclude, groups=groups, categories=categories, dates=dates, polish=polish, seed=seed, missing=missing,
-        targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
-        reduce=reduce, loss=loss, offset=offset, **options,
+        exclude=exclude, groups=groups, categories=categories, dates=dates,
+        near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
-    return select_from(dataset_of(request, X, Y), request, progress=progress)
+    return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
 
 
 def select_from(
-    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *, progress: bool | None = False
-) -> Selection:
+    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *,
+    progress: bool | None = False, on_event: Callable[[Event], None] | None = None,
+) -> Selection:  # fmt: skip
     """Run a request on a dataset, on the workers of the active Dask client if that helps.
 
     Parameters
@@ -216,6 +238,8 @@ def select_from(
         Where statistics of data with a fingerprint are read and saved.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each `Event` of the run.
 
     Returns
     -------
@@ -228,10 +252,34 @@ def select_from(
         As `select` raises them.
     """
     validated = validate(dataset, request)
+    if on_event is not None:
+        with telling(on_event), run_events(validated) as ended:
+            selection = _selected(validated, cache, progress)
+            ended(selection)
+            return selection
+    return _selected(validated, cache, progress)
+
+
+def _selected(validated: ValidatedRequest, cache: StatisticsCache | None, progress: bool | None) -> Selection:
+    """Run a validated request on the workers of the active client if that helps."""
+    dataset = validated.dataset
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
     with _running(client, RunContext(cache=cache), progress) as context:
+        if is_observed():
+            context = replace(context, on_slice=_telling_slices(context.on_slice))
         return run_validated(validated, context)
+
+
+def _telling_slices(before: OnSlice | None) -> OnSlice:
+    """Return what tells observers of each slice, after what is called already."""
+
+    def on_slice(search: AnytimeSearch) -> None:
+        if before is not None:
+            before(search)
+        slice_event("search", search)
+
+    return on_slice
 
 
 def sums(

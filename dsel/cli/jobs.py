@@ -34,6 +34,13 @@ MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto."
 ChooseK = Annotated[
     str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
 ]
+Events = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also tell what happens: jsonl (events.jsonl in the result's folder), otel (an OpenTelemetry trace), "
+        "mlflow (an MLflow run), or an observer of a package. May be repeated."
+    ),
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
 ]
@@ -91,6 +98,7 @@ def run(
         bool,
         typer.Option("--require-progress", help="End with exit code 76, not 75, if a stopped run has saved nothing."),
     ] = False,
+    events: Events = None,
     log_format: Log = "text",
     json: Json = False,
 ) -> None:
@@ -106,6 +114,7 @@ def run(
     asked = job_of(job, out, cluster, k, max_k, choose_k)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format)
+        reporter.events = tuple(events or ())
         selection = finished_job(asked, reporter)
         if selection is None:
             from dsel.jobs.runner import run_job  # it imports all that searches need
@@ -185,11 +194,15 @@ def plan(
 
 
 @app.command(epilog=examples("dsel resume result"))
-def resume(folder: Folder, trust: Trust = False, log_format: Log = "text", json: Json = False) -> None:
+def resume(
+    folder: Folder, trust: Trust = False, events: Events = None, log_format: Log = "text", json: Json = False
+) -> None:
     """Continue an interrupted job."""
     from dsel.jobs.runner import resume_job
 
-    print_selection(resume_job(path_of(folder), reporter_of(log_format), trust=trust), json)
+    reporter = reporter_of(log_format)
+    reporter.events = tuple(events or ())
+    print_selection(resume_job(path_of(folder), reporter, trust=trust), json)
 
 
 @app.command(epilog=examples("dsel certify result --time 10m", "dsel certify result --time 1h --all-sizes --workers 4"))
@@ -217,7 +230,7 @@ def certify(
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget
+    from dsel.jobs.proof_store import ProofBudget
     from dsel.jobs.runner import certify_run
 
     budget = ProofBudget.of(
@@ -257,7 +270,7 @@ def alternatives(
     """
     from dsel.config.job import ListLimits
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget
+    from dsel.jobs.proof_store import ProofBudget
     from dsel.jobs.runner import certify_run
     from dsel.selection.render import render_alternatives
 

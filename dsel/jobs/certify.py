@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pydantic import Field
-
-from dsel._lib.damage import DamagedFileError, warn_of_damage
-from dsel.config.job import ListLimits, ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
-from dsel.config.types import Float
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
-from dsel.errors import CapacityError, DataError, DselError, Interrupted, OptionError
+from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.locations import dataset_of
+from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import log_passes
@@ -30,14 +26,11 @@ from dsel.planning.representations.choice import choose, choose_for_proof, gram_
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
+from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, suits_all_sizes
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
-from dsel.search.exact.near_best import ListRule
-from dsel.search.exact.proof import Proof
-from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
 from dsel.search.method import Requirements
@@ -55,7 +48,6 @@ from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
-from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
@@ -66,143 +58,6 @@ _TOGETHER, _MOST_TOGETHER = 0.5, 300.0
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
 _SAME_ERROR = 1e-4
-
-
-class ProofBudget(ProofLimits):
-    """Limits of a proof.
-
-    Parameters
-    ----------
-    seconds : float, optional
-        Wall time for all sizes together.
-    save_seconds : float
-        Time between two saves of the state of the proof.
-    keep_partial : bool
-        If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
-    near_best : ListLimits, optional
-        List near-best subsets, not only the best one.
-    """
-
-    seconds: Float | None = Field(None, gt=0)
-    save_seconds: float = 30.0
-    keep_partial: bool = False
-    near_best: ListLimits | None = None
-
-    @property
-    def list_rule(self) -> ListRule | None:
-        """Which subsets are listed, None for only the best one."""
-        if self.near_best is None:
-            return None
-        asked = self.near_best
-        return ListRule(asked.within, asked.limit) if asked.nbest is None else ListRule(None, asked.nbest)
-
-    def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
-        """Yield each size with its seconds and nodes, when its turn comes.
-
-        The time that a size does not need is left for those after it.
-        """
-        start = time.monotonic()
-        for place, size in enumerate(sizes):
-            seconds = self.seconds
-            if seconds is not None:
-                seconds = max(seconds - (time.monotonic() - start), 0.001) / (len(sizes) - place)
-            yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
-
-
-#: A proof is not saved if its open nodes hold more numbers than this.
-_MAX_NUMBERS = 20_000_000
-
-
-@dataclass(frozen=True)
-class ProofStore:
-    """The file of the proof for one size.
-
-    size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
-    of the data. log: the folder of the proof log; None: the proof keeps none. setup: what the proofs for other sizes
-    share.
-    """
-
-    objective: ItemObjective
-    size: int
-    path: AnyPath | None
-    fingerprint: str | None
-    budget: ProofBudget
-    log: AnyPath | None
-    setup: CommonSetup
-
-    def _identity(self) -> dict[str, Any]:
-        objective, groups = self.objective.columns_of, self.objective.groups
-        grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
-        limit = {} if self.budget.coefficient_limit is None else {"coefficients": self.budget.coefficient_limit}
-        rule = self.budget.list_rule
-        listed = {} if rule is None else {"near_best": [rule.within, rule.limit]}
-        return {
-            **grouped, **limit, **listed,
-            "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
-            "columns": objective.columns.tolist(), "included": list(objective.included),
-        }  # fmt: skip
-
-    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
-        """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
-        saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
-        if self.log is not None and isinstance(saved, dict) and "log" not in saved:
-            log.info("the proof in %s has no log and starts again", self.path)
-            saved = None
-        if isinstance(saved, dict) and saved.get("identity") == self._identity():
-            try:
-                proof = self._resume(saved, incumbent)
-            except (LookupError, TypeError, ValueError, ArithmeticError, OSError, DselError) as error:
-                of_log = isinstance(error, OSError | DamagedFileError)
-                warn_of_damage(self.log if of_log else self.path, "the proof starts again", repr(error))
-            else:
-                log.info("continuing the proof in %s", self.path)
-                return proof
-        return Proof.begin(
-            self.objective, self.size, incumbent, seed=seed, deadline=deadline,
-            log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit, setup=self.setup,
-            near_best=self.budget.list_rule,
-        )  # fmt: skip
-
-    def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
-        if self.log is None:
-            return None
-        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
-
-    def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof:
-        proof_log = self._continued_log(saved)
-        if proof_log is not None:
-            proof_log.require_whole()
-        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
-
-    def save(self, proof: Proof) -> None:
-        """Write the proof, unless it has no file or too many open nodes."""
-        if self.path is None:
-            return
-        if proof.search.saved_numbers > _MAX_NUMBERS:
-            log.info("the proof has too many open nodes to be saved; the next run starts it again")
-            return
-        values: dict[str, Any] = {"identity": self._identity(), "proof": proof.state()}
-        if proof.log is not None:
-            values["log"] = proof.log.flush()
-        write_json(self.path, values)
-
-    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
-        """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
-
-        A proof that makes passes over the data is saved after each one.
-        """
-        last, passes = time.monotonic(), proof.search.passes
-
-        def save_and_call(search: AnytimeSearch) -> None:
-            nonlocal last, passes
-            made = getattr(search, "passes", 0)
-            if made > passes or time.monotonic() - last >= self.budget.save_seconds:
-                self.save(proof)
-                last, passes = time.monotonic(), made
-            if on_slice is not None:
-                on_slice(search)
-
-        return save_and_call
 
 
 def certify_selection(
@@ -256,6 +111,9 @@ def certify_selection(
             "Select without groups, and leave coefficient_limit out.",
         )
     context = context or RunContext()
+    if "copies" in selection.counts:  # the search left them out
+        request = request.model_copy(update={"exclude": selection.request.exclude})
+        validated = None
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
     request, dataset = validated.request, validated.dataset
@@ -422,14 +280,15 @@ def _prove(
     alternatives: dict[int, Alternatives] = {}
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
-    setup = CommonSetup(subject, guided=len(incumbents) > 1)
+    series = _series_of(run, folder)
+    setup = CommonSetup(subject, guided=len(incumbents) > 1 or series is not None)
     together = _prove_together(run, setup, k, incumbents, budget)
     if together:
         return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
         path, log_folder = _places(folder, budget, size, base + size, last=size == k)
-        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup)
+        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
         interrupted = False
@@ -446,6 +305,7 @@ def _prove(
                 interrupted = True
             finally:
                 store.save(proof)
+                store.keep_tree(proof)
                 proof.finish_log(_identified(selection))
         except OutOfTime as error:
             failed.append(f"{_FAILED} {base + size} columns has too little time: {error}")
@@ -468,6 +328,19 @@ def _prove(
         if interrupted:
             break
     return found, alternatives, tuple(failed)
+
+
+def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | None:
+    """Return the trees of the series that a run belongs to, None if it belongs to none."""
+    if folder is None or not run.context.keeps_trees:
+        return None
+    request, objective, features = run.validated.request, run.objective, run.dataset.features
+    problem = {
+        "list of columns": [str(features[int(j)]) for j in (*objective.columns, -1, *objective.included) if j >= 0],
+        "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
+        "penalty": request.lam, "list of groups": run.validated.groups is not None,
+    }  # fmt: skip
+    return SeriesOfProofs(folder, run.context.last_run, problem)
 
 
 def _places(
@@ -613,6 +486,11 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     """
     if selection.groups:
         raise OptionError("The submodularity ratio is for single columns, not for groups.", "Select without groups.")
+    if selection.by_loss:
+        raise OptionError(
+            f"The submodularity ratio is that of the squared error, and the loss is {selection.request.loss}.",
+            "Certify the selection in its place.",
+        )
     dataset, request = data_again(selection, X, Y, sample_weight)
     validated = validated_again(dataset, request, selection)
     dataset = validated.dataset

@@ -18,7 +18,7 @@ from uuid import uuid4
 from dsel._lib.text import printable
 from dsel.errors import DselError, OutputError
 from dsel.jobs.status import StatusFile, describe_seconds
-from dsel.search.anytime import AnytimeSearch
+from dsel.search.anytime import AnytimeSearch, slice_event
 from dsel.search.runtime.dispatcher import SearchProgress
 from dsel.storage.log_handler import log_handler
 from dsel.storage.object_store import ending
@@ -96,6 +96,8 @@ class Reporter:
         Called with each report of progress as a dict, for metrics.
     status : StatusFile or None
         It is told about the same progress, for `dsel status`.
+    events : tuple of str
+        Names of the observers that are told what happens, such as "jsonl".
     """
 
     def __init__(self, bars: Any | None = None, log_format: LogFormat = "text") -> None:
@@ -103,6 +105,7 @@ class Reporter:
         self.run = f"{moment}-{uuid4().hex[:4]}"
         self.publish: Callable[[dict[str, Any]], None] | None = None
         self.status: StatusFile | None = None
+        self.events: tuple[str, ...] = ()
         self._expected: tuple[int | None, float | None] = (None, None)
         self._json = log_format == "json"
         self._bars = bars
@@ -242,6 +245,7 @@ class Reporter:
 
     def search(self, search: AnytimeSearch) -> None:
         """Report a search between two slices. A search on workers describes its own progress."""
+        slice_event(self._stage, search)
         progress: SearchProgress | None = getattr(search, "progress", None)
         if progress is not None:
             self._show(progress.iterations, progress.limit, str(progress), progress.best, progress.seconds_left)

@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from dsel._lib.versions import versions
 from dsel.config.job import JobFile
 from dsel.errors import DataError, DselError, Interrupted, MissingInputError, OutputError
+from dsel.jobs.observers.registry import observed
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
@@ -44,6 +45,8 @@ CHECKPOINT_FORMAT = 1
 _BATCH_JOBS = {
     "SLURM_JOB_ID": "Slurm job", "DSEL_JOB_NAME": "Kubernetes job", "PBS_JOBID": "PBS job", "LSB_JOBID": "LSF job",
 }  # fmt: skip
+#: Trees of proofs that are kept for the next run are called so.
+TREE = "tree-of-"
 #: Folders of proof logs are called so, with the number of columns at the end.
 _PROOF_LOG, _NEAR_BEST = "proof-log-", "near-best-"
 
@@ -88,7 +91,8 @@ class RunFolder:
             _log_header(reporter.run)
             if isinstance(self.path, Path):
                 _remove_leftovers(self.path)
-            yield lock, interrupts
+            with observed(reporter.events, self.path, reporter.run):
+                yield lock, interrupts
 
     @contextmanager
     def _known(self, names: frozenset[str]) -> Iterator[None]:
@@ -324,9 +328,19 @@ class RunFolders:
         for name in names[: names.index(good[-1])]:
             if name not in good[-keep:]:
                 self._remove(name)
+        for name in good[-keep:][-2:-1]:  # the next run continues from the trees of the last one
+            self._remove_trees(self.folder / name)
 
     def _is_good(self, name: str) -> bool:
         return (self.folder / name / SUMMARY).is_file()
+
+    def _remove_trees(self, run: AnyPath) -> None:
+        try:
+            for name in list_names(run):
+                if name.startswith(TREE):
+                    (run / name).unlink(missing_ok=True)
+        except (OSError, DselError) as error:
+            log.warning("the old trees in %s could not be removed: %s", run, error)
 
     def _remove(self, name: str) -> None:
         """Remove a run. Its summary goes first, so that a part of a run never counts as one."""

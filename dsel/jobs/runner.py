@@ -14,13 +14,14 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from dsel._lib.events import emit
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.jobs.certify import ProofBudget, certify_selection, require_one_target
+from dsel.jobs.certify import certify_selection, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -34,6 +35,7 @@ from dsel.jobs.locations import (
     unchanged_dataset,
     with_previous,
 )
+from dsel.jobs.proof_store import MOST_TREE_BYTES, ProofBudget
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import RunFolder, RunFolders
 from dsel.jobs.signals import Interrupts
@@ -48,7 +50,7 @@ from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound, with_verdicts
 from dsel.selection.changes.runs import RunSummary, is_series
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.pipeline import plan_selection, run_events, run_validated, stage_events
 from dsel.selection.render import describe_changes, describe_cost
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock, locked
@@ -127,6 +129,9 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     if memory is None:
         note = "the memory of a worker is not known before the cluster starts; the job then plans again"
         plan = replace(plan, notes=(*plan.notes, note))
+    if isinstance(job.out, RunSeries) and (job.certify is not None or job.alternatives is not None):
+        note = f"the last run keeps the tree of each proof for the next one: at most {format_bytes(MOST_TREE_BYTES)}"
+        plan = replace(plan, notes=(*plan.notes, note))
     return plan, dataset
 
 
@@ -144,7 +149,10 @@ def _run_in_folder(
     reporter.expect(plan.iterations, plan.iteration_seconds)
     start = () if previous is None else previous.subsets(dataset.features)
     compare = comparing(folder.path, previous) if in_series else None
-    opened = replace(opened, context=replace(opened.context, start=start, compare=compare))
+    last = None if previous is None else folder.path.absolute().parent / previous.name
+    opened = replace(
+        opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_run=last)
+    )  # fmt: skip
     with folder.hold(reporter) as (lock, interrupts):
         saved = folder.finished(identity)
         if saved is not None and is_complete(job, folder, saved):
@@ -154,7 +162,9 @@ def _run_in_folder(
         folder.claim(job, identity)
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         before = None if previous is None else previous.selection
-        selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
+        with run_events(opened.validated, run=reporter.run, folder=str(folder.path)) as ended:
+            selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
+            ended(selection)
         changes = describe_changes(selection.changes) if selection.changes else ()
         for line in (*describe_cost(selection), *changes):
             log.info("%s", line)
@@ -337,7 +347,14 @@ def _certified(
     reporter.stage("certificate" if budget.near_best is None else "alternatives")
     interrupts.deferred = True
     context = replace(context, on_slice=on_slice)
-    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner, validated)
+    with stage_events("certificate" if budget.near_best is None else "alternatives"):
+        found = certify_selection(
+            dataset, job.request(), selection, budget, context, out_folder(job), runner, validated
+        )
+        if budget.near_best is None:
+            for row in found.certificate:
+                emit("certificate", **row)
+        return found
 
 
 def _run_series(job: JobFile, series: RunSeries, reporter: Reporter) -> Selection:

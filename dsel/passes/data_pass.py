@@ -17,9 +17,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dsel._lib.events import emit, is_observed
 from dsel.engine.engine_protocol import Engine
 
 #: Partial results merged by one task.
@@ -195,6 +196,8 @@ def record_pass(record: PassRecord) -> None:
     """Add a pass to all open logs."""
     for log in _LOGS.get():
         log.records.append(record)
+    if is_observed():
+        emit("pass", **asdict(record))
 
 
 Combine = Callable[[list[Any]], Any]

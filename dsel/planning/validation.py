@@ -109,7 +109,7 @@ def _resolved(rule: SizeRule, method: Method) -> SizeRule:
 def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
     """Return the rule for a deviance: an information criterion, by default BIC."""
     by = rule.by or "bic"
-    if by not in ("aic", "bic", "ebic"):
+    if by not in ("aic", "bic", "ebic"):  # those that a deviance has
         raise OptionError(
             f'choose_k {by} is for the squared error, and the loss is "{loss.name}".', "Choose by bic, aic or ebic."
         )

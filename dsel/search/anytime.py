@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from dsel._lib.events import emit, is_observed
 
 #: The clock of all limits of time that name no other. Measurements replace it by the CPU time of the process.
 default_clock: Callable[[], float] = time.monotonic
@@ -16,6 +19,13 @@ SLICE_SECONDS = 0.1
 _LONGEST_SLICE = 1 << 40
 #: A bound is reached if f is above it by at most this share of ||Y||^2.
 BOUND_TOLERANCE = 1e-12
+
+
+def slice_event(stage: str, search: AnytimeSearch) -> None:
+    """Tell observers how far a search is, between two slices."""
+    if is_observed():
+        best = search.best_value
+        emit("slice", stage=stage, iterations=search.iteration, best=best if math.isfinite(best) else None)
 
 
 class OutOfTime(Exception):

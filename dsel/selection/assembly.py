@@ -276,7 +276,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     criterion, rule = validated.request.criterion, validated.size_rule
     by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
     if rule is not None:
-        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
+        plain = {name: option_as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
@@ -284,18 +284,18 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "choose_k": rule,
             "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
             "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
-            "options": {name: _as_json(value) for name, value in validated.options},
+            "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
             "exclude": tuple(int(j) for j in validated.exclude),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,
-            "offset": _as_json(validated.request.offset),
+            "offset": option_as_json(validated.request.offset),
         }
     )
 
 
-def _as_json(value: Any) -> Any:
+def option_as_json(value: Any) -> Any:
     """Return an option as JSON types: functions by their import path, and data in memory by name only."""
     if callable(value):
         return import_path(value)
@@ -341,7 +341,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
     features = run.dataset.features
-    found = []
+    found = _copies(run, chosen, place)
     for row, i in enumerate(S):
         for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
             if not np.isfinite(values[row, l]):
@@ -353,6 +353,19 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             r2 = explained_share(whole, members, error)
             found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
     return tuple(found)
+
+
+def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Substitute]:
+    """Return the near-copies of chosen columns, which they represent, as their first substitutes."""
+    whole, request, found = run.whole, run.validated.request, []
+    for old, *others in run.clusters:
+        for new in others[:_SUBSTITUTES] if old in chosen else ():
+            members = [new if j == old else int(j) for j in chosen]
+            error = max(whole.value([place[j] for j in members]), 0.0)
+            r2 = explained_share(whole, [place[j] for j in members], error)
+            near = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
+    return found
 
 
 def _correlation_of(

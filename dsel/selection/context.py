@@ -52,6 +52,10 @@ class RunContext:
     compare : callable, optional
         Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`. It returns the selection
         with what changed since the previous run.
+    keeps_trees : bool
+        Whether proofs keep their trees for the next run.
+    last_run : Path or ObjectPath, optional
+        The folder of the previous run, whose proofs have kept theirs.
     """
 
     engine: Engine = THREADS
@@ -66,6 +70,8 @@ class RunContext:
     search_engine: Engine = THREADS
     start: tuple[tuple[int, ...], ...] = ()
     compare: Callable[..., Selection] | None = None
+    keeps_trees: bool = False
+    last_run: AnyPath | None = None
 
     @property
     def shares_folder(self) -> bool:
@@ -79,7 +85,7 @@ class SelectionRun:
     """A selection whose data are prepared: what its steps after the first pass work on.
 
     whole: the objective over all columns. objective: over those that may be chosen, given the included ones. rows: that
-    the method scores subsets on, if it does.
+    the method scores subsets on, if it does. clusters: near-copies, of which the first represents the others.
     """
 
     dataset: Dataset
@@ -89,6 +95,7 @@ class SelectionRun:
     whole: Objective
     objective: Objective
     rows: DatasetRows | None = None
+    clusters: tuple[tuple[int, ...], ...] = ()
 
     def asking(self, **changes: Any) -> SelectionRun:
         """Return the run with other values of fields of the request."""

@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from dsel._lib.events import emit, is_observed
 from dsel._lib.types import Ints
-from dsel._lib.versions import now, provenance
+from dsel._lib.versions import now, provenance, versions
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
+from dsel.errors import Interrupted
 from dsel.passes.data_pass import log_passes
 from dsel.passes.loss_fits import check_targets
 from dsel.passes.moments import naming_columns
@@ -23,9 +26,10 @@ from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
-from dsel.selection.assembly import Answer, assemble
+from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.near_copies import note_on, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -49,9 +53,57 @@ class StageTimer:
         """Time the block."""
         if self._on_stage is not None:
             self._on_stage(name)
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        with stage_events(name):
+            start = time.perf_counter()
+            yield
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def stage_events(name: str) -> Iterator[None]:
+    """Tell observers that a stage begins, and after the block that it has ended, unless an error has ended it."""
+    began = time.perf_counter()
+    emit("stage-begins", stage=name)
+    yield
+    emit("stage-ends", stage=name, seconds=time.perf_counter() - began)
+
+
+@contextmanager
+def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[[Selection], None]]:
+    """Tell observers that a run begins, and that it ends. It yields a function that takes the selection at the end.
+
+    values: the id and the folder of the run, where it has them.
+    """
+    if not is_observed():
+        yield lambda selection: None
+        return
+    request, dataset = validated.request, validated.dataset
+    found: dict[str, Any] = {}
+    emit(
+        "run-begins", **values, data=dataset.name, rows=dataset.m, columns=dataset.n, targets=dataset.n_targets,
+        **{name: getattr(request, name) for name in ("k", "method", "lam", "preprocess", "seed")},
+        options={name: option_as_json(value) for name, value in validated.options}, version=versions()["dsel"],
+    )  # fmt: skip
+
+    def answer(selection: Selection) -> None:
+        front = [
+            {"size": row.size, "error": row.error, "r2": row.r2, "labels": [selection.label(j) for j in row.indices]}
+            for row in selection.front
+        ]
+        figures = {name: getattr(selection, name) for name in ("r2", "error", "criterion", "passes", "bytes_read")}
+        figures = {name: value for name, value in figures.items() if value is not None}
+        found.update(
+            labels=list(selection.labels), **figures, iterations=selection.iterations, stopped_by=selection.ended,
+            front=front,
+        )  # fmt: skip
+
+    try:
+        yield answer
+    except BaseException as error:
+        state = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
+        emit("run-ends", **values, state=state, failure=f"{type(error).__name__}: {error}")
+        raise
+    emit("run-ends", **values, state="finished", **found)
 
 
 def run_selection(dataset: Dataset, request: SelectionRequest, context: RunContext | None = None) -> Selection:
@@ -114,8 +166,11 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
+        unusable = np.flatnonzero(prepared.statistics.unusable(validated.request.preprocess))
+        validated, clusters = one_of_each(validated, unusable, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
+        run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
         if validated.loss is not None:
             return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
@@ -139,6 +194,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         if run.rows is not None and choice is None:
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
+        if clusters:
+            outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in clusters]})
         if run.rows is not None:  # an interrupted run keeps its cache for the next one
             run.rows.close()
     with timer.stage("check"):

@@ -329,6 +329,8 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield f"The previous columns have error {errors}"
     if changes["bound"] is not None and changes["distance"] is not None:
         yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error"
+    if proof := changes.get("proof"):  # older results have none
+        yield proof
     if verdicts := changes.get("verdicts"):  # older results have none
         shown = shorten([f"{label} ({old}, now {new})" for label, (old, new) in verdicts.items()], 10)
         yield f"Other verdicts: {shown}"

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dsel.api import select_from
 from dsel.config.ingest_request import Dates
-from dsel.config.request import Categories, Missing, Preprocess, SelectionRequest
+from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
@@ -67,6 +67,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     exclude: Sequence[str | int] = ()
     categories: Categories = "groups"
     dates: Dates = "refuse"
+    near_copies: NearCopies = "first"
     missing: Missing = "refuse"
     random_state: Any = 0
     cache: Any = "memory"

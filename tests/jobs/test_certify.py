@@ -17,8 +17,9 @@ from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
 from dsel.jobs import runner
-from dsel.jobs.certify import ProofBudget, certify_selection
+from dsel.jobs.certify import certify_selection
 from dsel.jobs.locations import identity_of
+from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective
@@ -83,7 +84,7 @@ def test_a_proof_over_nearly_dependent_columns_notes_its_limits():
     x = X.copy()
     x[:, 9] = x[:, 4] + 1e-3 * RNG.standard_normal(60)
     for data, notes in ((X, 0), (x, 1)):
-        dataset, settings = as_dataset(data, Y), SelectionRequest(k=3, method="forward")
+        dataset, settings = as_dataset(data, Y), SelectionRequest(k=3, method="forward", near_copies="keep")
         selection = run_selection(dataset, settings)
         for _ in range(2):  # said once, however often it is proved
             selection = certify_selection(dataset, settings, selection, ProofBudget(seconds=6000.0))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.jobs.certify import ProofBudget
+from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.runner import certify_run
 from tests.search.grouped.test_groups import best, problem
 from tests.verification.logs import (

@@ -16,7 +16,7 @@ from dsel.cli import app
 from dsel.config.job import read_job
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.jobs.certify import ProofBudget
+from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.run_folder import proof_logs
 from dsel.jobs.runner import certify_run, run_job
 from dsel.storage.json_files import write_json

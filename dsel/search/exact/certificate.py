@@ -91,6 +91,16 @@ class Certificate:
     coefficients : float
         If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
         share of ||Y||^2. Others may be better.
+    largest_coefficient : float
+        If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
+    leaves_checked : int
+        Leaves of the tree of an earlier proof, on data that have grown since, that were bounded again.
+    leaves_searched : int
+        How many of these were searched, because their bound no longer sufficed.
+    cpu_seconds : float
+        Processor seconds of all runs of the proof, without its workers.
+    began_again : str
+        Why the proof of a later run did not continue that of the run before. Empty if it did, or if there was none.
 
     Notes
     -----
@@ -126,6 +136,11 @@ class Certificate:
     read: int = 0
     passes: int = 0
     coefficients: float = 0.0
+    largest_coefficient: float = 0.0
+    leaves_checked: int = 0
+    leaves_searched: int = 0
+    cpu_seconds: float = 0.0
+    began_again: str = ""
 
     @property
     def gap(self) -> float:
@@ -171,6 +186,8 @@ class Certificate:
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
+        if self.largest_coefficient != other.largest_coefficient:
+            return other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
@@ -182,6 +199,9 @@ class Certificate:
             seconds=self.seconds + other.seconds, better=self.better or other.better,
             columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
             read=max(self.read, other.read), passes=max(self.passes, other.passes),
+            leaves_checked=max(self.leaves_checked, other.leaves_checked),
+            leaves_searched=max(self.leaves_searched, other.leaves_searched),
+            cpu_seconds=self.cpu_seconds + other.cpu_seconds, began_again=other.began_again or self.began_again,
         )  # fmt: skip
 
     def _widest(self, other: Certificate) -> Certificate:
@@ -222,11 +242,13 @@ def claim(row: Mapping[str, Any]) -> str | None:
     """
     if not row["status"].startswith("optimal"):
         return None
-    words = "proved optimal"
+    words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
     if row["rounding_error"] > _NAMED_ROUNDING:
         words += f" to {row['rounding_error']:.0e} of ||Y||^2"
     if row["status"] != "optimal":
         words += " except for near-copies"
+    if row.get("largest_coefficient"):
+        words += f" among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
     return f"{words} {covered(row['coefficients'])}" if row["coefficients"] else words
 
 
@@ -312,6 +334,13 @@ def effort(row: Mapping[str, Any]) -> str:
     row: what `Certificate.as_dict` returns.
     """
     words = f"{row['nodes']:,} nodes"
+    if row.get("leaves_checked"):  # certificates of older versions have none of the next fields
+        words = (
+            f"{row['leaves_checked']:,} leaves checked, {row['leaves_searched']:,} searched, "
+            f"{row['cpu_seconds']:.2f} CPU s; {words}"
+        )
+    elif row.get("began_again"):
+        words = f"the proof began again, {row['began_again']}: {row['cpu_seconds']:.2f} CPU s; {words}"
     if not row.get("columns"):
         return words
     passes = f", {row['passes']} passes" if row["passes"] else ""

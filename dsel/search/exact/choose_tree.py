@@ -101,6 +101,8 @@ class ProofProblem:
         What the proofs for several sizes share.
     near_best : ListRule, optional
         Find all near-best subsets, not only the best one.
+    kept : dict, optional
+        What the tree of the same proof on other data has left.
     """
 
     objective: Any
@@ -113,6 +115,7 @@ class ProofProblem:
     coefficient_limit: float | None = None
     setup: CommonSetup | None = None
     near_best: ListRule | None = None
+    kept: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Share the set-up with no other proof by default."""
@@ -206,6 +209,11 @@ def _begin_targets(problem: ProofProblem) -> Tree:
 
 
 def _begin_race(problem: ProofProblem) -> Tree:
+    if problem.kept is not None and problem.incumbent:
+        try:
+            return _perspective_tree(problem, hands_over=True)
+        except ValueError as error:
+            logger.info("the proof begins again: %s", error)
     known = [S for S in (problem.quick_subset(), problem.incumbent) if S]
     return better_tree(replace(problem, incumbent=min(known, key=problem.objective.value, default=())))
 
@@ -239,6 +247,7 @@ def _perspective_tree(problem: ProofProblem, *, hands_over: bool) -> Perspective
     return PerspectiveTree(
         problem.objective, problem.k, incumbent=problem.incumbent, memory_limit=problem.memory_limit,
         setup=problem.setup, hands_over=hands_over, deadline=problem.deadline, near_best=problem.new_list(),
+        kept=problem.kept,
     )  # fmt: skip
 
 

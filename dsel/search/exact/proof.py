@@ -35,8 +35,9 @@ class Proof:
     """A proof about the subsets of at most k columns or groups: `run` continues it, `state` is what `resume` needs.
 
     search: the tree, see `dsel.search.exact.choose_tree`. value: f of the subset to certify, inf if there is none.
-    seconds: wall time so far. relaxation: the convex relaxation, which is computed when a run ends without a proof, or
-    before if it is quick. log: where the tree is written.
+    seconds, cpu: wall time and processor time of this process so far. relaxation: the convex relaxation, which is
+    computed when a run ends without a proof, or before if it is quick. log: where the tree is written. began_again: see
+    `Certificate`.
     """
 
     search: Tree
@@ -44,6 +45,8 @@ class Proof:
     seconds: float = 0.0
     relaxation: Relaxation | None = None
     log: ProofLog | None = None
+    cpu: float = 0.0
+    began_again: str = ""
 
     @classmethod
     def begin(
@@ -53,13 +56,13 @@ class Proof:
 
         options: fields of `ProofProblem`. Raises OutOfTime if the first bound would be there after the deadline.
         """
-        known = tuple(incumbent)
+        known, began = tuple(incumbent), time.process_time()
         problem = ProofProblem(objective, k, known, **options)
         value = objective.value(known) if known else float("inf")
         search = choose_tree(problem)
         if search.near_best is not None:
             take_swaps(search.near_best, objective.columns_of, problem.deadline.share(_SWAPS), [search.best])
-        return cls(search, value, log=problem.log if search.can_log else None)
+        return cls(search, value, log=problem.log if search.can_log else None, cpu=time.process_time() - began)
 
     @classmethod
     def resume(
@@ -71,14 +74,16 @@ class Proof:
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
-        return cls(search, float("inf") if value is None else value, state["seconds"], _restored(state), log)
+        return cls(search, float("inf") if value is None else value, state["seconds"], _restored(state), log,
+                   state.get("cpu", 0.0), state.get("began_again", ""))  # fmt: skip
 
     def state(self) -> dict[str, Any]:
         """Return all that `resume` needs, as JSON holds it."""
         value, relaxation = None if self.value == float("inf") else self.value, self.relaxation
         relaxed = {} if relaxation is None else {"relaxation": asdict(relaxation)}
         return {
-            "search": self.search.state(), "value": value, "seconds": self.seconds,
+            "search": self.search.state(), "value": value, "seconds": self.seconds, "cpu": self.cpu,
+            "began_again": self.began_again,
             "relaxed": None if relaxation is None else relaxation.bound, **relaxed,
         }  # fmt: skip
 
@@ -90,7 +95,17 @@ class Proof:
 
         runner: runs the search, by default in this process. The relaxation gets a part of the time.
         """
-        search, deadline = self.search, Deadline(seconds)
+        began = time.process_time()
+        try:
+            return self._run(Deadline(seconds), nodes, on_slice, runner)
+        finally:
+            self.cpu += time.process_time() - began
+
+    def _run(
+        self, deadline: Deadline, nodes: int | None, on_slice: Callable[[AnytimeSearch], None] | None,
+        runner: Runner | None,
+    ) -> bool:  # fmt: skip
+        search = self.search
         if search.active:
             with deadline.paused():
                 search.warm_up()
@@ -135,6 +150,8 @@ class Proof:
             certificate,
             bound=float(max(search.proved, relaxation - error * objective.total)),
             seconds=self.seconds,
+            cpu_seconds=self.cpu,
+            began_again=self.began_again,
             method="perspective relaxation" if relaxed else certificate.method,
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
         )

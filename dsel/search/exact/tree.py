@@ -40,7 +40,8 @@ class Explored:
     nodes: how many it visited. best: a subset better than the incumbent, or None. left: the nodes that are still open.
     seconds: about how long relaxations took, which does not depend on the machine. pruned: the least bound of nodes
     that were pruned. not_finite: the number of bounds that were not finite. log: records of the proof log. listed: the
-    near-best subsets that were found, with their f, where they are looked for.
+    near-best subsets that were found, with their f, where they are looked for. advice: for a tree that follows
+    this one.
     """
 
     nodes: int
@@ -51,6 +52,7 @@ class Explored:
     not_finite: int = 0
     log: LogPart | None = None
     listed: Sequence[tuple[tuple[int, ...], float]] = ()
+    advice: Any = None
 
 
 class SubtreeWork(Protocol):
@@ -144,6 +146,15 @@ class BestFirstTree(ExactSearch, Generic[N]):
     def certificate(self) -> Certificate:
         """Return what is proved about the best subset so far."""
         return replace(super().certificate(), **self.certificate_fields())
+
+    def kept(self, most_bytes: int) -> dict[str, Any]:
+        """Return what the same proof on data that grew continues from, as arrays; empty if there is nothing."""
+        return {}
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows what another tree has kept."""
+        return False
 
     def limit_note(self) -> str:
         """Return why this tree proves less than others would, and what proves more; empty if there is nothing."""

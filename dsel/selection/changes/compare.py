@@ -30,6 +30,7 @@ from dsel.errors import DataError, DselError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Scaling
+from dsel.search.exact.certificate import claim, effort
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.context import SelectionRun
 from dsel.selection.result import Selection, open_selection
@@ -410,4 +411,7 @@ def with_bound(selection: Selection) -> Selection:
         return selection
     bound, status, before = float(rows[0]["bound"]), rows[0]["status"], selection.changes["previous_error"]
     distance = None if before is None or status == "no-useful-bound" else max(before - bound, 0.0)
-    return replace(selection, changes={**selection.changes, "bound": bound, "status": status, "distance": distance})
+    found: dict[str, Any] = {"bound": bound, "status": status, "distance": distance}
+    if (words := claim(rows[0])) is not None:
+        found["proof"] = f"{words[0].upper()}{words[1:]}: {effort(rows[0])}"
+    return replace(selection, changes={**selection.changes, **found})

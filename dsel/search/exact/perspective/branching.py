@@ -66,7 +66,7 @@ class Branching:
         record: WarmStart | None = None, subtree_solver: SubtreeSolver | None = None,
     ) -> None:  # fmt: skip
         self.problem, self.k, self.own_diagonals, self.subtree_solver = problem, k, own_diagonals, subtree_solver
-        self._objective, self._warm_start, self._record = objective, warm_start, record
+        self._objective, self._warm_start, self.record = objective, warm_start, record
         #: About how long the relaxations took so far, which does not depend on the machine.
         self.seconds = 0.0
 
@@ -86,8 +86,8 @@ class Branching:
         if j < 0 and self._warm_start is not None and node.path is not None:
             j = self._warm_start.column(node.path)
         j = self._column(free, q, b) if j < 0 else j
-        if self._record is not None:
-            self._record.branched(node.path, j)
+        if self.record is not None:
+            self.record.branched(node.path, j)
         children = [
             self._child(bound, fixed, out, j, inside, b, incumbent, step(node.path, j, inside))
             for inside in (True, False)
@@ -161,23 +161,30 @@ class Branching:
         free, q = ~(fixed | out), self.k - int(fixed.sum())
         if self.own_diagonals:
             return self._child_with_diagonal(bound, fixed, out, q, incumbent)
-        known = self._warm_start.coefficients(path) if self._warm_start is not None and path is not None else None
-        if known is not None and self._record is not None and known.k == self.k - 1:
-            self._record.keep(path, known)
+        advice = self._warm_start if path is not None else None
+        known = advice.coefficients(path) if advice is not None else None
+        if known is not None and advice is not None:
             node = Node(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), known.support, known.b, path=path)
-            self.seconds += self.problem.bound_seconds(known.support.size)
-            return min(self.problem.bound(node.coefficients(b.shape), fixed, free, q), bound), node
-        if known is not None:
-            b = np.zeros_like(b)
-            b[known.support] = known.b
+            b = node.coefficients(b.shape)
+            if self.record is not None and known.k >= self.k - 1:
+                self.seconds += self.problem.bound_seconds(known.support.size)
+                by_known = self.problem.bound(b, fixed, free, q)
+                leaf = advice.k == self.k and advice.column(path) < 0
+                holds = by_known <= incumbent.cutoff
+                advice.checked += leaf
+                if holds or not leaf:
+                    self.record.keep(path, known)
+                    return min(by_known, bound), node
         found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff)
         self.seconds += found.seconds
         weight = sizes(found.b) * np.sqrt(self.problem.d)
         weight[fixed] = np.inf
         incumbent.take(np.argpartition(-weight, self.k - 1)[: self.k], bound)
         node = Node.of(fixed, out, found.b, path=path)
-        if self._record is not None:
-            self._record.keep(path, CachedRelaxation(self.k, node.support, node.b))
+        if self.record is not None:
+            self.record.keep(path, CachedRelaxation(self.k, node.support, node.b))
+        if advice is not None and known is not None and advice.k == self.k and found.bound > incumbent.cutoff:
+            advice.searched += 1
         return min(found.bound, bound), node
 
     def _child_with_diagonal(

@@ -1,6 +1,7 @@
 """A node of the tree of relaxations, and how it is saved.
 
-What the tree of relaxations for one size leaves to that for the next size.
+What the tree of relaxations for one size leaves to that for the next size, or to that of the same size on data that
+grew.
 
 A node is known by its path from the root: for each branching j + 1 if column j is in, -(j + 1) if it is out. Columns
 that reduced costs fixed do not count, because they depend on the size.
@@ -46,14 +47,19 @@ class CachedRelaxation(NamedTuple):
 class WarmStart:
     """The branchings and coefficients of a tree for subsets of k columns.
 
-    d (n,): the diagonal of its relaxations. stages: better diagonals that it has not tried.
+    d (n,): the diagonal of its relaxations. stages: better diagonals that it has not tried. learned: what its subtree
+    solver has learned. checked, searched: how many leaves of it another tree has bounded again, and how many of these
+    are no leaves any more.
     """
 
     k: int
     d: Floats
     stages: tuple[str, ...]
+    learned: list[float] = field(default_factory=list)
+    known: dict[Path, CachedRelaxation] = field(default_factory=dict)
+    checked: int = 0
+    searched: int = 0
     _columns: dict[Path, int] = field(default_factory=dict)
-    _known: dict[Path, CachedRelaxation] = field(default_factory=dict)
     _bytes: int = 0
 
     def column(self, path: Path) -> int:
@@ -62,7 +68,7 @@ class WarmStart:
 
     def coefficients(self, path: Path) -> CachedRelaxation | None:
         """Return the coefficients of the node, None if they are not known."""
-        return self._known.get(path)
+        return self.known.get(path)
 
     def branched(self, path: Path, column: int) -> None:
         """Keep the column that a node is branched on."""
@@ -72,8 +78,15 @@ class WarmStart:
     def keep(self, path: Path, known: CachedRelaxation) -> None:
         """Keep the coefficients of a node."""
         if path is not None and self._bytes < _MOST_BYTES:
-            self._known[path] = known
+            self.known[path] = known
             self._bytes += known.nbytes + 16 * len(path)
+
+    def add(self, other: WarmStart) -> None:
+        """Keep what another tree with the same diagonal found."""
+        for path, known in other.known.items():
+            self.keep(path, known)
+        for path, column in other._columns.items():
+            self.branched(path, column)
 
 
 def step(path: Path, column: int, inside: bool) -> Path:
@@ -98,7 +111,9 @@ class Node:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A message with bytes is one frame. With arrays it would have two frames for each of its many nodes.
-        return _unpickle, (self.fixed, self.out, self.support.tobytes(), self.b.tobytes(), self.branch)
+        return _unpickle, (
+            self.fixed, self.out, self.support.tobytes(), self.b.tobytes(), self.branch, self.path, self.b.shape
+        )  # fmt: skip
 
     @classmethod
     def of(cls, fixed: Mask, out: Mask, b: Floats | None, branch: int = -1, path: Path = None) -> Node:
@@ -138,8 +153,9 @@ class Node:
         )  # fmt: skip
 
 
-def _unpickle(fixed: bytes, out: bytes, support: bytes, b: bytes, branch: int) -> Node:
-    return Node(fixed, out, np.frombuffer(support, np.int64), np.frombuffer(b, np.float64), branch)
+def _unpickle(*values: Any) -> Node:
+    fixed, out, support, b, branch, path, shape = values
+    return Node(fixed, out, np.frombuffer(support, np.int64), np.frombuffer(b).reshape(shape), branch, path)
 
 
 def mask_of(bits: bytes, n: int) -> Mask:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.kept_tree import as_arrays, from_arrays
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
 from dsel.search.exact.perspective.relaxation import Problem
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
@@ -167,7 +168,7 @@ class SubtreeWork:
     """What tasks need to know of a tree.
 
     c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `SubtreeSolver` has learned,
-    None without one. listing: whether near-best subsets are listed.
+    None without one. listing: whether near-best subsets are listed. recording: whether advice is kept.
     """
 
     objective: Objective
@@ -177,6 +178,7 @@ class SubtreeWork:
     own_diagonals: bool
     learned: list[float] | None = None
     listing: bool = False
+    recording: bool = False
 
     def explorer(self) -> Branching:
         """Return what splits nodes, one task after another."""
@@ -194,6 +196,7 @@ class SubtreeWork:
         if self.learned is not None and explorer.subtree_solver is not None:
             explorer.subtree_solver.restore(self.learned)
         found = (Listed if self.listing else BestFound)(self.objective, incumbent, self.k)
+        explorer.record = WarmStart(self.k, self.d, ()) if self.recording else None
         heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
         heapq.heapify(heap)
         made, visited, before = len(heap), 0, explorer.seconds
@@ -204,7 +207,8 @@ class SubtreeWork:
                 made += 1
                 heapq.heappush(heap, (-child_bound, made, child))
         left = tuple((-bound, node) for bound, _, node in heap if -bound > found.cutoff)
-        return Explored(visited, found.best, left, explorer.seconds - before, listed=tuple(found.listed.items()))
+        return Explored(visited, found.best, left, explorer.seconds - before, listed=tuple(found.listed.items()),
+                        advice=explorer.record)  # fmt: skip
 
 
 #: The best diagonal is not computed for more columns.
@@ -241,6 +245,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         The state from which the tree continues.
     near_best : NearBest, optional
         Find all near-best subsets.
+    kept : dict, optional
+        What the tree for the same columns on other data has left, see `kept`.
 
     Raises
     ------
@@ -255,6 +261,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         diagonal_after: float | None = None, setup: CommonSetup | None = None, hands_over: bool = False,
         deadline: Deadline | None = None, saved: dict[str, Any] | None = None, near_best: NearBest | None = None,
+        kept: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit, near_best=near_best)
         listing = near_best is not None
@@ -263,12 +270,16 @@ class PerspectiveTree(RelaxationTree[Node]):
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective, False)
         self._work: SubtreeWork | None = None
         self._other_seconds = 0.0
+        self._followed: WarmStart | None = None
         n = objective.n
         self._diagonal_after = seconds_of(n) if diagonal_after is None else diagonal_after
         self._stages = [stage for stage, most in (("outside", MOST_OUTSIDE), ("best", _SEMIDEFINITE_MOST)) if n <= most]
         if saved is not None:
             self._restore(saved)
             return
+        if kept is not None:
+            norms = column_norms(np.diag(objective.K) + objective.lam)
+            self._followed = self.setup.warm_start = from_arrays(kept, self._K, norms)
         self.offer(incumbent)
         with one_blas_thread():
             if not self._use_first_diagonal():
@@ -277,8 +288,10 @@ class PerspectiveTree(RelaxationTree[Node]):
     def _use_first_diagonal(self) -> bool:
         """Bound the root by the first diagonal, and return whether there is one."""
         warm_start = self.setup.warm_start
-        if warm_start is not None and warm_start.k < self.k:
+        if warm_start is not None and warm_start.k <= self.k:
             self._stages = list(warm_start.stages)
+            if self._followed is not None and self._solver is not None and warm_start.learned:
+                self._solver.restore(warm_start.learned)
             known = warm_start.coefficients(())
             self._begin_with(warm_start.d, *self._relaxed_root(warm_start.d, known), warm_start=warm_start)
             return True
@@ -327,6 +340,20 @@ class PerspectiveTree(RelaxationTree[Node]):
         self._work = None
         self._clear()
         self._push(-bound, root)
+
+    def kept(self, most_bytes: int) -> dict[str, Any]:
+        """Return what a tree on data that grew continues from, as arrays; empty if this one is not done."""
+        advice = self.setup.warm_start
+        if not (self.proven and self.setup.guided and advice is not None and advice.k == self.k):
+            return {}
+        learned = [] if self._solver is None else self._solver.learned()
+        norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
+        return as_arrays(replace(advice, learned=learned), norms, most_bytes)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows what another tree has kept."""
+        return self._followed is not None
 
     def open_columns(self) -> Ints:
         """Return the columns of open nodes: no better subset has another one."""
@@ -455,6 +482,12 @@ class PerspectiveTree(RelaxationTree[Node]):
             bounds.include_each(c - having, c - lacking)
         return bounds
 
+    def certificate_fields(self) -> dict[str, Any]:
+        """Return how many leaves of the tree that it followed were bounded again, and how many were searched."""
+        if self._followed is None:
+            return {}
+        return {"leaves_checked": self._followed.checked, "leaves_searched": self._followed.searched}
+
     def _node_bytes(self, node: Node) -> int:
         return node.nbytes
 
@@ -467,16 +500,22 @@ class PerspectiveTree(RelaxationTree[Node]):
             learned = None if self._solver is None else self._solver.learned()
             self._work = SubtreeWork(
                 self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned,
-                self.near_best is not None,
+                self.near_best is not None, self.setup.guided and not branching.own_diagonals,
             )  # fmt: skip
         return self._work
 
     def advance_alone(self, workers: int, until: int) -> bool:
         """Take a step if it is too early for workers, or find a better diagonal, and return whether it was so."""
-        if self._leased or not (self._diagonal_is_due or self.seconds < _ALONE_SECONDS):
+        early = self._diagonal_is_due or self.seconds < _ALONE_SECONDS or self._follows
+        if self._leased or not early:
             return False
         self.advance(min(self.iteration + 1, until))
         return True
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the next node is one of a tree that this one follows, whose advice workers do not have."""
+        return self._followed is not None and bool(self._heap) and self._heap[0][2].path in self._followed.known
 
     @property
     def nodes_per_second(self) -> float:  # type: ignore[override]
@@ -494,6 +533,8 @@ class PerspectiveTree(RelaxationTree[Node]):
 
     def _merge(self, explored: Explored) -> None:
         self._other_seconds += explored.seconds
+        if explored.advice is not None and self._branching.record is not None:
+            self._branching.record.add(explored.advice)
 
     # Its state.
 

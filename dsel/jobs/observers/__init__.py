@@ -1,0 +1,1 @@
+"""Where the events of a job can go: a file, OpenTelemetry, MLflow, and what other packages add."""

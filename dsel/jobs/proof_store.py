@@ -1,0 +1,237 @@
+"""The file of a proof: saved while it runs, so that it continues after an interruption, and its tree for a later run.
+
+A run of a series keeps the tree of its proof next to its result. The proof of the next run continues from it. Whatever
+the file holds, bounds are computed from the new data: so a file that fits in size can only cost time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from dsel._lib.damage import DamagedFileError, digest_of, warn_of_damage
+from dsel._lib.npz import pack_npz, read_npz
+from dsel.config.job import ListLimits, ProofLimits
+from dsel.config.types import Float
+from dsel.errors import DselError
+from dsel.jobs.run_folder import TREE
+from dsel.objective.objective_interface import ItemObjective
+from dsel.search.anytime import AnytimeSearch, Deadline
+from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.near_best import ListRule
+from dsel.search.exact.proof import Proof
+from dsel.search.exact.proof_log import ProofLog
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.paths import AnyPath, write_bytes
+
+log = logging.getLogger("dsel")
+
+#: A tree with another number is not read.
+TREE_FORMAT = 1
+#: The most bytes of a tree. What is far from the root is left out.
+MOST_TREE_BYTES = 64 << 20
+
+
+class ProofBudget(ProofLimits):
+    """Limits of a proof.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Wall time for all sizes together.
+    save_seconds : float
+        Time between two saves of the state of the proof.
+    keep_partial : bool
+        If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
+    near_best : ListLimits, optional
+        List near-best subsets, not only the best one.
+    """
+
+    seconds: Float | None = Field(None, gt=0)
+    save_seconds: float = 30.0
+    keep_partial: bool = False
+    near_best: ListLimits | None = None
+
+    @property
+    def list_rule(self) -> ListRule | None:
+        """Which subsets are listed, None for only the best one."""
+        if self.near_best is None:
+            return None
+        asked = self.near_best
+        return ListRule(asked.within, asked.limit) if asked.nbest is None else ListRule(None, asked.nbest)
+
+    def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
+        """Yield each size with its seconds and nodes, when its turn comes.
+
+        The time that a size does not need is left for those after it.
+        """
+        start = time.monotonic()
+        for place, size in enumerate(sizes):
+            seconds = self.seconds
+            if seconds is not None:
+                seconds = max(seconds - (time.monotonic() - start), 0.001) / (len(sizes) - place)
+            yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
+
+
+#: A proof is not saved if its open nodes hold more numbers than this.
+_MAX_NUMBERS = 20_000_000
+
+
+@dataclass(frozen=True)
+class SeriesOfProofs:
+    """The trees of the proofs of a series of runs: that of the run before is read, and that of this run is written.
+
+    folder: of this run. last: of the run before, None for the first run. problem: what both must have in common besides
+    the size, by a name for people.
+    """
+
+    folder: AnyPath
+    last: AnyPath | None
+    problem: Mapping[str, Any]
+
+    def _identity(self, size: int, budget: ProofBudget) -> dict[str, str]:
+        rule = budget.list_rule
+        listed = None if rule is None else [rule.within, rule.limit]
+        values = {**self.problem, "size": size, "list of near-best subsets": listed, "format of trees": TREE_FORMAT}
+        return {name: digest_of(json.dumps(value).encode()) for name, value in values.items()}
+
+    def last_tree(self, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
+        """Return the tree of the run before; None with the reason if there is none that suits."""
+        if self.last is None:
+            return None, ""
+        file = self.last / tree_name(size, budget)
+        try:
+            saved = read_npz(io.BytesIO(file.read_bytes()))
+            identity = json.loads(bytes(saved.pop("identity")))
+        except DamagedFileError as error:
+            warn_of_damage(file, "the proof begins again", error)
+            return None, "because the tree of the run before is damaged"
+        except (OSError, DselError, LookupError, ValueError):
+            return None, "because the run before left no tree"
+        now = self._identity(size, budget)
+        other = [name for name in now if identity.get(name) != now[name]]
+        if other:
+            return None, f"because the run before had another {' and another '.join(other)}"
+        return saved, ""
+
+    def write(self, size: int, budget: ProofBudget, tree: Mapping[str, Any]) -> None:
+        """Write a tree. Readers see all of it or nothing."""
+        identity = np.frombuffer(json.dumps(self._identity(size, budget)).encode(), np.uint8)
+        write_bytes(self.folder / tree_name(size, budget), pack_npz({**tree, "identity": identity}))
+
+
+def tree_name(size: int, budget: ProofBudget) -> str:
+    """Return the name of the file with the tree of a proof. size: without included columns."""
+    return f"{TREE}{'proof' if budget.near_best is None else 'near-best'}-{size}.npz"
+
+
+@dataclass(frozen=True)
+class ProofStore:
+    """The file of the proof for one size.
+
+    size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
+    of the data. log: the folder of the proof log; None: the proof keeps none. setup: what the proofs for other sizes
+    share. series: of the run, if there is one.
+    """
+
+    objective: ItemObjective
+    size: int
+    path: AnyPath | None
+    fingerprint: str | None
+    budget: ProofBudget
+    log: AnyPath | None
+    setup: CommonSetup
+    series: SeriesOfProofs | None = None
+
+    def _identity(self) -> dict[str, Any]:
+        objective, groups = self.objective.columns_of, self.objective.groups
+        grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
+        limit = {} if self.budget.coefficient_limit is None else {"coefficients": self.budget.coefficient_limit}
+        rule = self.budget.list_rule
+        listed = {} if rule is None else {"near_best": [rule.within, rule.limit]}
+        return {
+            **grouped, **limit, **listed,
+            "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
+            "columns": objective.columns.tolist(), "included": list(objective.included),
+        }  # fmt: skip
+
+    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
+        """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
+        saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
+        if self.log is not None and isinstance(saved, dict) and "log" not in saved:
+            log.info("the proof in %s has no log and starts again", self.path)
+            saved = None
+        if isinstance(saved, dict) and saved.get("identity") == self._identity():
+            try:
+                proof = self._resume(saved, incumbent)
+            except (LookupError, TypeError, ValueError, ArithmeticError, OSError, DselError) as error:
+                of_log = isinstance(error, OSError | DamagedFileError)
+                warn_of_damage(self.log if of_log else self.path, "the proof starts again", repr(error))
+            else:
+                log.info("continuing the proof in %s", self.path)
+                return proof
+        tree, why = (None, "") if self.series is None else self.series.last_tree(self.size, self.budget)
+        proof = Proof.begin(
+            self.objective, self.size, incumbent, seed=seed, deadline=deadline,
+            log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit, setup=self.setup,
+            near_best=self.budget.list_rule, kept=tree,
+        )  # fmt: skip
+        if tree is not None and not proof.search.follows:
+            why = "because the new data need another tree"
+        if why:
+            log.info("the proof for size %d begins again, %s", self.size, why)
+        return replace(proof, began_again=why)
+
+    def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
+        if self.log is None:
+            return None
+        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
+
+    def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof:
+        proof_log = self._continued_log(saved)
+        if proof_log is not None:
+            proof_log.require_whole()
+        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+
+    def save(self, proof: Proof) -> None:
+        """Write the proof, unless it has no file or too many open nodes."""
+        if self.path is None:
+            return
+        if proof.search.saved_numbers > _MAX_NUMBERS:
+            log.info("the proof has too many open nodes to be saved; the next run starts it again")
+            return
+        values: dict[str, Any] = {"identity": self._identity(), "proof": proof.state()}
+        if proof.log is not None:
+            values["log"] = proof.log.flush()
+        write_json(self.path, values)
+
+    def keep_tree(self, proof: Proof) -> None:
+        """Write the tree of a finished proof for the next run of the series, if there is one."""
+        if self.series is not None and (kept := proof.search.kept(MOST_TREE_BYTES)):
+            self.series.write(self.size, self.budget, kept)
+
+    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
+        """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
+
+        A proof that makes passes over the data is saved after each one.
+        """
+        last, passes = time.monotonic(), proof.search.passes
+
+        def save_and_call(search: AnytimeSearch) -> None:
+            nonlocal last, passes
+            made = getattr(search, "passes", 0)
+            if made > passes or time.monotonic() - last >= self.budget.save_seconds:
+                self.save(proof)
+                last, passes = time.monotonic(), made
+            if on_slice is not None:
+                on_slice(search)
+
+        return save_and_call

@@ -1,0 +1,179 @@
+"""Proofs of a series of runs: each continues from the tree of the run before, and begins again without one."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel._lib.npz import pack_npz, read_npz
+from dsel.config.job import JobFile
+from dsel.jobs.runner import plan_job, run_job
+from dsel.selection.changes.runs import run_names
+from dsel.selection.render import describe_changes
+from dsel.selection.result import Selection
+from tests.cli_runner import call
+
+#: With as many columns as this, the proof is by relaxations.
+N, K, ROWS = 150, 6, 600
+TREE = "tree-of-proof-6.npz"
+
+
+def rows(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, N))
+    return X, (X[:, :7] @ np.linspace(0.2, 0.4, 7) + 2.0 * rng.standard_normal(count))[:, None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    X, Y = rows(0, ROWS)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    dsel.ingest(tmp_path / "x.npy", tmp_path / "data.zarr", y=tmp_path / "y.npy")
+    return tmp_path
+
+
+def append(folder: Path, seed: int) -> None:
+    X, Y = rows(seed, 7)
+    np.save(folder / "x.npy", X)
+    np.save(folder / "y.npy", Y)
+    dsel.append(folder / "x.npy", folder / "data.zarr", y=folder / "y.npy", again=True)
+
+
+def job(folder: Path, out: Any = None, **keys: Any) -> JobFile:
+    values = {
+        "store": str(folder / "data.zarr"), "k": K, "out": out or {"folder": str(folder / "runs"), "keep": 5},
+        "method": "exchange", "certify": {"nodes": 10**6}, "cluster": {"local": {"workers": 1, "memory": "1GiB"}},
+    }  # fmt: skip
+    return JobFile.model_validate({**values, **keys})
+
+
+def proof(selection: Selection) -> dict[str, Any]:
+    return next(row for row in selection.certificate if row["size"] == selection.k)
+
+
+def last(folder: Path) -> Path:
+    return (folder / "runs" / "latest").resolve()
+
+
+def test_each_night_proves_what_a_run_from_the_beginning_proves(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = run_job(job(folder))
+    assert proof(first)["leaves_checked"] == 0
+    assert proof(first)["began_again"] == ""
+    for night in (1, 2, 3):
+        append(folder, night)
+        found = run_job(job(folder))
+        whole = run_job(job(folder, str(folder / f"whole-{night}")))
+        assert found.indices == whole.indices
+        assert (proof(found)["status"], proof(whole)["status"]) == ("optimal", "optimal")
+        assert proof(found)["value"] == pytest.approx(proof(whole)["value"])
+        assert proof(found)["bound"] <= proof(whole)["value"]
+        assert proof(found)["began_again"] == ""
+        assert proof(found)["leaves_checked"] >= proof(found)["leaves_searched"]
+    line = f"{proof(found)['leaves_checked']:,} leaves checked, {proof(found)['leaves_searched']:,} searched"
+    assert proof(found)["leaves_checked"] > 0
+    assert found.changes is not None
+    assert any(line in shown and "Still proved optimal" in shown for shown in describe_changes(found.changes))
+    assert f"still proved optimal, R2 {found.r2:.6f} ({line}" in call("show", last(folder))[1]
+    names = run_names(folder / "runs")
+    trees = [name for name in names if (folder / "runs" / name / TREE).exists()]
+    assert trees == names[-1:]  # the older ones are of no use any more
+
+
+def test_without_a_tree_or_with_a_damaged_one_the_proof_begins_again_and_says_why(folder: Path) -> None:
+    run_job(job(folder))
+    (last(folder) / TREE).write_bytes(b"no archive")
+    append(folder, 1)
+    damaged = proof(run_job(job(folder)))
+    assert damaged["began_again"] == "because the tree of the run before is damaged"
+    (last(folder) / TREE).unlink()
+    append(folder, 2)
+    assert proof(run_job(job(folder)))["began_again"] == "because the run before left no tree"
+    assert "began again" in call("show", last(folder))[1]
+    append(folder, 3)
+    again = proof(run_job(job(folder)))
+    assert (again["began_again"], again["status"]) == ("", "optimal")
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"preprocess": "center"}, "another preprocessing"), ({"lam": 2.0}, "another penalty"),
+        ({"exclude": [3]}, "another list of columns"), ({"k": 5}, "no tree"),
+    ],
+)  # fmt: skip
+def test_the_tree_of_another_problem_is_refused(folder: Path, keys: dict[str, Any], why: str) -> None:
+    run_job(job(folder))
+    found = proof(run_job(job(folder, **keys)))
+    assert why in found["began_again"]
+    assert found["status"] == "optimal"
+
+
+def test_a_tree_of_another_format_is_refused(folder: Path) -> None:
+    run_job(job(folder))
+    file = last(folder) / TREE
+    saved = read_npz(io.BytesIO(file.read_bytes()))
+    identity = json.loads(bytes(saved["identity"]))
+    identity["format of trees"] = "of a later version"
+    file.write_bytes(pack_npz({**saved, "identity": np.frombuffer(json.dumps(identity).encode(), np.uint8)}))
+    append(folder, 1)
+    assert proof(run_job(job(folder)))["began_again"] == "because the run before had another format of trees"
+
+
+def test_arrays_that_do_not_fit_each_other_are_refused(folder: Path) -> None:
+    run_job(job(folder))
+    file = last(folder) / TREE
+    saved = read_npz(io.BytesIO(file.read_bytes()))
+    file.write_bytes(pack_npz({**saved, "support": saved["support"][:-1], "d": saved["d"][:-1]}))
+    append(folder, 1)
+    found = proof(run_job(job(folder)))
+    assert (found["began_again"], found["status"]) == ("because the new data need another tree", "optimal")
+
+
+def test_the_plan_says_how_many_bytes_are_kept(folder: Path) -> None:
+    notes = plan_job(job(folder))[0].notes
+    assert any("keeps the tree of each proof" in note and "64.00 MiB" in note for note in notes)
+
+
+def test_a_log_of_each_night_is_verified_from_the_new_data_alone(folder: Path) -> None:
+    log = {"certify": {"nodes": 10**6, "log": True}, "k": 2}
+    run_job(job(folder, **log))
+    append(folder, 1)
+    found = run_job(job(folder, **log))
+    assert proof(found)["status"] == "optimal"
+    assert call("verify", last(folder))[0] == 0
+
+
+def test_alternatives_continue_and_are_those_of_a_run_from_the_beginning(folder: Path) -> None:
+    asked = {"certify": None, "alternatives": {"within": 0.03}}
+    run_job(job(folder, **asked))
+    assert (last(folder) / "tree-of-near-best-6.npz").exists()
+    append(folder, 1)
+    found, whole = run_job(job(folder, **asked)), run_job(job(folder, str(folder / "whole"), **asked))
+    assert found.alternatives is not None
+    assert whole.alternatives is not None
+    assert [row.indices for row in found.alternatives.subsets] == [row.indices for row in whole.alternatives.subsets]
+    assert found.alternatives.lines() == whole.alternatives.lines()
+
+
+def test_several_targets_and_all_sizes_continue(folder: Path) -> None:
+    X, Y = rows(0, ROWS)
+    np.save(folder / "x.npy", X)
+    np.save(folder / "y.npy", np.hstack([Y, np.roll(Y, 1, axis=0) + X[:, :1]]))
+    dsel.ingest(folder / "x.npy", folder / "data.zarr", y=folder / "y.npy", overwrite=True)
+    sizes = {"certify": {"nodes": 10**6, "sizes": "all"}, "k": 3}
+    run_job(job(folder, **sizes))
+    np.save(folder / "x.npy", X[:7])
+    np.save(folder / "y.npy", np.hstack([Y, np.roll(Y, 1, axis=0) + X[:, :1]])[:7])
+    dsel.append(folder / "x.npy", folder / "data.zarr", y=folder / "y.npy", again=True)
+    found, whole = run_job(job(folder, **sizes)), run_job(job(folder, str(folder / "whole"), **sizes))
+    shown = [
+        [(row["size"], row["status"], sorted(row["indices"])) for row in one.certificate] for one in (found, whole)
+    ]
+    assert shown[0] == shown[1]

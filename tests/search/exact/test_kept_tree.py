@@ -1,0 +1,176 @@
+"""A tree that follows the tree of the same proof on other data: the answer and bound of enumeration, whatever grew."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dsel.objective.dense import DenseObjective
+from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.near_best import ListRule, near_best_of
+from dsel.search.exact.perspective.kept_tree import feasible
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, scaled_gram
+from tests.search.exact.cases import exhaustive, problems, regression
+
+ALL, MOST = 10**9, 1 << 20
+#: Nodes share one diagonal: those with their own leave nothing to follow.
+SHARED = {"diagonal_after": float("inf")}
+
+
+def first_tree(objective, k, **arguments):
+    """A finished tree that keeps what another one follows."""
+    try:
+        tree = PerspectiveTree(objective, k, setup=CommonSetup(objective, guided=True), **arguments)
+    except ValueError:  # nearly dependent columns
+        assume(False)
+    tree.advance(ALL)
+    return tree
+
+
+def following(objective, k, kept, **arguments):
+    try:
+        return PerspectiveTree(objective, k, kept=kept, setup=CommonSetup(objective, guided=True), **arguments)
+    except ValueError:
+        assume(False)
+
+
+def grown(objective, seed, rows, scales):
+    """The objective with further rows, and with columns in other units."""
+    rng = np.random.default_rng(seed)
+    n, N = objective.n, objective.cross.shape[1]
+    X, Y = rng.standard_normal((rows, n)), rng.standard_normal((rows, N))
+    D = rng.uniform(0.5, 2.0, n) if scales else np.ones(n)
+    K = (objective.K + X.T @ X) * np.outer(D, D)
+    cross = (objective.cross + X.T @ Y) * D[:, None]
+    return DenseObjective(K, cross, objective.c + float(np.square(Y).sum()), objective.lam)
+
+
+def noisy(m, n=40, seed=0, N=1):
+    """Columns that explain little of their targets, so that a proof has many nodes."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n))
+    X += 0.8 * np.roll(X, 1, axis=1)
+    Y = X[:, :6] @ rng.uniform(0.2, 0.5, (6, N)) + 3.0 * rng.standard_normal((m, N))
+    return X, Y
+
+
+@given(problems(targets=(1, 2, 3)), st.integers(0, 1000), st.sampled_from((1, 3, 30)), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_after_an_append_the_answer_and_the_bound_are_those_of_enumeration(case, seed, rows, scales, hands_over):
+    objective, k = case
+    kept = first_tree(objective, k, hands_over=hands_over).kept(MOST)
+    for night in range(2):
+        objective = grown(objective, seed + night, rows, scales)
+        tree = following(objective, k, kept, hands_over=hands_over)
+        assert tree.advance(ALL)
+        best = exhaustive(objective, k)
+        assert tree.proven
+        assert tree.best_value == pytest.approx(best, abs=1e-7 * objective.c)
+        assert tree.proved <= best + 1e-9 * objective.c
+        kept = tree.kept(MOST)
+
+
+@pytest.mark.parametrize(("N", "lam"), [(1, 0.0), (1, 5.0), (2, 0.0)])
+def test_night_by_night_it_proves_what_a_proof_from_the_beginning_proves_and_checks_leaves(N, lam):
+    X, Y = noisy(700, N=N)
+    kept, checked = first_tree(regression(X[:600], Y[:600], lam), 5, **SHARED).kept(MOST), 0
+    for m in range(606, 636, 6):
+        objective = regression(X[:m], Y[:m], lam)
+        tree, whole = following(objective, 5, kept), PerspectiveTree(objective, 5)
+        tree.advance(ALL)
+        whole.advance(ALL)
+        assert (tree.best, tree.proven) == (whole.best, whole.proven)
+        fields = tree.certificate_fields()
+        assert 0 <= fields["leaves_searched"] <= fields["leaves_checked"]
+        checked += fields["leaves_checked"]
+        kept = tree.kept(MOST)
+    assert checked > 0
+
+
+def test_on_the_same_data_every_leaf_holds():
+    objective = regression(*noisy(600))
+    first = first_tree(objective, 5, **SHARED)
+    tree = following(objective, 5, first.kept(MOST), incumbent=first.best)
+    tree.advance(ALL)
+    fields = tree.certificate_fields()
+    assert tree.proven
+    assert fields["leaves_checked"] > 0
+    assert fields["leaves_searched"] == 0
+
+
+def test_other_data_cost_time_but_no_bound():
+    kept = first_tree(regression(*noisy(600)), 5).kept(MOST)
+    X, Y = noisy(600, seed=9)
+    other = regression(X, Y[::-1].copy())
+    tree, whole = following(other, 5, kept), PerspectiveTree(other, 5)
+    tree.advance(ALL)
+    whole.advance(ALL)
+    assert tree.best == whole.best
+    assert tree.lower == pytest.approx(whole.lower)
+
+
+def test_a_tree_of_few_bytes_holds_the_nodes_near_the_root():
+    X, Y = noisy(606)
+    first = first_tree(regression(X[:600], Y[:600]), 5, **SHARED)
+    whole, part = first.kept(MOST), first.kept(2000)
+    assert sum(array.nbytes for array in part.values()) < 4000 < sum(array.nbytes for array in whole.values())
+    assert 0 < part["parent"].size < whole["parent"].size
+    objective = regression(X, Y)
+    tree = following(objective, 5, part)
+    tree.advance(ALL)
+    assert tree.proven
+    assert tree.best == first_tree(objective, 5).best
+
+
+def test_an_unfinished_tree_keeps_nothing():
+    objective = regression(*noisy(600))
+    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True))
+    tree.advance(2)
+    assert not tree.done
+    assert tree.kept(MOST) == {}
+
+
+def test_near_best_subsets_are_those_of_a_proof_from_the_beginning():
+    X, Y = noisy(606, n=20)
+    rule = ListRule(0.15, 50)
+    old, new = regression(X[:600], Y[:600]), regression(X, Y)
+    kept = first_tree(old, 4, near_best=near_best_of(old, 4, rule, 0.0)).kept(MOST)
+    lists = []
+    for tree in (
+        following(new, 4, kept, near_best=near_best_of(new, 4, rule, 0.0)),
+        first_tree(new, 4, near_best=near_best_of(new, 4, rule, 0.0)),
+    ):
+        tree.advance(ALL)
+        lists.append([S for S, _ in tree.near_best.subsets])
+    assert len(lists[0]) > 1
+    assert lists[0] == lists[1]
+
+
+def test_workers_return_the_nodes_that_the_next_tree_follows():
+    X, Y = noisy(606)
+    objective = regression(X[:600], Y[:600])
+    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
+    while not tree.done:
+        tree.advance(tree.iteration + 1)
+        work = pickle.loads(pickle.dumps(tree.work()))
+        lease, nodes = tree.checkout(4, float("inf"), lambda node: 1.0)
+        if nodes:
+            sent = pickle.loads(pickle.dumps(nodes))
+            tree.complete(lease, work.explore(work.explorer(), sent, tree.sent_cutoff, 20))
+    alone = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
+    alone.advance(ALL)
+    assert tree.best == alone.best
+    assert tree.kept(MOST)["parent"].size >= 0.5 * alone.kept(MOST)["parent"].size
+
+
+def test_a_diagonal_of_other_columns_is_scaled_until_it_fits():
+    K = scaled_gram(regression(*noisy(600)))
+    d = feasible(K, np.full(40, 3.0))
+    least = np.linalg.eigvalsh(K - np.diag(d))[0]
+    assert 0.0 <= least < 1e-4
+    with pytest.raises(ValueError, match="does not fit"):
+        feasible(K, np.ones(39))
