@@ -150,8 +150,8 @@ class ParetoOptions(Options):
         if made == T:
             return ()
         return (
-            f"on these wide data {T:,} iterations would take long without a Gram matrix: the search begins with forward "
-            f"selection and makes {made:,} at most; the options iterations and seconds change that, and the methods "
+            f"{T:,} iterations would take long on data so wide that there is no Gram matrix: the search begins with "
+            f"forward selection and makes {made:,} at most; the options iterations and seconds change that, and the methods "
             "splicing and forward take seconds",
         )
 
