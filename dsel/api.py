@@ -166,8 +166,8 @@ def select(
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
-        subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
-        ``"pposs-asy"``. Text names a function as package.module:function.
+        subset. Chosen columns that depend on others have coefficient 0. For ``"forward"``, ``"exchange"``,
+        ``"splicing"``, ``"poss"``, ``"pposs"`` and ``"pposs-asy"``. Text names a function as package.module:function.
     reduce : SketchRule or dict, optional
         Search on a randomized eigendecomposition of X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. Errors and
         bounds in the result are those of the data. By default only data with Y = X for which nothing exact fits in

@@ -245,7 +245,16 @@ def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, start
     outcome, errors = search.outcome(run)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
-    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    answer = Answer(
+        run,
+        outcome,
+        chosen,
+        dependent,
+        fit,
+        curve=curve,
+        errors=errors,
+        loss_parameters=search.problem.loss.parameters(),
+    )
     return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 
