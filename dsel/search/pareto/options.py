@@ -152,8 +152,8 @@ class ParetoOptions(Options):
             return ()
         return (
             f"{T:,} iterations would take long on data so wide that there is no Gram matrix: the search begins with "
-            f"forward selection and makes {made:,} at most; the options iterations and seconds change that, and the methods "
-            "splicing and forward take seconds",
+            f"forward selection and makes {made:,} at most; the options iterations and seconds change that, and the "
+            "methods splicing and forward take seconds",
         )
 
     def stop(self, k: int, objective: Objective) -> Stop:
