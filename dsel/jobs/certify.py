@@ -486,6 +486,11 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     """
     if selection.groups:
         raise OptionError("The submodularity ratio is for single columns, not for groups.", "Select without groups.")
+    if selection.by_loss:
+        raise OptionError(
+            f"The submodularity ratio is that of the squared error, and the loss is {selection.request.loss}.",
+            "Certify the selection in its place.",
+        )
     dataset, request = data_again(selection, X, Y, sample_weight)
     validated = validated_again(dataset, request, selection)
     dataset = validated.dataset

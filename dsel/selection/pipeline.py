@@ -37,6 +37,10 @@ from dsel.selection.search_sizes import search_sizes
 
 log = logging.getLogger("dsel")
 
+#: A search that is expected to take more seconds is announced.
+LONG_SECONDS = 30.0
+#: Methods that take seconds where others take minutes, the better one first.
+QUICK_METHODS = ("splicing", "forward")
 #: The time of passes over this many bytes is estimated before they begin: one more second does not matter then.
 CALIBRATED_BYTES = 1 << 30
 
@@ -125,6 +129,9 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.debug("plan: %s", line)
+    announced = _long_search(validated, plan)
+    if announced is not None:
+        log.warning("%s", announced)
     validated = replace(validated, options=validated.options.model_copy(update=plan.placement.options))
     context = replace(
         context, engine=THREADS if dataset.in_memory else context.engine,
@@ -136,6 +143,18 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
         selection = _run(validated, plan, context)
     compared = plan.compare(made, selection.counts)
     return replace(selection, passes=made.passes, bytes_read=made.bytes_read, plan=compared)
+
+
+def _long_search(validated: ValidatedRequest, plan: Plan) -> str | None:
+    """Return a line about a search that is expected to take long, if no limit of time was asked for."""
+    seconds, limited = plan.placement.seconds, validated.requirements.seconds is not None
+    if seconds is None or limited or plan.placement.on_workers or seconds <= LONG_SECONDS:
+        return None
+    quick = next((name for name in QUICK_METHODS if name != validated.method.name), "forward")
+    return (
+        f"{validated.method.name} is expected to search for about {seconds:.0f} s; method={quick} takes seconds, and "
+        "seconds=10 limits the time"
+    )
 
 
 def plan_selection(
@@ -226,7 +245,16 @@ def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, start
     outcome, errors = search.outcome(run)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
-    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    answer = Answer(
+        run,
+        outcome,
+        chosen,
+        dependent,
+        fit,
+        curve=curve,
+        errors=errors,
+        loss_parameters=search.problem.loss.parameters(),
+    )
     return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
@@ -59,6 +61,8 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
     if selection.groups:
         yield f"Their columns: {_join(selection.labels)}"
+    if selection.ratio_name is not None and len(selection):
+        yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
     for certificate in selection.certificate:
         yield _proof(certificate, selection.lam > 0.0)
         if sentence := caveat(certificate, selection.label):
@@ -172,9 +176,16 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
+def _ratios(selection: SelectionRecord) -> str:
+    """Return the exponentials of the coefficients, as text."""
+    pairs = zip(selection.labels, np.exp(selection.coefficients[:, 0]), strict=True)
+    return shorten([f"{printable(label)} {ratio:.4g}" for label, ratio in pairs], _FEW)
+
+
 def _headline(selection: SelectionRecord) -> str:
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
+    about = f"of the {selection.request.loss} deviance" if selection.by_loss else about
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
     what = f"{len(selection.groups)} groups with {len(selection)}" if selection.groups else str(len(selection))
@@ -192,7 +203,9 @@ def _front(selection: SelectionRecord, width: int | None) -> Table:
     subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
     proofs = {proof["size"]: proof for proof in selection.certificate} if len(selection.certificate) > 1 else {}
-    figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2", *(("gap",) if proofs else ()))
+    error = "error" if not selection.by_loss else "deviance + penalty" if selection.lam else "deviance"
+    figures = [error, selection.share_name, *(["gap"] if proofs else [])]
+    figures = ["size", *(["criterion"] if by_criterion else []), *figures]
     values = []
     for row in rows:
         criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
