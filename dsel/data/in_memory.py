@@ -144,7 +144,7 @@ def _as_dask(data: Any) -> Any:
     graph = data.__dask_optimize__(data.__dask_graph__(), keys)
     while isinstance(keys[0], list):
         keys = keys[0]
-    return da.Array(dict(graph), keys[0][0], chunks, dtype=data.dtype, meta=np.empty((0,) * data.ndim, data.dtype))
+    return da.Array(dict(graph), keys[0][0], chunks, dtype=data.dtype, meta=np.empty((0,) * data.ndim, data.dtype))  # type: ignore[no-untyped-call]
 
 
 def _checked_rows(data: Any, what: str) -> Any:
