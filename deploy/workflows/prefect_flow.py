@@ -1,7 +1,9 @@
-"""A selection as a flow of Prefect: python prefect_flow.py measurements.csv yield 4
+"""Run a selection as a flow of Prefect.
 
-A job that is stopped (exit code 75) continues from its checkpoint when its task is tried again. Any other error ends the
-flow at once.
+usage: python prefect_flow.py measurements.csv yield 4
+
+A job that is stopped (exit code 75) continues from its checkpoint when its task is tried again. Any other error ends
+the flow at once.
 """
 
 from __future__ import annotations
