@@ -121,3 +121,19 @@ def test_600_mib_take_a_fraction_of_their_memory(kind: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 100 << 20  # the array has 586 MiB
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
+    icechunk, xr = pytest.importorskip("icechunk"), pytest.importorskip("xarray")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 12))
+    y = X[:, 3] - 2 * X[:, 7] + rng.normal(size=500)
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "repository")))
+    session = repository.writable_session("main")
+    data = xr.Dataset({"X": (("sample", "feature"), X), "Y": ("sample", y)}).chunk(sample=100)
+    data.to_zarr(session.store, consolidated=False)
+    snapshot = session.commit("measurements")
+    store = repository.readonly_session(snapshot_id=snapshot).store
+    found = dsel.select(xr.open_zarr(store, consolidated=False), k=3, method="forward")
+    assert found.indices == dsel.select(X, y, k=3, method="forward").indices
