@@ -28,15 +28,18 @@ def one_of_each(validated: ValidatedRequest, unusable: Ints, whole: Objective) -
     """Return the request with all columns excluded that another one represents, and the clusters, that one first.
 
     unusable: constant columns. whole: the objective over all columns, whose Gram matrix has the correlations. Included
-    columns represent others, and columns that are excluded do not. Without a Gram matrix, and for groups of columns,
-    another loss or a custom criterion, no column is left out. Errors: OptionError if the request refuses near-copies.
+    columns represent others, and columns that are excluded do not. Columns of a group stay together. Without a Gram
+    matrix, and for another loss or a custom criterion, no column is left out. Errors: OptionError if the request
+    refuses near-copies.
     """
     request = validated.request
     if request.near_copies == "keep" or not whole.has_gram or whole.n != validated.summary.n:
         return validated, ()
-    if validated.groups is not None or validated.criterion is not None or validated.loss is not None:
+    if validated.criterion is not None or validated.loss is not None:
         return validated, ()
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
+    if validated.groups is not None:
+        left = left[validated.groups.sizes[validated.groups.of_column[left]] == 1]
     clusters = clusters_of(whole.K, [*validated.include.tolist(), *left.tolist()])
     copies = sorted(set(j for cluster in clusters for j in cluster[1:]) - set(validated.include.tolist()))
     if not copies:
@@ -58,11 +61,13 @@ def clusters_of(K: Floats, columns: Sequence[int]) -> Clusters:
     order = np.asarray(columns, np.int64)
     norms = np.sqrt(np.maximum(np.diag(K), 0.0))[order]
     free = norms > 0.0
+    if not np.array_equal(order, np.arange(len(K))):
+        K = K[np.ix_(order, order)]
     found = []
     for i, j in enumerate(order.tolist()):
         if not free[i]:
             continue
-        near = np.abs(K[j, order[i + 1 :]]) >= (1.0 - NEAR_COPY) * norms[i] * norms[i + 1 :]
+        near = np.abs(K[i, i + 1 :]) >= (1.0 - NEAR_COPY) * norms[i] * norms[i + 1 :]
         copies = i + 1 + np.flatnonzero(near & free[i + 1 :])
         if copies.size:
             free[copies] = False

@@ -59,6 +59,14 @@ def test_an_included_column_represents_its_cluster() -> None:
     assert sorted(excluded.indices) == [2, 5, 10]
 
 
+def test_columns_next_to_groups_represent_each_other_and_groups_stay_whole() -> None:
+    X = with_copies(1e-5)
+    found = dsel.select(X, Y, k=3, method="forward", groups={"pair": [2, 13]})
+    assert found.counts["copies"] == [[3, 10, 11], [5, 12]]
+    assert set(found.indices) <= {2, 13, 3, 5}
+    assert dsel.certify(found, X, Y).certificate[-1]["bound"] <= found.error
+
+
 def test_near_copies_are_kept_or_refused_on_request() -> None:
     X = with_copies(1e-5)
     kept = dsel.select(X, Y, k=3, method="forward", near_copies="keep")
