@@ -279,7 +279,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         if saved is not None:
             self._restore(saved)
             return
-        if kept is not None:
+        if kept:
             norms = column_norms(np.diag(objective.K) + objective.lam)
             self._followed = self.setup.warm_start = from_arrays(kept, self._K, norms)
         self.offer(incumbent)
