@@ -13,7 +13,16 @@ from typing import Any, Literal, Never
 from dsel._lib.events import Event, is_observed, telling
 from dsel.config.ingest_request import Dates
 from dsel.config.job import ListLimits
-from dsel.config.request import Categories, Column, Missing, Polish, Preprocess, SelectionRequest, SketchRule
+from dsel.config.request import (
+    Categories,
+    Column,
+    Missing,
+    NearCopies,
+    Polish,
+    Preprocess,
+    SelectionRequest,
+    SketchRule,
+)
 from dsel.config.size_rule import InformationCriterion, SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client, engine_of
@@ -57,6 +66,7 @@ def select(
     groups: Mapping[Any, Any] | Sequence[Sequence[Column]] | str | None = None,
     categories: Categories = "groups",
     dates: Dates = "refuse",
+    near_copies: NearCopies = "first",
     polish: Polish = "none",
     seed: int = 0,
     missing: Missing = "refuse",
@@ -122,6 +132,9 @@ def select(
         together and count as one column, by the methods that take `groups`; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
+    near_copies : {"first", "keep", "refuse"}
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
+        substitutes; with all of them; or refuse them. This is for single columns whose Gram matrix is in memory.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -153,8 +166,8 @@ def select(
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
-        subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
-        ``"pposs-asy"``. Text names a function as package.module:function.
+        subset. Chosen columns that depend on others have coefficient 0. For ``"forward"``, ``"exchange"``,
+        ``"splicing"``, ``"poss"``, ``"pposs"`` and ``"pposs-asy"``. Text names a function as package.module:function.
     reduce : SketchRule or dict, optional
         Search on a randomized eigendecomposition of X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. Errors and
         bounds in the result are those of the data. By default only data with Y = X for which nothing exact fits in
@@ -202,9 +215,9 @@ def select(
     """
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
-        exclude=exclude, groups=groups, categories=categories, dates=dates, polish=polish, seed=seed, missing=missing,
-        targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion,
-        reduce=reduce, loss=loss, offset=offset, **options,
+        exclude=exclude, groups=groups, categories=categories, dates=dates,
+        near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
     )  # fmt: skip
     return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
 

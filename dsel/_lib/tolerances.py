@@ -19,6 +19,8 @@ _RIDGE, _RIDGE_PER_COLUMN = 1e-14, 8.0 * float(np.finfo(np.float64).eps)
 #: A dependent subset is real if the others leave more of each column than this many times the perturbation of bounds
 #: (see `perturbation`), as a share of its squared norm. Otherwise rounding decides what it explains.
 REAL = 100.0
+#: Two columns are near-copies if their correlation, positive or negative, is at least 1 less this.
+NEAR_COPY = 1e-6
 #: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
 MARGIN = 1e-10
 

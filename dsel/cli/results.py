@@ -73,6 +73,10 @@ def predict(
     folder: Folder,
     store: Store,
     out: Annotated[str, typer.Argument(help="The Zarr group to write: a path, or an s3://, gs:// or az:// URL.")],
+    offset: Annotated[
+        str | None, typer.Option(help="The variable of the store to add to linear predictors; by default the result's.")
+    ] = None,
+    link: Annotated[bool, typer.Option("--link", help="Write linear predictors, and not means.")] = False,
     cluster: Cluster = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Zarr group.")] = False,
     log_format: Log = "text",
@@ -88,8 +92,8 @@ def predict(
 
     section = None if cluster is None else read_cluster(cluster)
     written = predict_run(
-        path_of(folder), path_of(store), path_of(out), cluster=section, overwrite=overwrite,
-        reporter=reporter_of(log_format),
+        path_of(folder), path_of(store), path_of(out), offset=offset, kind="link" if link else "mean", cluster=section,
+        overwrite=overwrite, reporter=reporter_of(log_format),
     )  # fmt: skip
     m, N = written.shape
     text = (

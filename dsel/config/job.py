@@ -274,6 +274,9 @@ _LATER_FIELDS = (
     "reduce",
     "categories",
     "dates",
+    "near_copies",
+    "loss",
+    "offset",
 )
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."

@@ -116,6 +116,8 @@ Preprocess = Literal["standardize", "center", "unit", "none"]
 Missing = Literal["refuse", "mean"]
 #: Text and categories become indicator columns, chosen together or one by one, or are refused.
 Categories = Literal["groups", "columns", "refuse"]
+#: The first of a cluster of near-copies represents it, all are searched, or near-copies are refused.
+NearCopies = Literal["first", "keep", "refuse"]
 #: What follows the search.
 Polish = Literal["none", "exchange"]
 
@@ -220,6 +222,9 @@ class SelectionRequest(Section):
         chosen together and count as one, where the method can do that; are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
+    near_copies : {"first", "keep", "refuse"}
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only; with all of them; or refuse
+        them. Where the Gram matrix is in memory, for single columns and the squared error.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
     reduce : SketchRule, optional
@@ -261,6 +266,7 @@ class SelectionRequest(Section):
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None
     categories: Categories = "groups"
     dates: Dates = "refuse"
+    near_copies: NearCopies = "first"
     polish: Polish = "none"
     reduce: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)

@@ -95,6 +95,7 @@ def as_matrix(data: Any, what: str) -> Any:
     """
     if is_data_array(data):
         data = data.data
+    data = _as_dask(data)
     sparse, lazy = hasattr(data, "tocsr"), is_a(data, "dask", "Array")
     if sparse and what == "Y":
         data, sparse = _dense(data), False
@@ -113,6 +114,37 @@ def as_matrix(data: Any, what: str) -> Any:
     if lazy:  # the kind of a block is known only once it is computed
         return data.map_blocks(_dense_block, what=what, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
     return _checked_rows(data, what) if sparse else _dense(data)
+
+
+class _Slices:
+    """A chunked array of another library, which is read slice by slice. Its name is in errors of Dask."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self.shape, self.dtype, self.ndim = tuple(data.shape), np.dtype(data.dtype), len(data.shape)
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        return np.asarray(self._data[key])
+
+
+def _as_dask(data: Any) -> Any:
+    """Return a chunked array of another library as a Dask array, so that it stays lazy; anything else as it is.
+
+    Arrays with Dask's collection protocol bring their graph. Others, such as those of Cubed, Zarr and HDF5, are read
+    slice by slice.
+    """
+    chunks = getattr(data, "chunks", None)
+    if not isinstance(chunks, tuple) or is_a(data, "dask", "Array") or not hasattr(data, "dtype"):
+        return data
+    import dask.array as da
+
+    if not hasattr(data, "__dask_graph__"):
+        return da.from_array(_Slices(data), chunks=chunks)  # type: ignore[no-untyped-call]
+    keys = data.__dask_keys__()
+    graph = data.__dask_optimize__(data.__dask_graph__(), keys)
+    while isinstance(keys[0], list):
+        keys = keys[0]
+    return da.Array(dict(graph), keys[0][0], chunks, dtype=data.dtype, meta=np.empty((0,) * data.ndim, data.dtype))  # type: ignore[no-untyped-call]
 
 
 def _checked_rows(data: Any, what: str) -> Any:

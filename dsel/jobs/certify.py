@@ -111,6 +111,9 @@ def certify_selection(
             "Select without groups, and leave coefficient_limit out.",
         )
     context = context or RunContext()
+    if "copies" in selection.counts:  # the search left them out
+        request = request.model_copy(update={"exclude": selection.request.exclude})
+        validated = None
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
     request, dataset = validated.request, validated.dataset
@@ -208,7 +211,9 @@ def data_again(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> tupl
 
     That does not matter for a proof, and recorded options may conflict with each other.
     """
-    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    if selection.by_loss:
+        asked["loss"] = selection.loss  # with its parameters, which a request only names
     request = selection.request.model_copy(update=asked)
     return dataset_of(request, X, Y), request
 
@@ -483,6 +488,11 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     """
     if selection.groups:
         raise OptionError("The submodularity ratio is for single columns, not for groups.", "Select without groups.")
+    if selection.by_loss:
+        raise OptionError(
+            f"The submodularity ratio is that of the squared error, and the loss is {selection.request.loss}.",
+            "Certify the selection in its place.",
+        )
     dataset, request = data_again(selection, X, Y, sample_weight)
     validated = validated_again(dataset, request, selection)
     dataset = validated.dataset

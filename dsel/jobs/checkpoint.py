@@ -52,7 +52,7 @@ class Checkpoints:
         method = METHODS[job.method]
         self._every = 0.0 if method.uses_rows else job.checkpoint_seconds
         self._every_evaluations = job.checkpoint_evaluations
-        self._resumable = method.resumable
+        self._resumable = method.resumable or (job.criterion is not None and method.takes_criterion)
         self._last, self._last_evaluations = time.monotonic(), 0
         self.passes = PassCheckpoints(
             folder.passes, job.checkpoint_seconds, lock.require, on_save=reporter.saved,

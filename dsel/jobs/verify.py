@@ -92,6 +92,7 @@ def verify(
             check_log(
                 log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
                 seed=seed, tolerance=tolerance, state=state, progress=progress,
+                one_of_copies=request.near_copies == "first",
             )
             for log in logs
         )  # fmt: skip

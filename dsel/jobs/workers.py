@@ -33,6 +33,7 @@ from dsel.planning.plan import available_resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.result import open_selection
+from dsel.selection.results.apply import Kind
 from dsel.selection.results.predict_store import PredictionReport, predict_store
 from dsel.selection.stability.result import Stability
 from dsel.selection.stability.run import run_stability
@@ -85,8 +86,8 @@ log = logging.getLogger("dsel")
 
 
 def predict_run(
-    folder: AnyPath, store: AnyPath, out: AnyPath, *, cluster: ClusterSection | None = None, overwrite: bool = False,
-    reporter: Reporter | None = None,
+    folder: AnyPath, store: AnyPath, out: AnyPath, *, offset: str | None = None, kind: Kind = "mean",
+    cluster: ClusterSection | None = None, overwrite: bool = False, reporter: Reporter | None = None,
 ) -> PredictionReport:  # fmt: skip
     """Write the predictions of a saved selection for all rows of a store.
 
@@ -96,6 +97,10 @@ def predict_run(
         The result of a job, or a saved selection.
     store, out : Path or ObjectPath
         The data, and the Zarr group to write.
+    offset : str, optional
+        The variable of the store that is added to the linear predictors. By default that of the selection, if any.
+    kind : {"mean", "link"}
+        The expected targets, or the linear predictors.
     cluster : ClusterSection, optional
         The workers. By default threads of this process.
     overwrite : bool
@@ -116,7 +121,7 @@ def predict_run(
     selection = open_selection(folder)
     reporter = reporter or Reporter.for_terminal()
     with engine_on(cluster, reporter, "predictions") as engine:
-        found = predict_store(selection, store, out, engine=engine, overwrite=overwrite)
+        found = predict_store(selection, store, out, offset=offset, kind=kind, engine=engine, overwrite=overwrite)
         log.info("predictions in %s", out)
     return found
 

@@ -205,11 +205,17 @@ def columns_of(problem: LossData, columns: Ints) -> Floats:
     dataset, known = problem.dataset, problem.columns
     missing = np.array([j for j in columns if int(j) not in known], np.int64)
     if missing.size:
-        parts = read_pass(dataset, missing).run(problem.engine)
-        read = np.concatenate([x for _, x in sorted(parts, key=lambda part: part[0])])
-        fill_missing(read, None if problem.fill is None else problem.fill[missing])
+        read = read_columns(dataset, missing, problem.fill, problem.engine)
         known.update({int(j): np.ascontiguousarray(read[:, i]) for i, j in enumerate(missing)})
     return np.stack([known[int(j)] for j in columns], axis=1) if columns.size else np.empty((dataset.m, 0))
+
+
+def read_columns(dataset: Dataset, columns: Ints, fill: Floats | None, engine: Engine = THREADS) -> Floats:
+    """Return (m, s) some ascending columns as they are in the data, with `fill` (n,) in place of NaN, in one pass."""
+    parts = read_pass(dataset, columns).run(engine)
+    read = np.concatenate([x for _, x in sorted(parts, key=lambda part: part[0])])
+    fill_missing(read, None if fill is None else fill[columns])
+    return read
 
 
 def keeps(dataset: Dataset, columns: int) -> bool:
@@ -371,6 +377,16 @@ def _sums_of_rows(
     return float(w @ loss.deviance(y, eta)), g, H
 
 
+def working_rows(loss: Loss, y: Floats, eta: Floats, offset: Floats | float) -> tuple[Floats, Floats]:
+    """Return the weights c / 2 and the targets eta - s / c of the quadratic model about linear predictors.
+
+    eta: without the offset.
+    """
+    slope = loss.slope(y, eta + offset)
+    curvature = np.maximum(loss.working_curvature(y, eta + offset), np.maximum(np.abs(slope) / _LONGEST, 1e-12))
+    return curvature / 2.0, eta - slope / curvature
+
+
 def _block_model(
     x: Any, y: Any, block: Block, *, loss: Loss, where: str, members: Ints, b: Floats, b0: float, fill: Floats | None
 ) -> Moments:
@@ -382,12 +398,10 @@ def _block_model(
         eta[start : start + _ROWS] = z @ b + b0
     base = 0.0 if block.offset is None else block.offset
     t = loss.encode(dense_rows(y, 0, x.shape[0])[:, 0])
-    slope = loss.slope(t, eta + base)
-    curvature = np.maximum(loss.working_curvature(t, eta + base), np.maximum(np.abs(slope) / _LONGEST, 1e-12))
-    weight = curvature / 2.0 * (1.0 if block.w is None else block.w)
-    target = (eta - slope / curvature)[:, None]
+    weight, target = working_rows(loss, t, eta, base)
+    weight = weight if block.w is None else weight * block.w
     place = f"{where}, rows {block.start} to {block.stop}"
-    return block_moments(x, target, fill, place, block.start, weight)
+    return block_moments(x, target[:, None], fill, place, block.start, weight)
 
 
 def without_scale_of_targets(scaling: Scaling) -> Scaling:

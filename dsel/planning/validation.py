@@ -109,7 +109,7 @@ def _resolved(rule: SizeRule, method: Method) -> SizeRule:
 def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
     """Return the rule for a deviance: an information criterion, by default BIC."""
     by = rule.by or "bic"
-    if by not in ("aic", "bic", "ebic"):
+    if by not in ("aic", "bic", "ebic"):  # those that a deviance has
         raise OptionError(
             f'choose_k {by} is for the squared error, and the loss is "{loss.name}".', "Choose by bic, aic or ebic."
         )
@@ -250,6 +250,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         The held-out rows cannot be used.
     """
     method = find_method(request.method)
+    request = _with_own_loss(method, request)
     options = _options(method, request)
     n = dataset.n
     if request.k != "auto" and request.limit > n:
@@ -298,6 +299,13 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
         partition, groups, loss,
     )  # fmt: skip
+
+
+def _with_own_loss(method: Method, request: SelectionRequest) -> SelectionRequest:
+    """Return the request with the loss as an option, if the method has losses of its own: those on left-out rows."""
+    if "loss" not in method.options.model_fields:
+        return request
+    return request.model_copy(update={"loss": "squared", "options": {"loss": request.loss, **request.options}})
 
 
 def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss | None:

@@ -30,7 +30,7 @@ from dsel.selection.alternatives import Substitute
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.perfect_fit import saturation
-from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath
@@ -43,7 +43,9 @@ _EXCLUDED_LABELS = 100
 #: Substitutes of a column, and the largest number of columns and of elementary steps for which they are looked up.
 _SUBSTITUTES, _MOST_SUBSTITUTED, _MOST_STEPS = 5, 100, 1e8
 
-#: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
+#: Follows a note on two classes.
+_INSTEAD = 'loss="logistic" fits their probabilities'
+#: Up to this many different whole numbers may be classes.
 MOST_CLASSES = 10
 
 
@@ -54,7 +56,7 @@ class Answer:
     run: with the k and the penalty that were used. outcome: of the search. chosen: columns of the data in their order;
     dependent: those that depend on others, which have no part in the fit. fit: on the chosen columns, from the data.
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
-    front, from the data, where the objective approximates them.
+    front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
     """
 
     run: SelectionRun
@@ -66,6 +68,7 @@ class Answer:
     curve: SizeCurve | None = None
     forward: tuple[FrontPoint, ...] = ()
     errors: Errors = field(default_factory=dict)
+    loss_parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> FrontPoint:
@@ -148,6 +151,7 @@ def assemble(
         forward=tuple(_front_row(answer, point, None) for point in answer.forward),
         provenance=provenance,
         column_labels=_column_labels(answer),
+        loss_parameters=answer.loss_parameters,
     )
 
 
@@ -155,15 +159,20 @@ def _notes(answer: Answer) -> Iterator[str]:
     """Yield notes on the answer."""
     dataset, rows, fit, dependent = answer.run.dataset, answer.run.rows, answer.fit, answer.dependent
     counts = answer.outcome.counts
-    classes = _class_count(dataset)
-    if classes is not None and answer.run.validated.loss is None:
+    classes = None if answer.run.validated.loss is not None else _class_count(dataset)
+    takes_loss = answer.run.validated.method.takes_loss
+    if classes == 2 and takes_loss and not dataset.classes and not answer.by_criterion:
+        yield f"the target has two values, and its squared error is minimized: if they are classes, {_INSTEAD}"
+    if classes is not None and classes > 2:
         yield (
             f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
             "them as text or a category"
         )
     yield from dataset.notes
     for name, levels in dataset.classes.items():
-        yield _on_classes(name, levels) + ("" if answer.by_criterion else "; their squared error is minimized")
+        squared = not answer.by_criterion and answer.run.validated.loss is None
+        instead = f", and {_INSTEAD}" if len(levels) == 2 and dataset.n_targets == 1 else ""
+        yield _on_classes(name, levels) + (f"; their squared error is minimized{instead}" if squared else "")
     validated = answer.run.validated
     if SOURCE in dataset.coordinates and validated.request.categories == "groups" and validated.groups is None:
         yield f"{validated.method.name} chooses the indicator columns of categories one by one, not as groups"
@@ -297,7 +306,7 @@ def option_as_json(value: Any) -> Any:
     if isinstance(value, list | tuple) and all(isinstance(number, int | float) for number in value):
         return list(value)
     named = isinstance(value, AnyPath) or callable(getattr(value, "split", None))  # a splitter of scikit-learn
-    return str(value) if named else "data in memory"
+    return str(value) if named else IN_MEMORY
 
 
 def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit) -> tuple[Floats, Floats]:
@@ -332,7 +341,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
     features = run.dataset.features
-    found = []
+    found = _copies(run, chosen, place)
     for row, i in enumerate(S):
         for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
             if not np.isfinite(values[row, l]):
@@ -344,6 +353,19 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             r2 = explained_share(whole, members, error)
             found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
     return tuple(found)
+
+
+def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Substitute]:
+    """Return the near-copies of chosen columns, which they represent, as their first substitutes."""
+    whole, request, found = run.whole, run.validated.request, []
+    for old, *others in run.clusters:
+        for new in others[:_SUBSTITUTES] if old in chosen else ():
+            members = [new if j == old else int(j) for j in chosen]
+            error = max(whole.value([place[j] for j in members]), 0.0)
+            r2 = explained_share(whole, [place[j] for j in members], error)
+            near = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
+    return found
 
 
 def _correlation_of(
@@ -368,7 +390,7 @@ def _class_count(dataset: Dataset) -> int | None:
         found = np.union1d(found, values)
         if found.size > MOST_CLASSES or not (found == np.round(found)).all():
             return None
-    return int(found.size) if found.size > 2 else None
+    return int(found.size) if found.size > 1 else None
 
 
 def _chosen_statistics(

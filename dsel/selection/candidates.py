@@ -58,7 +58,7 @@ def candidates_of(
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
         raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
     left = validated.items.count(np.union1d(include, keep))
-    if left < request.limit:
+    if left < request.limit and request.k != "auto":
         notes.append(f"k is {request.limit}, but only {left} {validated.items.noun} can be chosen")
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)

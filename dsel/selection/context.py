@@ -85,7 +85,7 @@ class SelectionRun:
     """A selection whose data are prepared: what its steps after the first pass work on.
 
     whole: the objective over all columns. objective: over those that may be chosen, given the included ones. rows: that
-    the method scores subsets on, if it does.
+    the method scores subsets on, if it does. clusters: near-copies, of which the first represents the others.
     """
 
     dataset: Dataset
@@ -95,6 +95,7 @@ class SelectionRun:
     whole: Objective
     objective: Objective
     rows: DatasetRows | None = None
+    clusters: tuple[tuple[int, ...], ...] = ()
 
     def asking(self, **changes: Any) -> SelectionRun:
         """Return the run with other values of fields of the request."""

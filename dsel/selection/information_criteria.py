@@ -28,6 +28,8 @@ from dsel.selection.record import SelectionRecord
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
+#: The criteria that a deviance has.
+DEVIANCE_CRITERIA: tuple[InformationCriterion, ...] = ("aic", "bic", "ebic")
 #: The criteria in words.
 NAMES: dict[str, str] = {
     "aic": "AIC", "aicc": "AICc", "bic": "BIC", "ebic": "EBIC", "cp": "Cp", "adjusted-r2": "adjusted R2",
@@ -118,11 +120,11 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
 
     Errors: OptionError with a ridge penalty, weights, groups, a custom criterion or without targets.
     """
-    least_squares = not (selection.lam or selection.weights or selection.groups) and bool(selection.targets)
-    if not least_squares or selection.criterion is not None:
+    plain = not (selection.lam or selection.weights or selection.groups) and bool(selection.targets)
+    if not plain or selection.criterion is not None:
         raise OptionError(
-            "Information criteria are for targets and least squares, without penalty, weights, groups or a criterion.",
-            'Choose the size by folds: k="auto".',
+            "Information criteria are for targets, without penalty, weights, groups or a criterion.",
+            'Choose the size by k="auto".',
         )
     m, n = selection.shape
     N, p = len(selection.targets), n - len(selection.constant) - len(selection.exclude)
@@ -134,14 +136,20 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     rows = [row for row in selection.front if row.size <= selection.k]
     found = []
     for by in INFORMATION:
-        if by == "cp":  # it needs the error of all columns
+        if by == "cp" or (selection.by_loss and by not in DEVIANCE_CRITERIA):  # Cp needs the error of all columns
             continue
-        values = {row.size: context.value(by, row.error, row.size, row.size) for row in rows}
+
+        def value(error: float, size: int, by: InformationCriterion = by) -> float:
+            if selection.by_loss:
+                return context.value_of_deviance(by, error, size)
+            return context.value(by, error, size, size)
+
+        values = {row.size: value(row.error, row.size) for row in rows}
         best = min(rows, key=lambda row: (values[row.size], row.size))
         least = values[best.size]
         others = range(len(selection.include), selection.k + 1)
         proved = all(
-            size in bounds and context.value(by, bounds[size], size, size) >= least - 1e-9 * abs(least) - 1e-12
+            size in bounds and value(bounds[size], size) >= least - 1e-9 * abs(least) - 1e-12
             for size in others
             if size > 0
         )
@@ -153,6 +161,8 @@ def _as_reported(by: InformationCriterion, value: float, m: int, N: int, selecti
     """Return a criterion with the constants that R and statsmodels count, and the adjusted R2 itself."""
     if by == "adjusted-r2":
         return -value
+    if selection.by_loss:  # the deviance is -2 log likelihood but for a constant, which is 0 for classes
+        return value + (selection.preprocess in ("standardize", "center")) * (math.log(m) if by != "aic" else 2.0)
     others = N * (selection.preprocess != "none") + 1
     if selection.preprocess == "standardize" and N == 1 and selection.statistics is not None:
         value += 2.0 * m * math.log(float(selection.statistics.target_std[0]))  # in the units of the target

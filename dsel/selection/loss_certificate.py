@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from dsel.selection.add_certificates import with_certificates
 from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.loss_search import LossSearch, loss_data
+from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
 from dsel.selection.result import Selection
 
 log = logging.getLogger("dsel")
@@ -44,7 +45,7 @@ def certify_loss(
     seconds, nodes : optional
         Limits of the proof, of all sizes together.
     limit : float, optional
-        The largest size of a coefficient of a scaled column that the proof is about.
+        The proof is about coefficients of scaled columns up to so many times the largest one of the selection.
     all_sizes : bool
         Prove the best subset of each size.
 
@@ -61,16 +62,17 @@ def certify_loss(
     if validated.groups is not None:
         raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
     data = loss_data(run)
-    problem, columns = _problem(run, data, limit)
-    place = {int(j): i for i, j in enumerate(columns)}
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
     known = search.known[tuple(sorted(selection.indices))]
     _require_same(known.value, selection)
+    largest = None if limit is None else limit * float(np.abs(known.coefficients).max(initial=0.0))
+    problem, columns = _problem(run, data, selection.front, largest or None)
+    place = {int(j): i for i, j in enumerate(columns)}
     total = selection.front[0].error if selection.front else known.value
     include = [place[j] for j in run.base]
     sizes = range(max(len(include), 1), selection.k + 1) if all_sizes else [selection.k]
-    found, notes, began = {}, [], time.monotonic()
+    found, began = {}, time.monotonic()
     for count, size in enumerate(sizes):
         left = None if seconds is None else max(seconds - (time.monotonic() - began), 0.01) / (len(sizes) - count)
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
@@ -78,24 +80,20 @@ def certify_loss(
         proof = prove_loss(problem, size, include=include, incumbent=incumbent, seconds=left, nodes=nodes)
         members = tuple(int(columns[j]) for j in proof.members)
         better = proof.value < best.error - _SAME * total
-        found[size] = _certificate(size, proof, members, best, total, better, data.loss.name)
-        if np.isfinite(proof.limit):
-            notes.append(f"the proof is about scaled coefficients of at most {proof.limit:.3g}")
+        found[size] = _certificate(
+            size, proof, members, best, total, better, data.loss.name, min(proof.limit, problem.largest)
+        )
         if better:
             search.consider([(size - len(include), members)])
     selection = with_certificates(selection, found, run.dataset.features.tolist())
-    selection = replace(
-        selection, notes=(*selection.notes, *dict.fromkeys(n for n in notes if n not in selection.notes))
-    )
     return _with_better(search, selection, found, total)
 
 
-def _problem(run: SelectionRun, data: LossData, limit: float | None) -> tuple[LossProblem, Ints]:
+def _problem(
+    run: SelectionRun, data: LossData, front: Sequence[FrontRow], limit: float | None
+) -> tuple[LossProblem, Ints]:
     """Return the problem of the proof, and the columns of the data that it has."""
-    validated, statistics = run.validated, run.prepared.statistics
-    allowed = ~statistics.unusable(validated.request.preprocess)
-    allowed[validated.exclude] = False
-    columns = np.flatnonzero(allowed)
+    columns = np.union1d(candidate_columns(run), [j for row in front for j in row.indices]).astype(np.int64)
     size = 16 * run.dataset.m * columns.size
     if size > MOST_BYTES:
         raise CapacityError(
@@ -122,7 +120,14 @@ def _require_same(value: float, selection: Selection) -> None:
 
 
 def _certificate(
-    size: int, proof: LossProof, members: tuple[int, ...], best: FrontRow, total: float, better: bool, loss: str
+    size: int,
+    proof: LossProof,
+    members: tuple[int, ...],
+    best: FrontRow,
+    total: float,
+    better: bool,
+    loss: str,
+    limit: float,
 ) -> Certificate:
     """Return what a proof shows. A gap that counts as rounding is named as such."""
     value = min(proof.value, best.error) if not better else proof.value
@@ -130,6 +135,7 @@ def _certificate(
     return Certificate(
         size, value, max(min(proof.bound, value), 0.0), total, members if better else best.indices, proof.nodes,
         proof.seconds, f"branch-and-bound ({loss} loss)", better, rounding_error=rounding,
+        largest_coefficient=limit if np.isfinite(limit) else 0.0,
     )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.data.weights import Weights
 from dsel.objective.dense import DenseObjective
 from dsel.passes.loss_fits import (
     FEWEST_MODELS,
@@ -27,8 +29,10 @@ from dsel.passes.loss_fits import (
     fit_subsets,
     loss_targets,
     model_moments,
+    read_columns,
     score_columns,
     without_scale_of_targets,
+    working_rows,
 )
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
@@ -38,6 +42,7 @@ from dsel.selection.candidates import by_gain
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
 from dsel.selection.record import SizeCurve, SizePoint
+from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, run_method
 
 log = logging.getLogger("dsel")
@@ -193,16 +198,15 @@ class LossSearch:
     def _model(self, fit: LossFit) -> Any:
         """Return the objective of the quadratic model about a fit, over the columns that may be chosen."""
         run, problem = self.run, self.problem
-        validated, statistics = run.validated, run.prepared.statistics
-        allowed = ~statistics.unusable(validated.request.preprocess)
-        allowed[validated.exclude] = False
-        if problem.dataset.n > MOST_MODELLED and validated.groups is None:
-            scores = np.where(allowed, score_columns(problem, fit), 0.0)
+        candidates = candidate_columns(self.run)
+        if candidates.size > MOST_MODELLED and run.validated.groups is None:
+            scores = np.full(problem.dataset.n, -1.0)
+            scores[candidates] = score_columns(problem, fit)[candidates]
             known = {j for S in self._front() for j in S}
             scores[[*fit.columns, *run.base, *known]] = np.inf
             columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
         else:
-            columns = np.flatnonzero(allowed | np.isin(np.arange(problem.dataset.n), fit.columns))
+            columns = np.union1d(candidates, fit.columns)
         found = Statistics.from_moments(model_moments(problem, fit, columns))
         self.model = _Model(found, columns.astype(np.int64), problem)
         self.modelled.add(tuple(np.sort(fit.columns).tolist()))
@@ -299,6 +303,11 @@ class LossSearch:
         return notes
 
 
+def candidate_columns(run: SelectionRun) -> Ints:
+    """Return the ascending columns that may be chosen, with those that always are."""
+    return np.union1d(run.objective.columns, run.base).astype(np.int64)
+
+
 def loss_data(run: SelectionRun) -> LossData:
     """Return the loss of a request on its data. Reads the targets, and no X.
 
@@ -314,3 +323,26 @@ def loss_data(run: SelectionRun) -> LossData:
         request.preprocess in ("standardize", "center"), statistics.mean_x if request.missing == "mean" else None,
         run.context.engine,
     )  # fmt: skip
+
+
+def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Dataset:
+    """Return the data with the weights and targets of the quadratic model about a selection. One pass over its columns.
+
+    filled: whether missing values are replaced by the means of the selection.
+    """
+    targets = loss_targets(dataset)
+    fill = np.zeros(dataset.n)
+    if filled and selection.fill is not None:
+        fill[list(selection.indices)] = selection.fill
+    S = np.sort(np.array(selection.indices, np.int64))
+    X = read_columns(dataset, S, fill if filled else None)
+    coefficients = selection.coefficients[:, 0][np.argsort(selection.indices, kind="stable")]
+    base = np.zeros(dataset.m) if targets.offset is None else targets.offset
+    loss = selection.loss
+    weight, response = working_rows(loss, loss.encode(targets.y), X @ coefficients + selection.intercept[0], base)
+    weight = weight if targets.w is None else weight * targets.w
+    blocks = tuple(
+        replace(b, y=response[b.start : b.stop, None], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
+    )
+    weights = Weights("model", weight)
+    return replace(dataset, blocks=blocks, weights=weights, target_columns=None, y_bytes=8 * dataset.m, digest=None)

@@ -29,6 +29,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.near_copies import note_on, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -36,6 +37,10 @@ from dsel.selection.search_sizes import search_sizes
 
 log = logging.getLogger("dsel")
 
+#: A search that is expected to take more seconds is announced.
+LONG_SECONDS = 30.0
+#: Methods that take seconds where others take minutes, the better one first.
+QUICK_METHODS = ("splicing", "forward")
 #: The time of passes over this many bytes is estimated before they begin: one more second does not matter then.
 CALIBRATED_BYTES = 1 << 30
 
@@ -124,6 +129,9 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.debug("plan: %s", line)
+    announced = _long_search(validated, plan)
+    if announced is not None:
+        log.warning("%s", announced)
     validated = replace(validated, options=validated.options.model_copy(update=plan.placement.options))
     context = replace(
         context, engine=THREADS if dataset.in_memory else context.engine,
@@ -135,6 +143,18 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
         selection = _run(validated, plan, context)
     compared = plan.compare(made, selection.counts)
     return replace(selection, passes=made.passes, bytes_read=made.bytes_read, plan=compared)
+
+
+def _long_search(validated: ValidatedRequest, plan: Plan) -> str | None:
+    """Return a line about a search that is expected to take long, if no limit of time was asked for."""
+    seconds, limited = plan.placement.seconds, validated.requirements.seconds is not None
+    if seconds is None or limited or plan.placement.on_workers or seconds <= LONG_SECONDS:
+        return None
+    quick = next((name for name in QUICK_METHODS if name != validated.method.name), "forward")
+    return (
+        f"{validated.method.name} is expected to search for about {seconds:.0f} s; method={quick} takes seconds, and "
+        "seconds=10 limits the time"
+    )
 
 
 def plan_selection(
@@ -165,8 +185,11 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
+        unusable = np.flatnonzero(prepared.statistics.unusable(validated.request.preprocess))
+        validated, clusters = one_of_each(validated, unusable, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        run = SelectionRun(dataset, validated, context, prepared, whole, objective)
+        notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
+        run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
         if validated.loss is not None:
             return _by_loss(run, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
@@ -190,6 +213,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         if run.rows is not None and choice is None:
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
+        if clusters:
+            outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in clusters]})
         if run.rows is not None:  # an interrupted run keeps its cache for the next one
             run.rows.close()
     with timer.stage("check"):
@@ -220,7 +245,16 @@ def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, start
     outcome, errors = search.outcome(run)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
-    answer = Answer(run, outcome, chosen, dependent, fit, curve=curve, errors=errors)
+    answer = Answer(
+        run,
+        outcome,
+        chosen,
+        dependent,
+        fit,
+        curve=curve,
+        errors=errors,
+        loss_parameters=search.problem.loss.parameters(),
+    )
     return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.errors import OptionError
+from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.registry import find_loss
 from dsel.selection.alternatives import Alternatives, Substitute
 from dsel.selection.front_row import FrontRow
 from dsel.selection.submodularity import Submodularity
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 3
+#: Stands in a request for an option that was data in memory.
+IN_MEMORY = "data in memory"
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
 
@@ -255,6 +259,7 @@ class SelectionRecord:
     rank_error: float | None = None
     alternatives: Alternatives | None = None
     swaps: tuple[Substitute, ...] | None = None
+    loss_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -288,6 +293,21 @@ class SelectionRecord:
         return self.request.options
 
     @property
+    def loss(self) -> Loss:
+        """What was minimized, with its classes or its scale. Errors: OptionError if it is of a package that is gone."""
+        return find_loss(self.request.loss).restored(self.loss_parameters)
+
+    @property
+    def by_loss(self) -> bool:
+        """Whether a loss other than the squared error was minimized; `error` is then its deviance with the penalty."""
+        return bool(self.request.loss != "squared")
+
+    @property
+    def share_name(self) -> str:
+        """The name of `r2`: R2, or D2 of a deviance."""
+        return "D2" if self.by_loss else "R2"
+
+    @property
     def preprocess(self) -> Preprocess:
         """How the columns were centered and scaled."""
         return self.request.preprocess
@@ -311,6 +331,11 @@ class SelectionRecord:
     def exclude(self) -> tuple[Column, ...]:
         """Columns that were never chosen, as indices."""
         return self.request.exclude
+
+    @property
+    def ratio_name(self) -> str | None:
+        """What the exponential of a coefficient is: an odds ratio, a rate ratio, or None for other links."""
+        return {"logit": "odds ratio", "log": "rate ratio"}.get(self.loss.link) if self.by_loss else None
 
     @property
     def unsupervised(self) -> bool:
@@ -430,7 +455,8 @@ class SelectionRecord:
             Labels are the index. The columns are `index`, `included`, `gain`, and `coefficient`, or
             `coefficient_TARGET` for each of several targets. The gain is the share of the sum of squares of Y that a
             column explains beyond those before it. Results of older versions have none. There are no coefficients
-            where Y = X.
+            where Y = X. With the logit link there is an `odds_ratio`, and with the log link a `rate_ratio`: the
+            exponential of the coefficient.
         """
         import pandas as pd
 
@@ -440,6 +466,8 @@ class SelectionRecord:
             columns["gain"] = self.statistics.gains
         if len(self.targets) == 1:
             columns["coefficient"] = self.coefficients[:, 0]
+        if self.ratio_name is not None:
+            columns[self.ratio_name.replace(" ", "_")] = np.exp(self.coefficients[:, 0])
         for j, target in enumerate(self.targets if len(self.targets) > 1 else ()):
             columns[f"coefficient_{target}"] = self.coefficients[:, j]
         return pd.DataFrame(columns, index=pd.Index(self.labels, name="feature", dtype=object))
@@ -471,4 +499,6 @@ class SelectionRecord:
         for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps"):
             if values[name] is None:
                 del values[name]
+        if not self.loss_parameters:
+            del values["loss_parameters"]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

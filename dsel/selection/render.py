@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
@@ -59,8 +61,10 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
     if selection.groups:
         yield f"Their columns: {_join(selection.labels)}"
+    if selection.ratio_name is not None and len(selection):
+        yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
     for certificate in selection.certificate:
-        yield _proof(certificate, selection.lam > 0.0)
+        yield _proof(certificate, selection.lam > 0.0, selection.share_name)
         if sentence := caveat(certificate, selection.label):
             yield f"  {printable(sentence)}"
     yield from describe_guarantees(selection)
@@ -172,9 +176,16 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
+def _ratios(selection: SelectionRecord) -> str:
+    """Return the exponentials of the coefficients, as text."""
+    pairs = zip(selection.labels, np.exp(selection.coefficients[:, 0]), strict=True)
+    return shorten([f"{printable(label)} {ratio:.4g}" for label, ratio in pairs], _FEW)
+
+
 def _headline(selection: SelectionRecord) -> str:
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
+    about = f"of the {selection.request.loss} deviance" if selection.by_loss else about
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
     what = f"{len(selection.groups)} groups with {len(selection)}" if selection.groups else str(len(selection))
@@ -192,7 +203,9 @@ def _front(selection: SelectionRecord, width: int | None) -> Table:
     subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
     proofs = {proof["size"]: proof for proof in selection.certificate} if len(selection.certificate) > 1 else {}
-    figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2", *(("gap",) if proofs else ()))
+    error = "error" if not selection.by_loss else "deviance + penalty" if selection.lam else "deviance"
+    figures = [error, selection.share_name, *(["gap"] if proofs else [])]
+    figures = ["size", *(["criterion"] if by_criterion else []), *figures]
     values = []
     for row in rows:
         criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
@@ -257,7 +270,7 @@ def _size_curve(curve: SizeCurve) -> Table:
     return table
 
 
-def _proof(row: dict[str, Any], penalized: bool) -> str:
+def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     limit, words = row["coefficients"], claim(row)
@@ -272,9 +285,9 @@ def _proof(row: dict[str, Any], penalized: bool) -> str:
             f"{row['relative_gap']:.2%} of the error; {took})"
         )
     if words is not None:
-        return f"Certificate, {size}: {words}, R2 {row['r2']:.6f} ({took})"
+        return f"Certificate, {size}: {words}, {share} {row['r2']:.6f} ({took})"
     return (
-        f"Certificate, {size}: {useless}R2 {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
+        f"Certificate, {size}: {useless}{share} {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
         f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
         f"error; {took})"
     )

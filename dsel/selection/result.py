@@ -13,7 +13,8 @@ from dsel.selection.plots.accessor import SelectionPlots
 from dsel.selection.record import SelectionRecord
 from dsel.selection.render import render
 from dsel.selection.report.page import notebook_html, write_report
-from dsel.selection.results.apply import predict, transform
+from dsel.selection.results.apply import Kind, predict, transform
+from dsel.selection.results.score import score
 from dsel.selection.saved import read_selection, save_selection
 from dsel.selection.stability.result import FILE as STABILITY
 from dsel.selection.stability.result import Stability
@@ -37,11 +38,13 @@ class Selection(SelectionRecord):
         Functions are named by their import path. `k`, `method`, `preprocess`, `lam`, `seed`, `options`, `include` and
         `exclude` are also attributes of the selection.
     error : float
-        f(S) = ||Y - X_S A||^2 + lam ||A||^2 on the preprocessed data, recomputed from the data by QR.
+        f(S) = ||Y - X_S A||^2 + lam ||A||^2 on the preprocessed data, recomputed from the data by QR. With a loss other
+        than the squared error: the deviance and lam ||A||^2.
     r2 : float
-        Share of ||Y||^2 that is explained.
+        Share of ||Y||^2 that is explained; with another loss D2, the share of the deviance.
     coefficients : ndarray of shape (s, N)
-        Coefficients for the data in their own units: Y ~ intercept + X[:, indices] @ coefficients.
+        Coefficients for the data in their own units: Y ~ intercept + X[:, indices] @ coefficients. With another loss
+        this is the linear predictor, whose mean `predict` returns.
     intercept : ndarray of shape (N,)
         Intercept for the data in their own units.
     front : tuple of FrontRow
@@ -115,6 +118,8 @@ class Selection(SelectionRecord):
         All near-best subsets, with a verdict for each column, from `dsel.alternatives`.
     swaps : tuple of Substitute, optional
         The best substitutes of the chosen columns; see `substitutes`. None where they are not cheap.
+    loss_parameters : dict
+        The parameters of the loss that the data set, such as the classes; `loss` has them.
     """
 
     @property
@@ -183,7 +188,9 @@ class Selection(SelectionRecord):
         return notebook_html(self)
 
     def __repr__(self) -> str:
-        about = f"{len(self)} of {self.shape[1]:,} columns, R2 {self.r2:.6g}, {self.method}"
+        share = f"{self.share_name} {self.r2:.6g}"
+        share = f"{self.request.loss}, {share}" if self.by_loss else share
+        about = f"{len(self)} of {self.shape[1]:,} columns, {share}, {self.method}"
         return f"<Selection: {about}: {shorten(self.labels, _SHOWN)}>"
 
     def __str__(self) -> str:
@@ -219,24 +226,33 @@ class Selection(SelectionRecord):
         """
         return transform(self, X)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, offset: Any = None, kind: Kind = "mean") -> Any:
         """Return the targets that the chosen columns of X predict, in the units of Y.
 
         Parameters
         ----------
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
+        offset : (m,) array, float or str, optional
+            What is added to the linear predictor of each row; for a store also the name of a variable. A selection that
+            was made with an offset needs it, and finds it by its name in a store. 0 stands for an exposure of 1.
+        kind : {"mean", "link"}
+            "mean": the expected target, which is a probability for classes. "link": the linear predictor.
 
         Returns
         -------
         array, Series, DataFrame, Dask or xarray object
-            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. Its kind is
-            that of X; it is lazy if X is.
+            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. With another
+            loss than the squared error: its mean there, such as the probability of the second class. Its kind is that
+            of X; it is lazy if X is.
 
         Raises
         ------
         DataError
-            If X lacks chosen columns, or they hold something else than numbers.
+            If X lacks chosen columns, or they hold something else than numbers; if an offset is missing, or has not one
+            number for each row.
+        OptionError
+            If there is no such kind.
 
         Notes
         -----
@@ -252,7 +268,44 @@ class Selection(SelectionRecord):
         >>> np.allclose(dsel.select(X, y, k=2).predict(X), y)
         True
         """
-        return predict(self, X)
+        return predict(self, X, offset, kind)
+
+    def score(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> dict[str, float]:
+        """Return how well the selection predicts given rows, such as rows that it has not seen.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
+            The data, as for `transform`.
+        y : (m,) array
+            The targets, as the selection was made from.
+        sample_weight : (m,) array, optional
+            Weights of the rows.
+        offset : (m,) array, float or str, optional
+            As for `predict`.
+
+        Returns
+        -------
+        dict of str to float
+            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than with the weighted
+            mean of y for every row. For classes also `auc` (the area under the ROC curve), `log_loss` (per row) and
+            `accuracy`. The squared error has `deviance` and `r2`.
+
+        Raises
+        ------
+        DataError
+            If y has another length than X, or holds what the loss does not take.
+
+        Examples
+        --------
+        >>> import dsel
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(400, 20))
+        >>> selection = dsel.select(X[:200], X[:200, 3] > X[:200, 7], k=1, loss="logistic")
+        >>> sorted(selection.score(X[200:], X[200:, 3] > X[200:, 7]))
+        ['accuracy', 'auc', 'd2', 'deviance', 'log_loss']
+        """
+        return score(self, X, y, sample_weight, offset)
 
     def save(self, path: str | AnyPath, *, overwrite: bool = False) -> AnyPath:
         """Write the selection to a folder: selection.zarr with the large arrays, and selection.json with the rest.

@@ -1,4 +1,4 @@
-"""Selectors by the conventions of scikit-learn, for pipelines and searches of parameters."""
+"""Selectors and predictors by the conventions of scikit-learn, for pipelines and searches of parameters."""
 
 try:
     from sklearn.utils.validation import validate_data  # noqa: F401  (since scikit-learn 1.6)
@@ -8,6 +8,7 @@ except ImportError as error:
     ) from error
 
 from dsel.sklearn.base_selector import clear_cache
+from dsel.sklearn.estimators import SubsetClassifier, SubsetRegressor
 from dsel.sklearn.selectors import (
     BestSubsetSelector,
     ColumnSubsetSelector,
@@ -23,6 +24,8 @@ __all__ = [
     "ForwardSelector",
     "GreedyRLSSelector",
     "OMPSelector",
+    "SubsetClassifier",
+    "SubsetRegressor",
     "SubsetSelector",
     "clear_cache",
 ]

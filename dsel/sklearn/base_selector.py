@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dsel.api import select_from
 from dsel.config.ingest_request import Dates
-from dsel.config.request import Categories, Missing, Preprocess, SelectionRequest
+from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
@@ -67,6 +67,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     exclude: Sequence[str | int] = ()
     categories: Categories = "groups"
     dates: Dates = "refuse"
+    near_copies: NearCopies = "first"
     missing: Missing = "refuse"
     random_state: Any = 0
     cache: Any = "memory"
@@ -100,9 +101,10 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if y is None and self._y_required:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         X, y = check_training_data(self, opened_input(X), None if self._y_ignored else y, self.missing == "mean")
-        target = EncodedTarget(None) if y is None else encode_target(y, getattr(self, "task", "auto"))
+        target = EncodedTarget(None) if y is None else self._encoded(y)
         if sample_weight is not None and not is_lazy_or_labelled(X):
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        sample_weight = self._weights(y, sample_weight)
         try:
             request = self._request()
             dataset = as_dataset(
@@ -201,6 +203,14 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _select(self, dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None) -> Selection:
         """Run the request on the data."""
         return select_from(dataset, request, cache)
+
+    def _encoded(self, y: Any) -> EncodedTarget:
+        """Return the targets as numbers."""
+        return encode_target(y, getattr(self, "task", "auto"))
+
+    def _weights(self, y: Any, sample_weight: Any) -> Any:
+        """Return the weights of the rows."""
+        return sample_weight
 
     def _method_fields(self) -> dict[str, Any]:
         """Return the method of the request and its options, where they are no parameters."""

@@ -39,6 +39,8 @@ class SubsetSelector(BaseSelector):
         columns of the frame as they are.
     dates : {"refuse", "days"}, default="refuse"
         Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
     random_state : int, RandomState or None, default=0
@@ -149,6 +151,8 @@ class BestSubsetSelector(BaseSelector):
         columns of the frame as they are.
     dates : {"refuse", "days"}, default="refuse"
         Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -237,6 +241,8 @@ class ColumnSubsetSelector(BaseSelector):
         columns of the frame as they are.
     dates : {"refuse", "days"}, default="refuse"
         Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -295,6 +301,8 @@ class GreedyRLSSelector(BaseSelector):
         columns of the frame as they are.
     dates : {"refuse", "days"}, default="refuse"
         Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -377,6 +385,8 @@ class ForwardSelector(SubsetSelector):
         columns of the frame as they are.
     dates : {"refuse", "days"}, default="refuse"
         Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -438,6 +448,8 @@ class OMPSelector(SubsetSelector):
         columns of the frame as they are.
     dates : {"refuse", "days"}, default="refuse"
         Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0

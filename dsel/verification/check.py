@@ -104,7 +104,7 @@ def _described(name: str, failure: Failure, claim: Claim) -> str:
 def check_log(
     folder: AnyPath, sums: ExtendedSums, engine: Engine, *, lam: float, included: Sequence[int],
     excluded: Sequence[int], items: Items, sample: int | None = None, seed: int = 0, tolerance: float = TOLERANCE,
-    state: Path | None = None, progress: Progress | None = None,
+    one_of_copies: bool = False, state: Path | None = None, progress: Progress | None = None,
 ) -> ProofCheck:  # fmt: skip
     """Check a proof log against the data.
 
@@ -128,6 +128,8 @@ def check_log(
         The seed of the sample.
     tolerance : float
         What the check allows for rounding, as a share of ||Y||^2.
+    one_of_copies : bool
+        Whether the log may leave out columns that correlate by at least 1 - 1e-6 with one that it has.
     state : Path, optional
         A folder of this user for what is checked so far, see `CheckedFiles`.
     progress : callable, optional
@@ -149,7 +151,7 @@ def check_log(
     """
     start = time.perf_counter()
     manifest = read_manifest(folder)
-    failures = _failures_of_columns(manifest, sums, included, excluded, lam, items)
+    failures = _failures_of_columns(manifest, sums, included, excluded, lam, items, one_of_copies)
     columns = manifest["columns"]
     problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
     problem = replace(problem, groups=items.local(np.asarray(columns, np.int64)))
@@ -274,9 +276,12 @@ def _failures_of_files(results: Sequence[FileResult]) -> list[str]:
 
 def _failures_of_columns(
     manifest: dict[str, Any], sums: ExtendedSums, included: Sequence[int], excluded: Sequence[int], lam: float,
-    items: Items,
+    items: Items, one_of_copies: bool,
 ) -> list[str]:  # fmt: skip
-    """Return what is wrong with the columns or groups of the log, and with its ridge penalty."""
+    """Return what is wrong with the columns or groups of the log, and with its ridge penalty.
+
+    one_of_copies: whether the log may leave out columns that are near-copies of others.
+    """
     columns, n = manifest["columns"], sums.constant.size
     if len(set(columns)) < len(columns) or set(columns) & set(included):
         return ["manifest.json: the columns are not different ones, or are included"]
@@ -284,6 +289,9 @@ def _failures_of_columns(
         return [f"manifest.json: the data have {n} columns, the log is over others"]
     missing = sorted(set(range(n)) - set(columns) - set(included) - set(excluded))
     lost = [j for j in missing if not sums.constant[j]]
+    if one_of_copies and lost:
+        copies = sums.near_copies(lost, [*columns, *included])
+        lost = [j for j in lost if j not in copies]
     failures = [f"manifest.json: the log leaves out columns {lost[:5]}, which may be chosen"] if lost else []
     groups = [[columns[j] for j in group] for group in items.local(np.asarray(columns, np.int64)) or ()]
     if (manifest.get("groups") or []) != groups or manifest["n"] != len(groups or columns):

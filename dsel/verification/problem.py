@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, NEAR_COPY
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
@@ -128,6 +128,17 @@ class ExtendedSums:
     targets: NDArray[np.int64]
     weight: Any
     products: Extended
+
+    def near_copies(self, columns: Sequence[int], others: Sequence[int]) -> list[int]:
+        """Return which of some columns correlate by at least 1 - 1e-6 with one of the others."""
+        n = self.constant.size
+        norms = np.sqrt(self.products[n, :n])
+        found = []
+        for j in columns:
+            products = np.abs(self.products[j, list(others)])
+            if (products >= (1 - 1.001 * NEAR_COPY) * norms[j] * norms[list(others)]).any():
+                found.append(int(j))
+        return found
 
     def problem(self, columns: Sequence[int], included: Sequence[int], lam: float) -> Problem:
         """Return the problem over these columns, in their order, given the included ones.

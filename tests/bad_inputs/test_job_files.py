@@ -59,7 +59,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("criterion: fine:value", OPTION, "'fine:value' is a int", "Name a function"),
     ("criterion: syntax_error:f", OPTION, "module syntax_error raised SyntaxError", "Correct the module"),
     ("criterion: exits:f", OPTION, "module exits raised SystemExit", "Correct the module"),
-    ("criterion: fine:f\nmethod: forward", OPTION, "forward does not take a criterion", "Use one of poss"),
+    ("criterion: fine:f\nmethod: backward", OPTION, "backward does not take a criterion", "Use one of poss"),
     ("options: [1]", OPTION, r"'options' is \[1\]", "keys with their values"),
     ("options: {iteration: 5}", OPTION, "poss has no option 'iteration'", "Did you mean 'iterations'"),
     ("options: {seconds: '5'}", OPTION, "'seconds' is '5'", "a number .not text"),

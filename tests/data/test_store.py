@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from zarr.storage import LocalStore
 
 import dsel
 from dsel.data.info import describe, render
@@ -306,6 +309,22 @@ def test_row_blocks_of_a_sharded_store_are_its_shards(tmp_path: Path) -> None:
     (tmp_path / "f/X/c/1/0").unlink()
     assert store.absent_chunks() == ["X/c/1/0"]
     flip(tmp_path / "f/X/c/2/0")
+
+
+def test_a_pass_over_a_sharded_store_reads_each_shard_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).normal(size=(240, 6))
+    foreign(tmp_path / "f", {"X": (values, SF)}, chunks=(10, 6), shards=(60, 6))
+    plain, reads = LocalStore.get, Counter[str]()
+
+    async def get(store: LocalStore, key: str, *arguments: Any, **options: Any) -> Any:
+        reads[key] += 1
+        return await plain(store, key, *arguments, **options)
+
+    monkeypatch.setattr(LocalStore, "get", get)
+    found = dsel.select(str(tmp_path / "f"), k=2, method="forward")
+    shards = {key: times for key, times in reads.items() if re.search(r"\bc/\d", key)}
+    assert len(shards) == 4
+    assert set(shards.values()) == {found.passes} == {2}
 
 
 def test_chunk_files_with_keys_of_format_2(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_targets_that_a_loss_cannot_take_are_refused(loss: str, y: np.ndarray, m
     [
         ({"loss": "binomial"}, "Use 'logistic'"),
         ({"loss": "logistics"}, "logistic"),
-        ({"loss": "logistic", "method": "greedy-rls"}, "greedy-rls scores squared errors"),
+        ({"loss": "logistic", "method": "kfold"}, "kfold scores squared errors"),
         ({"loss": "logistic", "polish": "exchange"}, "does not go together with polish"),
         ({"loss": "logistic", "k": "auto", "choose_k": "folds"}, "choose_k folds is for the squared error"),
         ({"offset": np.zeros(80)}, "offset needs a loss"),
@@ -265,3 +265,59 @@ def test_alternatives_and_logs_are_refused_for_a_loss() -> None:
 def test_the_registry_lists_every_loss() -> None:
     assert set(LOSSES) >= {"squared", *NAMES}
     assert all(loss.summary for loss in LOSSES.values())
+
+
+def test_a_limit_of_coefficients_is_named_in_the_certificate() -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=2, loss="logistic")
+    limited = dsel.certify(found, X, y, coefficient_limit=2.0)
+    assert limited.certificate[0]["largest_coefficient"] > 0.0
+    assert "scaled coefficients are at most" in str(limited)
+    ridge = dsel.certify(dsel.select(X, y, k=2, loss="logistic", lam=1.0), X, y)
+    assert ridge.certificate[0]["largest_coefficient"] == 0.0
+
+
+def test_certificates_of_all_sizes_agree_with_enumeration() -> None:
+    X, y = drawn("poisson", seed=2)
+    found = dsel.certify(dsel.select(X, y, k=3, loss="poisson", lam=1.0), X, y, sizes="all")
+    for row in found.certificate:
+        best = min(
+            least(X, y, S, "poisson", 1.0, np.ones(80), np.zeros(80)) for S in combinations(range(8), row["size"])
+        )
+        assert row["proven"]
+        assert row["value"] == pytest.approx(best, rel=1e-6)
+
+
+def test_a_certificate_of_other_data_is_refused() -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=2, loss="logistic", lam=1.0)
+    with pytest.raises(DataError, match="These are not the data of the selection"):
+        dsel.certify(found, X, y[::-1])
+
+
+def test_information_criteria_are_those_of_the_deviance() -> None:
+    X, y = drawn("logistic", m=300)
+    rows = dsel.select(X, y, k=3, loss="logistic").information_criteria()
+    assert [row.criterion for row in rows] == ["aic", "bic", "ebic"]
+    found = dsel.select(X, y, k=3, loss="logistic")
+    size = rows[0].size
+    error = next(row.error for row in found.front if row.size == size)
+    assert rows[0].value == pytest.approx(error + 2.0 * (size + 1))
+
+
+def test_stability_is_that_of_the_model_about_the_best_subset() -> None:
+    X, y = drawn("logistic", m=600)
+    found = dsel.stability(X, y, k=3, loss="logistic", samples=20)
+    assert set(np.argsort(-found.frequencies[-1])[:3].tolist()) == {1, 4, 6}
+    assert found.request["loss"] == "logistic"
+
+
+def test_what_holds_for_the_squared_error_alone_is_refused() -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=2, loss="logistic", lam=1.0)
+    with pytest.raises(OptionError, match="submodularity ratio is that of the squared error"):
+        dsel.submodularity_ratio(found, X, y)
+    with pytest.raises(OptionError, match="Shares are of squared residuals"):
+        dsel.check_part(found, X, y)
+    with pytest.raises(OptionError, match="needs the rows"):
+        dsel.select(dsel.open_sums(dsel.sums(X, y)), k=2, loss="logistic")

@@ -39,8 +39,8 @@ class Huber(Loss):
         """Return the loss with its delta."""
         if self.delta is not None:
             return self
-        there = y if w is None else y[w > 0.0]
-        spread = float(np.median(np.abs(there - np.median(there)))) / _MAD
+        weights = np.ones(y.size) if w is None else w
+        spread = _median(np.abs(y - _median(y, weights)), weights) / _MAD
         if spread == 0.0:
             raise DataError("More than half of the targets are equal: their robust spread is 0.", "Give Huber(delta).")
         return replace(self, delta=_EFFICIENT * spread)
@@ -74,3 +74,13 @@ class Huber(Loss):
     def notes(self) -> tuple[str, ...]:
         """Return delta."""
         return (f"residuals beyond {self._limit:.6g} count linearly (Huber's delta)",)
+
+
+def _median(values: Floats, weights: Floats) -> float:
+    """Return the median of values with weights: with whole ones that of as many copies."""
+    order = np.argsort(values, kind="stable")
+    order = order[weights[order] > 0.0]
+    below = np.cumsum(weights[order])
+    i = int(np.searchsorted(below, below[-1] / 2.0))
+    j = i + 1 if below[i] == below[-1] / 2.0 else i
+    return float(values[order[i]] + values[order[j]]) / 2.0

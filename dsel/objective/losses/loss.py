@@ -14,7 +14,9 @@ group ``dsel.losses`` of a separate package. `dsel.testing.check_loss` checks it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -93,6 +95,18 @@ class Loss(ABC):
     def mean(self, eta: Floats) -> Floats:
         """Return the expected target at a linear predictor: the inverse of the link."""
         return eta
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of a loss that is a dataclass, as JSON types."""
+        found: dict[str, Any] = asdict(self) if is_dataclass(self) else {}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+    def restored(self, parameters: Mapping[str, Any]) -> Self:
+        """Return the loss with parameters that were saved."""
+        if not parameters:
+            return self
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
+        return replace(self, **values)  # type: ignore[type-var]
 
     def notes(self) -> tuple[str, ...]:
         """Return what a user should know about how the targets were taken."""

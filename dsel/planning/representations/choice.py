@@ -83,7 +83,9 @@ def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> 
         remedies = [f"Give each worker at least {need} GiB", "smaller row blocks"]
     else:
         remedies = ["Use a machine with more memory"]
-    if shape.needs.whole_gram or shape.needs.eigen_factor:
+    if shape.needs.gram_sums > 1:
+        remedies.append('choose_k="ebic" (or another criterion), which sums no Gram matrix for each part of the rows')
+    elif shape.needs.whole_gram or shape.needs.eigen_factor:
         able = ", ".join(methods_without_gram(shape))
         remedies.append(f"a method that does not need the Gram matrix ({able}), with its default options")
     return ", ".join([*remedies, "or select from fewer columns."])

@@ -29,6 +29,8 @@ from dsel.planning.representations.memory import gib, worker_limit
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 
+#: From so many columns in memory on, a search that adapts does without the Gram matrix of more columns than rows.
+WIDE = 10_000
 #: Gram rows per pass over column blocks: at least, at most, and bytes of them at most.
 FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
 #: Leading rows of X that this process keeps for bounds on inner products: at most, and bytes of them at most.
@@ -160,6 +162,8 @@ class ProblemShape:
         if self.rounds:
             rows = self.k * (self.x_bytes / self._reading_speed + 2.0 * self.m * self.n / _FLOPS)
             return self.n > MOST_SMALL and ((self.in_memory and self.n > self.m) or gram > rows)
+        if needs.adapts and self.in_memory and self.n >= WIDE and self.n > self.m:
+            return True
         limited = self.in_memory and needs.seconds is not None and gram > needs.seconds
         if gram < _SHORT or not (needs.few_columns or limited):
             return False

@@ -91,6 +91,8 @@ class Certificate:
     coefficients : float
         If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
         share of ||Y||^2. Others may be better.
+    largest_coefficient : float
+        If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
     leaves_checked : int
         Leaves of the tree of an earlier proof, on data that have grown since, that were bounded again.
     leaves_searched : int
@@ -134,6 +136,7 @@ class Certificate:
     read: int = 0
     passes: int = 0
     coefficients: float = 0.0
+    largest_coefficient: float = 0.0
     leaves_checked: int = 0
     leaves_searched: int = 0
     cpu_seconds: float = 0.0
@@ -183,6 +186,8 @@ class Certificate:
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
+        if self.largest_coefficient != other.largest_coefficient:
+            return other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
@@ -242,6 +247,8 @@ def claim(row: Mapping[str, Any]) -> str | None:
         words += f" to {row['rounding_error']:.0e} of ||Y||^2"
     if row["status"] != "optimal":
         words += " except for near-copies"
+    if row.get("largest_coefficient"):
+        words += f" among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
     return f"{words} {covered(row['coefficients'])}" if row["coefficients"] else words
 
 

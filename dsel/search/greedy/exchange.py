@@ -22,6 +22,7 @@ from dsel.config.types import Int
 from dsel.objective.objective_interface import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import NEVER, Deadline
+from dsel.search.greedy.by_criterion import exchange_steps, splicing_steps
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, forward, largest, path_method, rebuilt
 from dsel.search.method import Options, few_columns
 from dsel.search.outcome import Improvement, SearchOutcome, check_size, improving
@@ -128,7 +129,7 @@ class ExchangeOptions(Options):
 
 EXCHANGE = path_method(
     "exchange", "Replace one column by a better one until none helps (IterFS).", exchange, deletes=True, seeded=True,
-    options=ExchangeOptions, takes_groups=True,
+    options=ExchangeOptions, takes_groups=True, by_criterion=exchange_steps,
 )  # fmt: skip
 
 
@@ -286,5 +287,5 @@ class SplicingOptions(Options):
 
 SPLICING = path_method(
     "splicing", "Exchange several columns at once for better ones, for each size (ABESS).", splicing, deletes=True,
-    options=SplicingOptions, requirements=few_columns, every_size=True, takes_groups=True,
+    options=SplicingOptions, requirements=few_columns, every_size=True, takes_groups=True, by_criterion=splicing_steps,
 )  # fmt: skip

@@ -23,6 +23,7 @@ from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.objective.objective_interface import ItemObjective, ItemState
 from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.greedy.by_criterion import StepsOf, forward_steps, place, run_by_criterion
 from dsel.search.method import Method, Options, SearchTask, few_columns, whole_gram
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size, improving
 
@@ -109,20 +110,25 @@ def grow(objective: ItemObjective, k: int, score: Callable[[ItemState], Floats])
 
 def path_method(
     name: str, summary: str, search: Callable[..., SearchOutcome], *, options: type[Options] = Options,
-    deletes: bool = False, seeded: bool = False, **declared: Any,
+    deletes: bool = False, seeded: bool = False, by_criterion: StepsOf | None = None, **declared: Any,
 ) -> Method:  # fmt: skip
     """Return the method that runs `search`, a function of the objective over items, k, and the options by name.
 
-    deletes: whether it deletes members of a state. seeded: whether it takes a `seed`. declared: fields of `Method`.
+    deletes: whether it deletes members of a state. seeded: whether it takes a `seed`. by_criterion: the same method for
+    a custom criterion. declared: fields of `Method`.
     """
 
     def run(task: SearchTask) -> SearchOutcome:
-        load_subset_kernels(deletes)
         arguments = {name: getattr(task.options, name) for name in options.model_fields}
         if seeded:
             arguments["seed"] = task.seed
+        if task.criterion is not None and by_criterion is not None:
+            return run_by_criterion(task, by_criterion, **arguments)
+        load_subset_kernels(deletes)
         return search(task.subject, task.k, **arguments)
 
+    if by_criterion is not None:
+        declared |= {"takes_criterion": True, "place": place}
     return Method(name, summary, run, options=options, **declared)
 
 
@@ -133,7 +139,7 @@ def forward(objective: ItemObjective, k: int) -> SearchOutcome:
 
 FORWARD = path_method(
     "forward", "Insert the column that lowers the error most, k times.", forward, requirements=few_columns,
-    every_size=True, takes_groups=True,
+    every_size=True, takes_groups=True, by_criterion=forward_steps,
 )  # fmt: skip
 
 

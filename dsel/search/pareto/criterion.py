@@ -269,6 +269,13 @@ class CriterionSearch(ClientArchive):
             self._offer(S)
         self._open = [S for S in self._open if S not in self._values]
 
+    def start_from(self, values: Mapping[Subset, float], members: Sequence[Subset]) -> None:
+        """Add the values that a warm start has found, and offer the archive its best subsets."""
+        self.recall(values)
+        for S in members:
+            if len(S) < 2 * self.k:
+                self._offer(S)
+
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it. None is +inf. Functions are not part of it.
 

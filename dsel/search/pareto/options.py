@@ -67,15 +67,16 @@ class ParetoOptions(Options):
 
     The first rule that applies ends the search. The published algorithm has ``warm_start: none`` and
     ``exchange_every: 0``. The defaults only add solutions to its archive, so its guarantee holds. With a custom
-    criterion or isolation function, the search is the published one. The tables of an archive may take `memory` bytes
-    in each thread of each worker.
+    criterion or isolation function, the search is the published one by default. The tables of an archive may take
+    `memory` bytes in each thread of each worker.
 
     Parameters
     ----------
     iterations : int, optional
         T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates; with isolation: min-index
         floor(k^2 (n - k) n log n), with any_size floor(e k n (n + 1)). Where the Gram matrix does not fit, and without
-        `seconds`, it is at most what takes about ten minutes on the reference core. The plan states the number.
+        `seconds`, it is at most what takes about 20 seconds on the reference core. That is the case for 10 000 or more
+        columns in memory, if there are fewer rows. The plan states the number.
     seconds : float, optional
         Wall time. Compilation is not counted.
     target : float, optional
@@ -88,7 +89,8 @@ class ParetoOptions(Options):
         A proven lower bound on f. The search ends when f reaches it.
     warm_start : {"forward", "exchange", "none"}
         What the archive is offered first: the path of forward selection, or the best result of exchange search. With
-        "forward" the result is never worse than that of forward selection.
+        "forward" the result is never worse than that of forward selection. With a custom criterion there is none by
+        default, and one that is asked for takes evaluations: about k n for "forward".
     restarts : int
         Random starts of the exchange search of `warm_start`.
     exchange_every : int, optional
@@ -149,9 +151,9 @@ class ParetoOptions(Options):
         if made == T:
             return ()
         return (
-            f"the Gram matrix does not fit, and {T:,} iterations would take more than 10 minutes: the search makes "
-            f"{made:,} at most; the options iterations and seconds change that, and the methods splicing and forward "
-            "take seconds",
+            f"{T:,} iterations would take long on data so wide that there is no Gram matrix: the search begins with "
+            f"forward selection and makes {made:,} at most; the options iterations and seconds change that, and the "
+            "methods splicing and forward take seconds",
         )
 
     def stop(self, k: int, objective: Objective) -> Stop:
@@ -213,14 +215,19 @@ class ParetoOptions(Options):
             return "swaps: only with a custom criterion or isolation function; elsewhere exchange_every does more"
         if self.any_size and self.isolation == "min-index":
             return "any_size cannot be combined with isolation: min-index"
-        extras = self._asked_extras() if self.calls_function(criterion) else ""
+        extras = self._asked_extras(warm_start=not criterion) if self.calls_function(criterion) else ""
         if extras:
             return needs_no_function(extras)
         return needs_no_function("target_r2") if criterion and self.target_r2 is not None else ""
 
-    def _asked_extras(self) -> str:
-        """Return the names of the asked options that only searches of f over columns have."""
-        asked = {"warm_start": self.warm_start != "none", "exchange_every": bool(self.exchange_every)}
+    @property
+    def warm_start_by_criterion(self) -> WarmStart:
+        """The warm start of a search by a custom criterion, which takes evaluations: only one that is asked for."""
+        return self.warm_start if "warm_start" in self.model_fields_set else "none"
+
+    def _asked_extras(self, warm_start: bool = True) -> str:
+        """Return the names of the asked options that only searches of f over columns have. warm_start: count it."""
+        asked = {"warm_start": warm_start and self.warm_start != "none", "exchange_every": bool(self.exchange_every)}
         asked["any_size"] = self.any_size
         return ", ".join(name for name, is_asked in asked.items() if is_asked and name in self.model_fields_set)
 
@@ -255,6 +262,7 @@ class ParetoOptions(Options):
         return Requirements(
             whole_gram=needs_gram, table_slots=first_slots(self.limit(problem.k, problem.n)), seconds=self.seconds,
             columns_entered=self._columns_entered(problem), notes=notes,
+            adapts=not needs_gram and self.iterations is None and self.seconds is None and self.exchange_every is None,
         )  # fmt: skip
 
     def _notes_of_plan(self, problem: ProblemSummary) -> tuple[str, ...]:
@@ -321,8 +329,8 @@ class ParetoOptions(Options):
 class PossOptions(ParetoOptions):
     """Options of POSS and POCSS, which search by slices.
 
-    `warm_start` and `exchange_every` cannot be combined with a custom criterion or isolation function. The result
-    depends on `max_in_flight` and `task_iterations`, and not on where the slices run. It records both.
+    `exchange_every` cannot be combined with a custom criterion, nor it or `warm_start` with an isolation function. The
+    result depends on `max_in_flight` and `task_iterations`, and not on where the slices run. It records both.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.ask_tell import ExecutorOptions, Work, call_all
+from dsel.search.greedy.by_criterion import BatchSearch, exchange_steps, forward_steps, run_steps
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
@@ -45,6 +47,8 @@ def run(task: SearchTask) -> SearchOutcome:
 def _continues(task: SearchTask, evaluates: bool) -> bool:
     """Return whether the saved state is one that this search can continue from."""
     assert task.state is not None
+    if evaluates and set(task.state) == {"values"}:  # a warm start by the criterion was interrupted
+        return task.criterion is not None
     return "schedule" in task.state and task.state["n"] == task.subject.n and ("values" in task.state) == evaluates
 
 
@@ -130,9 +134,15 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
     objective, options, items = task.objective, task.options, task.subject
     n, isolation = items.n, _isolation(task)
     stop = replace(options.stop(task.k, objective), iterations=options.iterations_of(task.k, n))
-    if task.state is None:
+    if task.state is None or "schedule" not in task.state:
+        started = time.monotonic()
+        warm = None if task.criterion is None else _warm_start_by_criterion(task, stop)
+        if warm is not None and stop.seconds is not None:
+            stop = replace(stop, seconds=max(stop.seconds - (time.monotonic() - started), 0.001))
         schedule = options.schedule(n, task.k, objective.few_targets, objective.has_gram, evaluates=True)
         search = CriterionSearch(n, task.k, schedule, stop, seed=task.seed, isolation=isolation, swaps=options.swaps)
+        if warm is not None:
+            search.start_from(warm.values, [point.members for point in warm.front() if point.size])
     else:
         own = isolation if callable(isolation) else None
         search = CriterionSearch.restore(task.state, stop, own, options.swaps)
@@ -147,6 +157,16 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
         work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
         outcome = run_on_workers(task, search, work, stop)
     return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
+
+
+def _warm_start_by_criterion(task: SearchTask, stop: Stop) -> BatchSearch | None:
+    """Return the search by the criterion that the archive starts from, or None if none is asked for."""
+    name, options = task.options.warm_start_by_criterion, task.options
+    if name == "none":
+        return None
+    if name == "forward":
+        return run_steps(task, forward_steps, stop.seconds)[0]
+    return run_steps(task, exchange_steps, stop.seconds, seed=task.seed, restarts=options.restarts)[0]
 
 
 def _isolation(task: SearchTask) -> Isolation | IsolationFunction:

@@ -19,6 +19,8 @@ from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
 from dsel.search.journal import Journal, valued
 
+#: The limit of iterations of a search that has none.
+NO_LIMIT = 1 << 62
 #: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.
 TASK_SECONDS = 0.5
 #: How often a subset or slice is requeued after its workers failed.
@@ -33,8 +35,10 @@ class SearchProgress:
 
     Parameters
     ----------
-    iterations, limit : int
-        Iterations so far, and their limit.
+    iterations : int
+        Iterations so far.
+    limit : int or None
+        Their limit, if they have one.
     evaluations : int
         Evaluations so far.
     best : float
@@ -52,7 +56,7 @@ class SearchProgress:
     """
 
     iterations: int
-    limit: int
+    limit: int | None
     evaluations: int
     best: float
     archive: int
@@ -252,9 +256,12 @@ class Dispatcher:
     def _progress(self, elapsed: float) -> SearchProgress:
         search = self.search
         iterations, evaluations = search.iteration - self._before[0], search.evaluations - self._before[1]
-        left = elapsed * (self.limit - search.iteration) / iterations if iterations > 0 else None
+        limit = None if self.limit >= NO_LIMIT else self.limit
+        left = None
+        if iterations > 0 and limit is not None:
+            left = elapsed * (limit - search.iteration) / iterations
         return SearchProgress(
-            search.iteration, self.limit, search.evaluations, search.best_value, search.solutions,
+            search.iteration, limit, search.evaluations, search.best_value, search.solutions,
             evaluations / elapsed if elapsed > 0.0 else 0.0, self._workers, self.stats.utilisation, left,
         )  # fmt: skip
 

@@ -28,7 +28,7 @@ LEAST_GENERATIONS = 8
 #: The borders between the sizes of slices move by this share of their distance.
 _GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 #: Seconds on the reference core after which a search without the whole Gram matrix ends, by default.
-LONGEST_WIDE_SECONDS = 600.0
+LONGEST_WIDE_SECONDS = 20.0
 #: Entries of a large Gram matrix are not in the caches: seconds that they add to an iteration for each column, up to a
 #: number of columns, and each column to choose.
 _OUTSIDE_CACHES, _MOST_OUTSIDE = 5e-12, 4000
@@ -220,7 +220,7 @@ class Division:
 
 
 def wide_iterations(k: int, few_targets: int) -> int:
-    """Return how many iterations take about ten minutes where the Gram matrix does not fit.
+    """Return how many iterations take about 20 seconds where there is no Gram matrix.
 
     It follows from the problem only, never from a clock, so that the same request makes the same iterations everywhere.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.selection.plots import alternatives, coefficients, correlation, front, path, sizes, subsets, trace
+from dsel.selection.plots import alternatives, classes, coefficients, correlation, front, path, sizes, subsets, trace
 from dsel.selection.plots.front import Quantity
 from dsel.selection.record import SelectionRecord
 
@@ -203,3 +203,53 @@ class SelectionPlots:
             The axes.
         """
         return alternatives.draw_reliance(self.selection, ax)
+
+    def roc(self, X: Any, y: Any, ax: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
+        """Draw the share of true positives against that of false ones (the ROC curve), with the area under it.
+
+        It takes a selection by a loss for classes, such as ``loss="logistic"``.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
+            The rows, best such that the selection has not seen.
+        y : (m,) array
+            Their classes, as the selection was made from.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+        sample_weight : (m,) array, optional
+            Weights of the rows.
+        offset : (m,) array, float or str, optional
+            As for `Selection.predict`.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        return classes.draw_roc(self.selection, X, y, ax, sample_weight, offset)
+
+    def calibration(self, X: Any, y: Any, ax: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
+        """Draw the share of the second class against its predicted probability, in tenths of the rows.
+
+        It takes a selection by a loss for classes, such as ``loss="logistic"``.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
+            The rows, best such that the selection has not seen.
+        y : (m,) array
+            Their classes, as the selection was made from.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+        sample_weight : (m,) array, optional
+            Weights of the rows.
+        offset : (m,) array, float or str, optional
+            As for `Selection.predict`.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        return classes.draw_calibration(self.selection, X, y, ax, sample_weight, offset)

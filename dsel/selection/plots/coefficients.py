@@ -67,6 +67,8 @@ def shown_values(selection: SelectionRecord, standardized: bool, most: int = MOS
     if not standardized:
         return values
     statistics = style.statistics_of(selection, "standard deviations", ", or draw them with standardized=False")
+    if selection.by_loss:  # the linear predictor has no unit
+        return np.asarray(values * statistics.std[: len(values), None])
     scale = np.where(statistics.target_std > 0.0, statistics.target_std, np.inf)
     return np.asarray(values * statistics.std[: len(values), None] / scale)
 

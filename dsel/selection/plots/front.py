@@ -38,6 +38,10 @@ def draw(selection: SelectionRecord, ax: Any = None, quantity: Quantity | None =
 
 
 def _name(selection: SelectionRecord, quantity: Quantity) -> str:
+    if selection.by_loss:
+        return {"r2": "share of the deviance explained, D²", "error": "deviance with the penalty"}.get(
+            quantity, quantity
+        )
     return _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y")
 
 
@@ -126,6 +130,8 @@ def describe(selection: SelectionRecord) -> str:
     quantity = _quantity(selection, None)
     grouped = bool(selection.groups)
     name = {"r2": "R²", "error": "The error", "criterion": "The criterion"}[quantity]
+    if selection.by_loss:
+        name = {"r2": "D²"}.get(quantity, "The deviance with the penalty")
     rows = [row for row in shown_rows(selection.front, quantity) if row.size <= selection.k]
     ends = getattr(rows[0], quantity), getattr(rows[-1], quantity)
     smallest = f"{ends[0]:.4g} with {rows[0].size} and " if len(rows) > 1 else ""

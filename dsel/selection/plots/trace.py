@@ -33,7 +33,9 @@ def _measure(selection: SelectionRecord) -> str:
     if selection.criterion is not None:
         return "criterion, best so far"
     if _total_square(selection) is None:
-        return "error f(S), best so far"
+        return "deviance, best so far" if selection.by_loss else "error f(S), best so far"
+    if selection.by_loss:
+        return f"{'1 − F(S) / F(∅)' if selection.lam else 'D²'}, best so far"
     return "1 − f(S) / ‖Y‖², best so far" if selection.lam else "R², best so far"
 
 

@@ -107,7 +107,8 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
     standardized = selection.statistics is not None
     caption = "In units of the data."
     if standardized:
-        caption = "Per standard deviation of the column and of the target, so that they can be compared."
+        both = "of the column" if selection.by_loss else "of the column and of the target"
+        caption = f"Per standard deviation {both}, so that they can be compared."
     yield picture(coefficients, "Coefficients", caption, 70 + 22 * rows, standardized=standardized)
     caption = "In order of gain. Blue is positive, orange negative."
     yield picture(correlation, "Correlation of the chosen columns", caption, 350)

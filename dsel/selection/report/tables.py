@@ -70,7 +70,7 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
     limit = f"at most {limit}" if selection.size_curve is None else "chosen automatically"
     figures = [
         ("Columns", str(len(selection)), f"of {n:,}, {limit}", ""),
-        ("R²", fixed(selection.r2, 4), f"error {number(selection.error, 6)}", ""),
+        (share_name(selection), fixed(selection.r2, 4), f"{_error_name(selection)} {number(selection.error, 6)}", ""),
         _proof_figure(selection),
         ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
         ("Time", duration(selection.wall_seconds), selection.method, ""),
@@ -95,7 +95,7 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
         return "Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open"
     if selection.lam:
         return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
-    return "Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
+    return f"Best possible {share_name(selection)}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
 
 
 def search_end(selection: SelectionRecord) -> str:
@@ -112,8 +112,21 @@ def search_end(selection: SelectionRecord) -> str:
     return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
 
 
+def share_name(selection: SelectionRecord) -> str:
+    """Return the name of the share that is explained."""
+    return selection.share_name.replace("2", "²")
+
+
+def _error_name(selection: SelectionRecord) -> str:
+    if not selection.by_loss:
+        return "error"
+    return f"{selection.request.loss} deviance" + (" with the penalty" if selection.lam else "")
+
+
 def explained(selection: SelectionRecord) -> str:
     """Return the name of the sum of gains: R^2, or with a ridge penalty what is left of it."""
+    if selection.by_loss:
+        return "1 − F / F(∅)" if selection.lam else "D²"
     return "1 − f / ‖Y‖²" if selection.lam else "R²"
 
 
@@ -127,6 +140,7 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
+    subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} explain {share(selection.r2)} of {subject}"
 
 
@@ -144,9 +158,10 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
         known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
         known += f"{number(row['value'], 6)}."
     elif words is not None:
-        return f"{_sentence(words)}: no {size} explain more than R² {row['r2']:.6f}."
+        return f"{_sentence(words)}: no {size} explain more than {share_name(selection)} {row['r2']:.6f}."
     else:
-        known = f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}."
+        known = f"No {size} explain more than {share_name(selection)} {row['r2_bound']:.4f}; the best known explain "
+        known += f"{row['r2']:.4f}."
     if row["coefficients"]:
         known = f"{_sentence(covered(row['coefficients']))}: {known[0].lower()}{known[1:]}"
     useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
@@ -189,6 +204,8 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     single = selection.coefficients.shape[1] == 1 and statistics is not None
     standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
     listed = selection.coefficients[:, : len(coefficient_heads(selection))]
+    if selection.ratio_name is not None:
+        listed = np.hstack([selection.coefficients, np.exp(selection.coefficients)])
     return [
         {
             "place": i + 1,
@@ -261,6 +278,8 @@ def coefficient_heads(selection: SelectionRecord) -> list[str]:
     N = selection.coefficients.shape[1]
     if N > MOST_TARGETS:
         return []
+    if selection.ratio_name is not None:
+        return ["Coefficient", selection.ratio_name.capitalize()]
     return ["Coefficient"] if N == 1 else [f"Coefficient, {printable(target)}" for target in selection.targets]
 
 
@@ -315,10 +334,19 @@ def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Always chosen", _columns(selection, request.include)),
         ("Never chosen", _columns(selection, request.exclude)),
         ("Constant, not chosen", names(selection.constant)),
-        ("Criterion", "squared error" if request.criterion is None else str(request.criterion)),
+        ("Criterion", _loss_of(selection) if request.criterion is None else str(request.criterion)),
+        ("Offset", "none" if request.offset is None else str(request.offset)),
         ("Seed", str(request.seed)),
     ]
     return [(term, value) for term, value in facts if value not in ("", "none")]
+
+
+def _loss_of(selection: SelectionRecord) -> str:
+    """Return what was minimized, with its parameters."""
+    if not selection.by_loss:
+        return "squared error"
+    parts = [f"{name}: {_option(name, value)}" for name, value in selection.loss_parameters.items()]
+    return f"{selection.request.loss} deviance" + (f" ({'; '.join(parts)})" if parts else "")
 
 
 def _size(selection: SelectionRecord) -> str:

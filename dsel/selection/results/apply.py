@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data import schema
-from dsel.data.blocks import fill_missing, load_block
+from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.labels import default_labels, is_a
+from dsel.data.offset import with_offset
 from dsel.data.store.reader import Store
-from dsel.errors import DataError
-from dsel.selection.record import SelectionRecord
+from dsel.errors import DataError, OptionError
+from dsel.selection.record import IN_MEMORY, SelectionRecord
 from dsel.storage.paths import AnyPath
 
 
@@ -79,9 +81,90 @@ def take_columns(X: Any, places: Ints) -> Any:
     return X.tocsc()[:, places].asformat(X.format) if hasattr(X, "tocsc") else X[:, places]
 
 
-def predict(selection: SelectionRecord, X: Any) -> Any:
+#: What a prediction is: the expected target, or the linear predictor.
+Kind = Literal["mean", "link"]
+
+
+def predict(selection: SelectionRecord, X: Any, offset: Any = None, kind: Kind = "mean") -> Any:
     """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
-    X, model = _opened(X), LinearModel.of(selection)
+    require_kind(kind)
+    X = _opened(X)
+    eta = _linear_predictor(selection, X)
+    shift = _offset_of_rows(selection, X, offset)
+    if shift is not None:
+        eta = _shifted(eta, shift)
+    return eta if kind == "link" or not selection.by_loss else _elementwise(selection.loss.mean, eta)
+
+
+def require_kind(kind: str) -> None:
+    """Raise OptionError unless there is such a kind of predictions."""
+    if kind not in get_args(Kind):
+        raise OptionError(f"kind is {kind!r}.", "Use 'mean' for expected targets, or 'link' for the linear predictor.")
+
+
+def chosen_offset(selection: SelectionRecord, offset: Any, *, stored: bool) -> Any:
+    """Return the offset to predict with: a given one, or in a store that of the selection by its name.
+
+    Errors: DataError where the selection was made with one, and there is none here; OptionError where it had none.
+    """
+    known = selection.request.offset
+    if offset is not None and known is None and not selection.by_loss:
+        raise OptionError("offset needs a loss other than the squared error.", "Add it to the predictions.")
+    if offset is not None or known is None:
+        return offset
+    if stored and known != IN_MEMORY:
+        return known
+    raise DataError(
+        "The selection was made with an offset, and there is none for these rows.",
+        "Give offset, one number for each row; 0 stands for an exposure of 1.",
+    )
+
+
+def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
+    """Return what to add to the linear predictors: a number, an array, or None."""
+    offset = chosen_offset(selection, offset, stored=isinstance(X, Dataset))
+    if offset is None or isinstance(offset, int | float):
+        return offset
+    if isinstance(X, Dataset):
+        blocks = with_offset(X, offset).blocks
+        return np.concatenate([b.offset.read() if isinstance(b.offset, StoredRows) else b.offset for b in blocks])
+    if isinstance(offset, str):
+        raise OptionError(f"offset is {offset!r}.", "For data in memory it is one number for each row.")
+    values = np.asarray(offset, np.float64)
+    rows = X.shape[0]
+    if values.ndim != 1 or (isinstance(rows, int) and values.size != rows):
+        raise DataError(f"offset has shape {values.shape}, and X has {rows} rows.", "Give one number for each row.")
+    return values
+
+
+def _shifted(eta: Any, shift: Any) -> Any:
+    """Return linear predictors with an offset for each row."""
+    if is_a(eta, "polars", "DataFrame") or is_a(eta, "polars", "Series"):
+        return _elementwise(partial(np.add, shift), eta)
+    return eta + (shift[:, None] if isinstance(shift, np.ndarray) and eta.ndim == 2 else shift)
+
+
+def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
+    """Return a function of each number of an array, a series, or a Dask or xarray object, as the same kind."""
+    if is_a(values, "xarray", "DataArray"):
+        return values.copy(data=_elementwise(function, values.data))
+    if is_a(values, "dask", "Array"):
+        return values.map_blocks(function, dtype=np.float64)
+    if hasattr(values, "map_partitions"):
+        return values.map_partitions(partial(_elementwise, function), meta=values._meta)
+    if is_a(values, "polars", "Series"):
+        return type(values)(values.name, function(values.to_numpy()))
+    if is_a(values, "polars", "DataFrame"):
+        return type(values)({name: function(values[name].to_numpy()) for name in values.columns})
+    found = function(np.asarray(values, np.float64))
+    if is_a(values, "pandas", "DataFrame"):
+        return type(values)(found, index=values.index, columns=values.columns)
+    return type(values)(found, index=values.index, name=values.name) if is_a(values, "pandas", "Series") else found
+
+
+def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
+    """Return the linear predictors of the rows of what `_opened` returned, as its kind."""
+    model = LinearModel.of(selection)
     x = transform(selection, X)
     targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
     if is_a(x, "xarray", "DataArray"):

@@ -112,6 +112,11 @@ def part_share(selection: SelectionRecord, dataset: Dataset, engine: Engine = TH
     """
     if selection.unsupervised:
         raise OptionError("The selection has no targets (Y = X).", "Shares are of the residuals of targets.")
+    if selection.by_loss:
+        raise OptionError(
+            f"Shares are of squared residuals, and the selection minimizes the {selection.request.loss} deviance.",
+            "Use selection.score(X, y) on each part.",
+        )
     names = [str(name) for name in dataset.targets]
     missing = [target for target in selection.targets if target not in names]
     if missing:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -25,6 +26,7 @@ from dsel._lib.versions import versions
 from dsel.data import schema
 from dsel.data.blocks import Block, StoredRows
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.offset import with_offset
 from dsel.data.schema import bounds
 from dsel.data.store.array import metadata_file, open_array
 from dsel.data.store.reader import Store
@@ -34,7 +36,14 @@ from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OutputError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.apply import LinearModel, column_positions, reconstructed_labels
+from dsel.selection.results.apply import (
+    Kind,
+    LinearModel,
+    chosen_offset,
+    column_positions,
+    reconstructed_labels,
+    require_kind,
+)
 from dsel.selection.saved import consolidate
 from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
 
@@ -74,6 +83,8 @@ def predict_store(
     store: str | AnyPath,
     out: str | AnyPath,
     *,
+    offset: Any = None,
+    kind: Kind = "mean",
     engine: Engine = THREADS,
     overwrite: bool = False,
 ) -> PredictionReport:
@@ -87,6 +98,11 @@ def predict_store(
         The data: a store, as for `dsel.select`.
     out : str or path
         The Zarr group to write, with the variable `prediction` (sample, target).
+    offset : str or (m,) array, optional
+        What is added to the linear predictor of each row: the name of a variable, or the numbers. A selection that was
+        made with a variable of its store finds it by its name.
+    kind : {"mean", "link"}
+        The expected targets, such as probabilities, or the linear predictors.
     engine : Engine
         Where the rows are read and written. By default threads of this process.
     overwrite : bool
@@ -110,6 +126,7 @@ def predict_store(
     predictions. `out` appears when it is complete; after an interruption there is nothing.
     """
     began = time.perf_counter()
+    require_kind(kind)
     dataset = as_dataset(store, unsupervised=True, sample_weight=False)
     labels = [str(label) for label in dataset.features]
     places = column_positions(selection, labels, dataset.n)
@@ -120,6 +137,10 @@ def predict_store(
     targets = list(selection.targets) or reconstructed_labels(selection, labels)
     rows = _chunk_rows(dataset, len(selection), len(targets))
     aligned = replace(dataset, blocks=_blocks(dataset, rows))
+    offset = chosen_offset(selection, offset, stored=True)
+    if offset is not None:
+        aligned = with_offset(aligned, np.full(dataset.m, offset) if isinstance(offset, int | float) else offset)
+    mean = selection.loss.mean if selection.by_loss and kind == "mean" else None
     staging = staging_of(path)
     with output_errors(path), staging.locked() as lock:
         check_place(path, overwrite)  # another process may have finished meanwhile
@@ -129,7 +150,9 @@ def predict_store(
         columns, order = np.sort(places), np.argsort(np.argsort(places))
         work = 2 * dataset.m * len(selection) * len(targets)
         row_pass = RowPass("predictions", aligned, _write_block, operator.add, 8, work, columns, whole=False)
-        written = row_pass.run(engine, order=order, model=model, group=str(staging.group), source=str(source))
+        written = row_pass.run(
+            engine, order=order, model=model, mean=mean, group=str(staging.group), source=str(source)
+        )
         assert written == dataset.m
         lock.require()
         _create_group(staging.group, selection, source)
@@ -157,13 +180,21 @@ def _blocks(dataset: Dataset, rows: int) -> tuple[Block, ...]:
     return tuple(Block(a, b, part, None) for (a, b), part in zip(pairwise(edges), parts, strict=True))
 
 
-def _write_block(x: Any, y: Any, block: Block, order: Ints, model: LinearModel, group: str, source: str) -> int:
-    """Predict and write the rows of a block, and return their number. order: places of the columns in x."""
+def _write_block(
+    x: Any, y: Any, block: Block, order: Ints, model: LinearModel, mean: Callable[[Floats], Floats] | None, group: str,
+    source: str,
+) -> int:  # fmt: skip
+    """Predict and write the rows of a block, and return their number.
+
+    order: places of the columns in x. mean: of a loss, for each linear predictor.
+    """
     import zarr
 
     folder = as_path(group)
     rows = x.toarray() if hasattr(x, "toarray") else x
     values: Floats = model(rows[:, order])
+    values = values if block.offset is None else values + block.offset[:, None]
+    values = values if mean is None else mean(values)
     array = zarr.open_array(zarr_store(folder / PREDICTION), mode="r+")
     array.with_config({"write_empty_chunks": True})[block.start : block.stop] = values
     if metadata_file(folder / schema.SAMPLE) is not None:

@@ -22,13 +22,16 @@ from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
+from dsel.objective.losses.registry import find_loss
 from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection
+from dsel.selection.loss_search import modelled_rows
+from dsel.selection.near_copies import note_on, one_of_each
+from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.search_sizes import subsets_of_part
 from dsel.selection.stability.result import Stability
 
@@ -44,12 +47,21 @@ def run_stability(
 ) -> Stability:  # fmt: skip
     """Return how often each column is chosen on subsamples. See `dsel.stability`."""
     began = time.monotonic()
+    asked = request
+    if find_loss(request.loss).name != "squared":
+        dataset, request = _quadratic_model(dataset, request, context)
+        context = replace(context, cache=None)  # its statistics are those of the data as they are
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
     plan = plan_selection(validated, context).require()
     for line in plan.lines():
         log.debug("plan: %s", line)
     with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
+    unusable = prepared.statistics.unusable(request.preprocess)
+    whole = prepared.objective(request.lam)
+    validated, clusters = one_of_each(validated, np.flatnonzero(unusable), whole)
+    if clusters:
+        log.info("%s", note_on(clusters, dataset.features.tolist()))
     assert prepared.folds is not None
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:
@@ -63,25 +75,36 @@ def run_stability(
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
     base = validated.items.of(validated.include)
-    unusable = prepared.statistics.unusable(request.preprocess)
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
     candidates = validated.items.count(usable)
     labels = [str(label) for label in dataset.features]
     assert validated.partition is not None
     divided = validated.partition.description.replace("folds", "parts of the rows")
-    weight = request.sample_weight
+    weight = asked.sample_weight
     named = weight if weight is None or isinstance(weight, str | bool) else "data in memory"
-    asked = request.model_copy(update={"sample_weight": named}).model_dump(
-        mode="json", exclude={"criterion", "choose_k", "max_k"}
-    )
+    changes = {"sample_weight": named, "loss": find_loss(asked.loss).name, "offset": None}
+    recorded = asked.model_copy(update=changes).model_dump(mode="json", exclude={"criterion", "choose_k", "max_k"})
     return Stability(
         names=tuple(labels) if validated.groups is None else validated.groups.names,
         frequencies=frequencies / len(counts), chosen=chosen / len(counts), candidates=candidates,
         included=tuple(int(j) for j in base), resample=resample, samples=len(counts), parts=parts,
-        description=f"{len(counts)} {_WORDS[resample]} of {divided}", request=asked, shape=(dataset.m, dataset.n),
+        description=f"{len(counts)} {_WORDS[resample]} of {divided}", request=recorded, shape=(dataset.m, dataset.n),
         source=dataset.name, passes=made.passes, bytes_read=made.bytes_read, seconds=time.monotonic() - began,
         versions=versions(),
     )  # fmt: skip
+
+
+def _quadratic_model(
+    dataset: Dataset, request: SelectionRequest, context: RunContext
+) -> tuple[Dataset, SelectionRequest]:
+    """Return the quadratic model of a loss about its best subset of all rows, as weighted least squares.
+
+    Subsamples are selected by this model: the best subset of all rows tells the weights and targets of the rows.
+    """
+    validated = validate(dataset, request)
+    best = run_validated(validated, replace(context, state=None, on_slice=None, compare=None))
+    model = modelled_rows(validated.dataset, best, request.missing == "mean")
+    return model, request.model_copy(update={"loss": "squared", "offset": None, "sample_weight": "model"})
 
 
 def _validated(

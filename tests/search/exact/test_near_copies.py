@@ -30,7 +30,7 @@ def near_copy(m: int = 400, noise: float = NOISE, seed: int = 0) -> tuple[np.nda
 
 
 def certified(X: np.ndarray, y: np.ndarray, k: int = 3, **arguments: Any) -> dsel.Selection:
-    selection = dsel.select(X, y, k=k, method="forward", progress=False, **arguments)
+    selection = dsel.select(X, y, k=k, method="forward", near_copies="keep", progress=False, **arguments)
     return dsel.certify(selection, X, y, progress=False)
 
 
@@ -127,13 +127,13 @@ def test_branch_and_bound_and_its_estimator_say_it_too() -> None:
     from dsel.sklearn import BestSubsetSelector
 
     X, y = near_copy()
-    found = dsel.select(X, y, k=3, method="branch-and-bound", progress=False)
+    found = dsel.select(X, y, k=3, method="branch-and-bound", near_copies="keep", progress=False)
     assert (found.ended, found.counts["status"], found.counts["proven"]) == (
         "complete", "optimal-except-near-copies", False,
     )  # fmt: skip
     assert any("x3 and x7" in note and "exclude: [" in note for note in found.notes)
     with pytest.warns(ConvergenceWarning, match="x3 and x7"):
-        selector = BestSubsetSelector(3).fit(X, y)
+        selector = BestSubsetSelector(3, near_copies="keep").fit(X, y)
     assert (selector.status_, selector.proven_) == ("optimal-except-near-copies", False)
     selector = BestSubsetSelector(3).fit(X[:, :7], y)
     assert (selector.status_, selector.proven_) == ("optimal", True)
@@ -141,7 +141,7 @@ def test_branch_and_bound_and_its_estimator_say_it_too() -> None:
 
 def test_a_portfolio_does_not_call_it_proven() -> None:
     X, y = near_copy()
-    assert dsel.select(X, y, k=3, method="portfolio", progress=False).ended == "complete"
+    assert dsel.select(X, y, k=3, method="portfolio", near_copies="keep", progress=False).ended == "complete"
     assert dsel.select(X[:, :7], y, k=3, method="portfolio", progress=False).ended == "proven"
 
 
@@ -204,7 +204,7 @@ def test_certificates_of_all_sizes_name_independent_columns(seed: int) -> None:
     y = X @ rng.integers(-2, 3, rank)
     X = np.hstack([X, sums[:, np.ptp(sums, axis=0) > 0.0]])
     k = min(rank + 2, X.shape[1] - 1)
-    selection = dsel.select(X, y, k=k, method="forward", progress=False)
+    selection = dsel.select(X, y, k=k, method="forward", near_copies="keep", progress=False)
     for proof in dsel.certify(selection, X, y, sizes="all", progress=False).certificate:
         Z = X[:, proof["indices"]] - X[:, proof["indices"]].mean(axis=0)
         assert np.linalg.matrix_rank(Z, tol=1e-8) == len(proof["indices"])

@@ -1,0 +1,266 @@
+"""A classifier and a regressor on few columns: they select columns by a loss, and predict by its fit on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from dsel._lib.types import Floats
+from dsel.errors import DataError, OptionError
+from dsel.objective.losses.registry import find_loss
+from dsel.selection.results.apply import Kind
+from dsel.sklearn.base_selector import BaseSelector
+from dsel.sklearn.inputs import EncodedTarget, check_features, is_lazy_or_labelled
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _SubsetPredictor(BaseSelector):
+    """A selector whose selection predicts one target."""
+
+    _y_required = True
+
+    method: str = "poss"
+    groups: Any = None
+    max_k: int | None = None
+    choose_k: Any = None
+    options: dict[str, Any] | None = None
+
+    def _predicted(self, X: Any, kind: Kind) -> Floats:
+        """Return the means or the linear predictors of rows, in memory."""
+        X = self._checked(X)
+        try:
+            return np.asarray(self.selection_.predict(X, kind=kind), np.float64).reshape(-1)
+        except (DataError, OptionError) as error:
+            raise ValueError(str(error)) from error
+
+    def _checked(self, X: Any) -> Any:
+        """Return rows to predict, with the columns of `fit`. Errors: ValueError."""
+        check_is_fitted(self)
+        if is_lazy_or_labelled(X):
+            return check_features(self, X)
+        finite = "allow-nan" if self.missing == "mean" else True
+        return validate_data(self, X, reset=False, accept_sparse="csr", ensure_all_finite=finite)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
+    """Select the columns of the best logistic regression for two classes, and predict by it.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by BIC.
+    lam : float, default=1.0
+        The ridge penalty on the preprocessed data: ``1 / C`` of scikit-learn's `LogisticRegression` on scaled columns.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled. The intercept is not penalized. "unit" and "none" have none.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    categories, dates : str
+        How columns of a frame that are no numbers are taken, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column, also in predictions.
+    random_state : int, RandomState or None, default=0
+        The seed.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, which multiply those of the rows. "balanced": both classes weigh the same.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result: `error` is the deviance with the penalty, `r2` is D2. `SubsetSelector` lists the other attributes.
+    classes_ : ndarray of shape (2,)
+        The classes, sorted.
+    coef_ : ndarray of shape (1, s)
+        Coefficients of the selected columns in their own units, in the order of `indices_`.
+    intercept_ : ndarray of shape (1,)
+        The intercept.
+
+    See Also
+    --------
+    dsel.select : The function behind it, with ``loss="logistic"``.
+    SubsetSelector : Selects by the squared error, also for many classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> y = np.where(X[:, 3] - 2 * X[:, 7] > 0.0, "yes", "no")
+    >>> classifier = SubsetClassifier(2).fit(X, y)
+    >>> classifier.get_support(indices=True), classifier.predict(X[:3])
+    (array([3, 7]), array(['no', 'yes', 'no'], dtype='<U3'))
+    """
+
+    lam: float = 1.0
+    class_weight: Any = None
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the more probable class of each row, shape (m,)."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[(scores > 0.0).astype(int)])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, shape (m, 2)."""
+        second = self._predicted(X, "mean")
+        return np.column_stack([1.0 - second, second])
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the logarithm of the odds of the second class, shape (m,)."""
+        return self._predicted(X, "link")
+
+    def _encoded(self, y: Any) -> EncodedTarget:
+        y = _one_column(y)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if classes.size < 2:
+            raise ValueError(f"SubsetClassifier needs two classes, and y has one class only: {classes.tolist()[0]!r}.")
+        if classes.size > 2:
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
+                "SubsetSelector selects columns for many classes, by the squared error."
+            )
+        return EncodedTarget(codes.astype(np.float64), classes)
+
+    def _weights(self, y: Any, sample_weight: Any) -> Any:
+        y = _one_column(y)
+        if sample_weight is not None and np.unique(y[np.asarray(sample_weight) > 0.0]).size < 2:
+            raise ValueError("SubsetClassifier needs two classes, and the rows with weight have one class only.")
+        if self.class_weight is None:
+            return sample_weight
+        w = _check_sample_weight(sample_weight, y, dtype=np.float64)
+        classes, codes = np.unique(y, return_inverse=True)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            factors = w.sum() / (classes.size * np.bincount(codes, w))
+        else:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        return w * factors[codes]
+
+    def _method_fields(self) -> dict[str, Any]:
+        return {"loss": "logistic"}
+
+    def _set_fitted(self, target: EncodedTarget) -> None:
+        super()._set_fitted(target)
+        self.coef_, self.intercept_ = self.selection_.coefficients.T, self.selection_.intercept
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
+    """Select the columns of the best regression for numbers, counts or amounts, and predict by it.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds, or by
+        BIC for other losses than the squared error.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data. Scikit-learn's ``PoissonRegressor(alpha)`` and
+        ``GammaRegressor(alpha)`` on scaled columns have ``alpha = lam / m`` for m rows.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled. "unit" and "none" have no intercept.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected.
+    categories, dates : str
+        How columns of a frame that are no numbers are taken, as for `dsel.select`.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column, also in predictions.
+    random_state : int, RandomState or None, default=0
+        The seed.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept.
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
+    loss : str or Loss, default="squared"
+        What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", or a loss with its parameters.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The result. `SubsetSelector` lists the other attributes.
+    coef_ : ndarray of shape (s,)
+        Coefficients of the selected columns in their own units, in the order of `indices_`.
+    intercept_ : float
+        The intercept.
+
+    See Also
+    --------
+    dsel.select : The function behind it.
+    SubsetClassifier : The same for two classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 20))
+    >>> counts = rng.poisson(np.exp(1 + 0.5 * X[:, 3] - X[:, 7]))
+    >>> SubsetRegressor(2, loss="poisson").fit(X, counts).get_support(indices=True)
+    array([3, 7])
+    """
+
+    loss: Any = "squared"
+
+    def predict(self, X: Any) -> Floats:
+        """Return the expected target of each row, shape (m,)."""
+        return self._predicted(X, "mean")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return D2, the share of the deviance that is explained; for the squared error it is R2."""
+        if self.loss == "squared":
+            return float(super().score(X, y, sample_weight))
+        found = self.selection_.score(self._checked(X), _one_column(y), sample_weight=sample_weight)
+        return float(found["d2"])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            find_loss(self.loss).fitted_to(np.array([-1.0, 1.0, 2.0]))
+        except (DataError, OptionError):
+            tags.target_tags.positive_only = True
+        return tags
+
+    def _encoded(self, y: Any) -> EncodedTarget:
+        y = _one_column(y)
+        if y.dtype.kind not in "fiub":
+            try:
+                y = y.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"y holds no numbers: {error}. For two classes use SubsetClassifier.") from error
+        return EncodedTarget(y)
+
+    def _set_fitted(self, target: EncodedTarget) -> None:
+        super()._set_fitted(target)
+        self.coef_, self.intercept_ = self.selection_.coefficients[:, 0], float(self.selection_.intercept[0])
+
+
+def _one_column(y: Any) -> NDArray[Any]:
+    """Return targets in memory as one column. Warns for those of two dimensions; errors: ValueError."""
+    return np.asarray(column_or_1d(y.compute() if hasattr(y, "compute") else y, warn=True))

@@ -1,0 +1,139 @@
+"""Chunked arrays of other libraries stay lazy: the same answer as for NumPy, in a fraction of their memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import dsel
+
+ROOT = Path(__file__).parents[2]
+
+
+class Collection:
+    """An array with Dask's collection protocol of which no module is called dask."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.shape, self.dtype, self.ndim, self.chunks = array.shape, array.dtype, array.ndim, array.chunks
+
+    def __dask_graph__(self) -> Any:
+        return dict(self._array.__dask_graph__())
+
+    def __dask_keys__(self) -> Any:
+        return self._array.__dask_keys__()
+
+    def __dask_optimize__(self, graph: Any, keys: Any) -> Any:
+        return type(self._array).__dask_optimize__(graph, keys)
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise AssertionError("the whole array is computed")
+
+
+class Slices:
+    """A chunked array without Dask's protocol, such as one of Cubed or of HDF5. It is never read whole."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+        self.chunks = array.chunks
+
+    def __getitem__(self, key: Any) -> Any:
+        part = self._array[key]
+        assert part.shape[0] < self.shape[0], "the whole array is read"
+        return part.compute()
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        raise AssertionError("the whole array is computed")
+
+
+def expression(array: Any) -> Any:
+    """An array of the package dask-array, whose module is not dask."""
+    found = pytest.importorskip("dask_array")
+    return found.from_array(array.compute(), chunks=array.chunks)
+
+
+def cubed(array: Any) -> Any:
+    found = pytest.importorskip("cubed")
+    return found.from_array(array.compute(), chunks=array.chunksize)
+
+
+def in_xarray(array: Any) -> Any:
+    import xarray as xr
+
+    return xr.DataArray(cubed(array), dims=("sample", "feature"))
+
+
+def in_zarr(array: Any) -> Any:
+    import zarr
+
+    return zarr.array(array.compute(), chunks=array.chunksize)
+
+
+@pytest.mark.parametrize("kind", [Collection, Slices, expression, cubed, in_xarray, in_zarr], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("chunks", [(100, 12), (70, 5)], ids=str)
+def test_it_gives_the_answer_of_numpy(kind: Callable[[Any], Any], chunks: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 12))
+    y = X[:, 3] - 2 * X[:, 7] + rng.normal(size=500)
+    expected = dsel.select(X, y, k=3, method="forward")
+    found = dsel.select(kind(da.from_array(X, chunks=chunks)), y, k=3, method="forward")
+    assert found.indices == expected.indices
+    assert found.r2 == pytest.approx(expected.r2, rel=1e-10)
+
+
+PEAK = """
+import resource, sys
+import dask, dask.array as da
+import numpy as np
+import dsel
+from tests.data.test_lazy_arrays import Collection, Slices
+
+def made(block_info=None):
+    place = block_info[None]["array-location"]
+    rows = place[0][1] - place[0][0]
+    return np.random.default_rng(place[0][0]).standard_normal((rows, 128))
+
+def array(m):
+    return da.map_blocks(made, chunks=((4000,) * (m // 4000), (128,)), dtype=float)
+
+kind = {"Collection": Collection, "Slices": Slices}[sys.argv[1]]
+with dask.config.set(scheduler="threads", num_workers=2):
+    def select(m):
+        dsel.select(kind(array(m)), np.arange(m, dtype=float), k=3, method="forward")
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    small = select(16_000)
+    print(select(600_000) - small)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Collection", "Slices"])
+def test_600_mib_take_a_fraction_of_their_memory(kind: str) -> None:
+    command = [sys.executable, "-c", PEAK, kind]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 100 << 20  # the array has 586 MiB
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
+    icechunk, xr = pytest.importorskip("icechunk"), pytest.importorskip("xarray")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 12))
+    y = X[:, 3] - 2 * X[:, 7] + rng.normal(size=500)
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "repository")))
+    session = repository.writable_session("main")
+    data = xr.Dataset({"X": (("sample", "feature"), X), "Y": ("sample", y)}).chunk(sample=100)
+    data.to_zarr(session.store, consolidated=False)
+    snapshot = session.commit("measurements")
+    store = repository.readonly_session(snapshot_id=snapshot).store
+    found = dsel.select(xr.open_zarr(store, consolidated=False), k=3, method="forward")
+    assert found.indices == dsel.select(X, y, k=3, method="forward").indices

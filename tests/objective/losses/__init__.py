@@ -1,0 +1,1 @@
+"""Losses other than the squared error."""

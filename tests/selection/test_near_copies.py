@@ -1,0 +1,93 @@
+"""Columns that are nearly copies of each other are one signal, which the first of them represents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel.errors import OptionError
+
+RNG = np.random.default_rng(0)
+M = 400
+BASE = RNG.standard_normal((M, 10))
+Y = 2 * BASE[:, 2] + BASE[:, 3] - BASE[:, 5] + RNG.standard_normal(M)
+
+
+def with_copies(noise: float, offset: float = 0.0) -> Any:
+    near = [BASE[:, j] + noise * RNG.standard_normal(M) for j in (3, 3, 5)]
+    return np.column_stack([BASE, *near, 100 * BASE[:, 2] + 5]) + offset
+
+
+@pytest.mark.parametrize("method", ["poss", "forward", "exchange", "branch-and-bound", "splicing"])
+@pytest.mark.parametrize(("noise", "offset"), [(1e-6, 0.0), (1e-5, 1e4), (1e-4, 0.0)])
+def test_the_first_column_represents_the_others(method: str, noise: float, offset: float) -> None:
+    found = dsel.select(with_copies(noise, offset), Y, k=3, method=method)
+    assert sorted(found.indices) == [2, 3, 5]
+    assert found.counts["copies"] == [[2, 13], [3, 10, 11], [5, 12]]
+    assert any("the first one represents the others: x2 for x13; x3 for x10, x11; x5 for x12" in n for n in found.notes)
+    assert all(j < 10 for row in found.front for j in row.indices)
+
+
+def test_kept_columns_of_a_cluster_are_the_first_substitutes() -> None:
+    found = dsel.select(with_copies(1e-5), Y, k=3, method="forward").substitutes()
+    assert [one.label for one in found["x3"][:2]] == ["x10", "x11"]
+    assert found["x3"][0].correlation == pytest.approx(1.0, abs=1e-6)
+    assert found["x3"][0].r2 == pytest.approx(dsel.select(BASE, Y, k=3, method="forward").r2, abs=1e-4)
+
+
+def test_stability_does_not_split_its_vote() -> None:
+    found = dsel.stability(with_copies(1e-4), Y, k=3, samples=20).to_frame()
+    assert found.loc["x3"].iloc[-1] == 1.0
+    assert found.loc["x10"].iloc[-1] == 0.0
+
+
+def test_a_proof_is_about_one_column_of_each_cluster() -> None:
+    X = with_copies(1e-6)
+    proved = dsel.certify(dsel.select(X, Y, k=3), X, Y)
+    assert proved.certificate[-1]["status"] == "optimal"
+    assert not proved.certificate[-1]["near_copies"]
+
+
+def test_an_included_column_represents_its_cluster() -> None:
+    found = dsel.select(with_copies(1e-5), Y, k=3, method="forward", include=["x11"])
+    assert sorted(found.indices) == [2, 5, 11]
+    excluded = dsel.select(with_copies(1e-5), Y, k=3, method="forward", exclude=["x3"])
+    assert sorted(excluded.indices) == [2, 5, 10]
+
+
+def test_columns_next_to_groups_represent_each_other_and_groups_stay_whole() -> None:
+    X = with_copies(1e-5)
+    found = dsel.select(X, Y, k=3, method="forward", groups={"pair": [2, 13]})
+    assert found.counts["copies"] == [[3, 10, 11], [5, 12]]
+    assert set(found.indices) <= {2, 13, 3, 5}
+    assert dsel.certify(found, X, Y).certificate[-1]["bound"] <= found.error
+
+
+def test_near_copies_are_kept_or_refused_on_request() -> None:
+    X = with_copies(1e-5)
+    kept = dsel.select(X, Y, k=3, method="forward", near_copies="keep")
+    assert "copies" not in kept.counts
+    with pytest.raises(
+        OptionError, match=r"X has 4 columns that are nearly copies .*: x10, x11, x12, x13.*Exclude them"
+    ):
+        dsel.select(X, Y, k=3, near_copies="refuse")
+
+
+def test_a_correlation_below_the_limit_is_no_copy() -> None:
+    X = np.column_stack([BASE, BASE[:, 3] + 3e-3 * RNG.standard_normal(M)])
+    assert "copies" not in dsel.select(X, Y, k=3, method="forward").counts
+
+
+def test_data_without_near_copies_give_the_same_bits() -> None:
+    first, kept = (dsel.select(BASE, Y, k=3, near_copies=how) for how in ("first", "keep"))
+    assert (first.indices, first.error, first.notes) == (kept.indices, kept.error, kept.notes)
+
+
+def test_a_saved_selection_keeps_its_clusters(tmp_path: Path) -> None:
+    found = dsel.select(with_copies(1e-5), Y, k=3)
+    found.save(tmp_path / "result")
+    assert dsel.open_selection(tmp_path / "result").counts["copies"] == found.counts["copies"]

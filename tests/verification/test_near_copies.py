@@ -1,0 +1,45 @@
+"""A proof log leaves out near-copies of other columns, and the check computes their correlations itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import dsel
+from dsel.data.ingest import ingest_arrays
+from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.runner import certify_run
+from tests.verification.logs import finished_run
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 12))
+Y = X[:, :4] @ np.array([1.0, -1.0, 0.5, 0.5]) + RNG.standard_normal(300)
+NOISE = RNG.standard_normal((300, 2))
+
+
+def with_copies(noise: float) -> np.ndarray:
+    return np.column_stack([X, X[:, [1, 3]] + noise * NOISE])
+
+
+def test_a_log_over_one_column_of_each_cluster_is_accepted(tmp_path: Path) -> None:
+    out = finished_run(tmp_path, with_copies(1e-5), Y, 3)
+    proved = certify_run(out, ProofBudget(log=True))
+    assert proved.counts["copies"] == [[1, 12], [3, 13]]
+    assert proved.certificate[-1]["status"] == "optimal"
+    assert dsel.verify(out).accepted
+
+
+def test_a_log_that_leaves_out_other_columns_is_refused(tmp_path: Path) -> None:
+    out = finished_run(tmp_path, with_copies(1e-5), Y, 3)
+    certify_run(out, ProofBudget(log=True))
+    ingest_arrays(with_copies(1e-2), tmp_path / "other", y=Y)
+    found = dsel.verify(out, store=tmp_path / "other")
+    assert not found.accepted
+    assert "the log leaves out columns [12, 13], which may be chosen" in str(found)
+
+
+def test_a_job_that_keeps_near_copies_proves_them_too(tmp_path: Path) -> None:
+    out = finished_run(tmp_path, with_copies(1e-5), Y, 3, near_copies="keep")
+    certify_run(out, ProofBudget(log=True))
+    assert dsel.verify(out).accepted
