@@ -211,7 +211,9 @@ def data_again(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> tupl
 
     That does not matter for a proof, and recorded options may conflict with each other.
     """
-    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    if selection.by_loss:
+        asked["loss"] = selection.loss  # with its parameters, which a request only names
     request = selection.request.model_copy(update=asked)
     return dataset_of(request, X, Y), request
 

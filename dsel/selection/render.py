@@ -64,7 +64,7 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     if selection.ratio_name is not None and len(selection):
         yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
     for certificate in selection.certificate:
-        yield _proof(certificate, selection.lam > 0.0)
+        yield _proof(certificate, selection.lam > 0.0, selection.share_name)
         if sentence := caveat(certificate, selection.label):
             yield f"  {printable(sentence)}"
     yield from describe_guarantees(selection)
@@ -270,7 +270,7 @@ def _size_curve(curve: SizeCurve) -> Table:
     return table
 
 
-def _proof(row: dict[str, Any], penalized: bool) -> str:
+def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     limit, words = row["coefficients"], claim(row)
@@ -285,9 +285,9 @@ def _proof(row: dict[str, Any], penalized: bool) -> str:
             f"{row['relative_gap']:.2%} of the error; {took})"
         )
     if words is not None:
-        return f"Certificate, {size}: {words}, R2 {row['r2']:.6f} ({took})"
+        return f"Certificate, {size}: {words}, {share} {row['r2']:.6f} ({took})"
     return (
-        f"Certificate, {size}: {useless}R2 {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
+        f"Certificate, {size}: {useless}{share} {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
         f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
         f"error; {took})"
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -109,7 +109,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     >>> y = np.where(X[:, 3] - 2 * X[:, 7] > 0.0, "yes", "no")
     >>> classifier = SubsetClassifier(2).fit(X, y)
     >>> classifier.get_support(indices=True), classifier.predict(X[:3])
-    (array([3, 7]), array(['no', 'no', 'no'], dtype='<U3'))
+    (array([3, 7]), array(['no', 'yes', 'no'], dtype='<U3'))
     """
 
     lam: float = 1.0
@@ -134,7 +134,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if classes.size < 2:
-            raise ValueError(f"SubsetClassifier needs two classes, and y has one class only: {classes[0]!r}.")
+            raise ValueError(f"SubsetClassifier needs two classes, and y has one class only: {classes.tolist()[0]!r}.")
         if classes.size > 2:
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
@@ -148,7 +148,13 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
             raise ValueError("SubsetClassifier needs two classes, and the rows with weight have one class only.")
         if self.class_weight is None:
             return sample_weight
-        return compute_sample_weight(self.class_weight, y) * _check_sample_weight(sample_weight, y, dtype=np.float64)
+        w = _check_sample_weight(sample_weight, y, dtype=np.float64)
+        classes, codes = np.unique(y, return_inverse=True)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            factors = w.sum() / (classes.size * np.bincount(codes, w))
+        else:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        return w * factors[codes]
 
     def _method_fields(self) -> dict[str, Any]:
         return {"loss": "logistic"}

@@ -67,7 +67,7 @@ def cases(quick: bool) -> Iterator[Case]:
         X = synthetic(n, 0.5)
         true = np.linspace(0.0, n - 1.0, k + 2).astype(np.int64)[1:-1]
         chance = np.random.default_rng([n, k, 2]).random(X.shape[0])
-        y = np.float64(chance < 1.0 / (1.0 + np.exp(-X[:, true].sum(axis=1))))
+        y = (chance < 1.0 / (1.0 + np.exp(-X[:, true].sum(axis=1)))).astype(np.float64)
         yield Case(f"n={n} k={k} lam={share:g} m{' limited' if limited else ''}", X, y, k, share * X.shape[0], limited)
     for name in _QUICK if quick else _REAL:
         arrays = load(name)
@@ -82,7 +82,7 @@ def cases(quick: bool) -> Iterator[Case]:
         for k in (5,) if quick else (5, 10):
             for share in (0.01, 0.1):
                 lam = share * X.shape[0]
-                yield Case(f"{name} k={k} lam={share:g} m", X, np.float64(labels == labels.max()), k, lam)
+                yield Case(f"{name} k={k} lam={share:g} m", X, (labels == labels.max()).astype(np.float64), k, lam)
 
 
 def _by_dsel(case: Case, k: int, limit: float | None, seconds: float) -> tuple[LossProof, float]:
@@ -98,59 +98,79 @@ def _by_dsel(case: Case, k: int, limit: float | None, seconds: float) -> tuple[L
     return found, spent
 
 
-def _options(case: Case, found: LossProof, limit: float | None, seconds: float) -> dict[str, Any]:
-    """Return what El0ps gets, with a price for which k columns are the best as far as dsel knows."""
+@dataclass(frozen=True)
+class Solved:
+    """What dsel found for a problem, and what El0ps gets. file: of the problem, or None if El0ps cannot state it."""
+
+    case: Case
+    limit: float | None
+    found: LossProof
+    seconds: float
+    file: Path | None
+
+
+def _solved(case: Case, number: int, seconds: float, folder: Path) -> Solved:
+    """Solve a problem by dsel, and write it for El0ps with a price for which k columns are the best as far as known."""
+    prove_loss(case.problem(None), 1, nodes=1)  # compiles
+    limit = None
+    if case.limited:
+        limit = 1.5 * float(np.abs(refit(case.problem(None), _best(case)).point.b).max())
+    found, spent = _by_dsel(case, case.k, limit, seconds)
     near = {k: prove_loss(case.problem(limit), k, nodes=50).value for k in range(max(case.k - 2, 0), case.k + 3)}
     price = penalty_for({**near, case.k: found.value}, case.k)
-    return {"k": case.k, "lam": case.lam, "seconds": seconds, "memory": _MEMORY, "penalty": price, "largest": limit,
-            "loss": "logistic"}  # fmt: skip
-
-
-def _by_el0ps(case: Case, options: dict[str, Any], seconds: float, folder: Path) -> dict[str, Any]:
-    if options["penalty"] is None:
-        return {"skipped": "no penalty gives k columns"}
-    file = folder / "problem.json"
+    if price is None:
+        return Solved(case, limit, found, spent, None)
+    options = {"k": case.k, "lam": case.lam, "seconds": seconds, "memory": _MEMORY, "penalty": price,
+               "largest": limit, "loss": "logistic"}  # fmt: skip
     for name, values in (("X", case.X), ("y", case.y)):
-        np.save(folder / f"{name}.npy", values)
-        options = {**options, name: str(folder / f"{name}.npy")}
+        np.save(folder / f"{number}{name}.npy", values)
+        options[name] = str(folder / f"{number}{name}.npy")
+    file = folder / f"{number}.json"
     file.write_text(json.dumps(options))
-    name = "el0ps" if options["largest"] is None else "el0ps+M"
-    return call(name, [file], seconds)[file]
+    return Solved(case, limit, found, spent, file)
+
+
+def _compared(solved: Solved, answer: dict[str, Any]) -> tuple[list[str], bool, float | None, bool]:
+    """Return a row of the table, whether El0ps proves it, the ratio of the times, and whether bounds contradict."""
+    case, found, own = solved.case, solved.found, solved.seconds
+    theirs, wrong, ratio = bool(answer.get("proved")), False, None
+    note = str(answer.get("skipped") or answer.get("failed") or answer.get("stopped") or "")
+    if theirs:
+        value = refit(case.problem(solved.limit), np.array(sorted(answer["indices"]), np.int64)).value
+        slack = _EQUAL * abs(value)
+        wrong = found.bound > value + slack or answer["bound"] > found.value + slack
+        note = "contradiction" if wrong else note
+    if theirs and found.proven:
+        ratio = max(own, _SHORTEST) / max(answer["seconds"], _SHORTEST)
+    gap = (found.value - found.bound) / found.value
+    row = [case.name, "proved" if found.proven else f"gap {gap:.1%}", f"{own:.2f}", str(found.nodes),
+           "proved" if theirs else "open", f"{answer.get('seconds', 0.0):.2f}", note]  # fmt: skip
+    return row, theirs, ratio, wrong
 
 
 def run(quick: bool, seconds: float | None = None) -> None:
     """Solve all problems, and print a table and the figures."""
     seconds = seconds or (10.0 if quick else 60.0)
-    rows, ratios = [], []
-    proved = by_peer = stated = contradictions = 0
-    with TemporaryDirectory() as folder, threadpool_limits(1):
-        for case in cases(quick):
-            limit = None
-            if case.limited:
-                limit = 1.5 * float(np.abs(refit(case.problem(None), _best(case)).point.b).max())
-            prove_loss(case.problem(limit), 1, nodes=1)  # compiles
-            found, own = _by_dsel(case, case.k, limit, seconds)
-            answer = _by_el0ps(case, _options(case, found, limit, seconds), seconds, Path(folder))
-            theirs = bool(answer.get("proved"))
-            note = answer.get("skipped") or answer.get("failed") or answer.get("stopped") or ""
-            proved, by_peer, stated = proved + found.proven, by_peer + theirs, stated + ("skipped" not in answer)
-            if theirs:
-                inside = np.array(sorted(answer["indices"]), np.int64)
-                value = refit(case.problem(limit), inside).value
-                slack = _EQUAL * abs(value)
-                wrong = found.bound > value + slack or answer["bound"] > found.value + slack
-                contradictions += wrong
-                note += " contradiction" if wrong else ""
-            if theirs and found.proven:
-                ratios.append(max(own, _SHORTEST) / max(answer["seconds"], _SHORTEST))
-            gap = (found.value - found.bound) / found.value
-            rows.append([case.name, "proved" if found.proven else f"gap {gap:.1%}", f"{own:.2f}", str(found.nodes),
-                         "proved" if theirs else "open", f"{answer.get('seconds', 0.0):.2f}", note])  # fmt: skip
-            print(*rows[-1], sep="  ", flush=True)
-    print(text_table(["problem", "dsel", "s", "nodes", "El0ps", "s", ""], rows))
-    print(json_line({"problems": len(rows), "stated_by_peer": stated, "proved": proved, "proved_by_best_peer": by_peer,
-                     "worst_time_ratio_to_best_peer": max(ratios, default=None),
-                     "contradictions": contradictions}))  # fmt: skip
+    with TemporaryDirectory() as place, threadpool_limits(1):
+        solved = []
+        for number, case in enumerate(cases(quick)):
+            solved.append(_solved(case, number, seconds, Path(place)))
+            proof = solved[-1].found
+            print(case.name, proof.ended, f"{solved[-1].seconds:.2f} s", f"{proof.nodes} nodes", flush=True)
+        answers: dict[Path, dict[str, Any]] = {}
+        for name, limited in (("el0ps", False), ("el0ps+M", True)):
+            files = [one.file for one in solved if one.file is not None and one.case.limited == limited]
+            answers |= call(name, files, seconds) if files else {}
+        none = {"skipped": "no penalty gives k columns"}
+        compared = [_compared(one, none if one.file is None else answers[one.file]) for one in solved]
+    ratios = [ratio for _, _, ratio, _ in compared if ratio is not None]
+    print(text_table(["problem", "dsel", "s", "nodes", "El0ps", "s", ""], [row for row, *_ in compared]))
+    print(json_line({
+        "problems": len(solved), "stated_by_peer": sum(one.file is not None for one in solved),
+        "proved": sum(one.found.proven for one in solved), "proved_by_best_peer": sum(row[1] for row in compared),
+        "worst_time_ratio_to_best_peer": max(ratios, default=None),
+        "contradictions": sum(row[3] for row in compared),
+    }))  # fmt: skip
 
 
 def _best(case: Case) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -38,7 +38,8 @@ def main(
     numbers = [only] if only is not None else list(range(problems))
     batches = [(seed, numbers[i : i + _BATCH]) for i in range(0, len(numbers), _BATCH)]
     check: Callable[[tuple[int, list[int]]], list[tuple[int, Any]]] = check_batch
-    wrong, counts = _WRONG, ("proofs", "finished", "refused")
+    wrong: tuple[str, ...] = _WRONG
+    counts: tuple[str, ...] = ("proofs", "finished", "refused")
     if alternatives:
         check, wrong, counts = check_lists_of, _WRONG_IN_LISTS, ("lists", "finished")
     elif losses:

@@ -6,7 +6,7 @@ subset, so that a bound above it is false.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
@@ -181,11 +181,11 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
     for i, value in at.items():
         b[:, i] = value
 
-    def value(b: Long) -> Long:
+    def value_at(b: Long) -> Long:
         eta = o + np.einsum("bmi,bi->bm", X, b)
         return np.asarray((w * _derivatives(problem.loss, y, eta)[0]).sum(axis=1) + (lam * b * b).sum(axis=1))
 
-    f = value(b)
+    f = value_at(b)
     tiny = np.longdouble(1e-18)
     for _ in range(_STEPS if loose.size else 0):
         eta = o + np.einsum("bmi,bi->bm", X, b)
@@ -199,7 +199,7 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
         new, moved = f.copy(), b.copy()
         for _ in range(45):
             trial = b + share[:, None] * step
-            found = value(trial)
+            found = value_at(trial)
             better = open_ & (found < f)
             new[better], moved[better] = found[better], trial[better]
             open_ &= ~better
@@ -259,8 +259,7 @@ def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:
     yield rng.standard_normal(m)
     for size in (0.01, 1.0):
         eta = problem.offset + size * problem.Z @ rng.standard_normal(n) / np.maximum(np.abs(problem.Z).max(), 1.0)
-        slope: Callable[[Floats, Floats], Floats] = problem.loss.slope
-        yield problem.w * slope(problem.y, eta)
+        yield np.asarray(problem.w * problem.loss.slope(problem.y, eta))
 
 
 def _compare(

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from dsel.objective.losses.huber import Huber
 from dsel.sklearn import (
     BestSubsetSelector,
     ColumnSubsetSelector,
     ForwardSelector,
     GreedyRLSSelector,
     OMPSelector,
+    SubsetClassifier,
+    SubsetRegressor,
     SubsetSelector,
 )
 
@@ -33,6 +36,11 @@ def _known(estimator: Any) -> dict[str, str]:
         *(kind(3) for kind in (SubsetSelector, ForwardSelector, OMPSelector, GreedyRLSSelector)),
         BestSubsetSelector(3),
         ColumnSubsetSelector(3),
+        SubsetClassifier(),
+        SubsetClassifier(3),
+        SubsetRegressor(3),
+        SubsetRegressor(3, loss=Huber(2.0), lam=1.0),
+        SubsetRegressor(3, loss="poisson", lam=1.0),
     ],
     expected_failed_checks=_known,
 )

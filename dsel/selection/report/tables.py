@@ -84,8 +84,6 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     row = certificate_of_choice(selection)
     if selection.criterion is not None:
         return "Certificate", "none", "for the squared error only", ""
-    if row is None and selection.by_loss:
-        return "Certificate", "none", "", ""
     if row is None:
         return "Certificate", "none yet", "dsel certify proves a bound", ""
     status = row["status"]
@@ -97,7 +95,7 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
         return "Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open"
     if selection.lam:
         return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
-    return "Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
+    return f"Best possible {share_name(selection)}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
 
 
 def search_end(selection: SelectionRecord) -> str:
@@ -160,9 +158,10 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
         known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
         known += f"{number(row['value'], 6)}."
     elif words is not None:
-        return f"{_sentence(words)}: no {size} explain more than R² {row['r2']:.6f}."
+        return f"{_sentence(words)}: no {size} explain more than {share_name(selection)} {row['r2']:.6f}."
     else:
-        known = f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}."
+        known = f"No {size} explain more than {share_name(selection)} {row['r2_bound']:.4f}; the best known explain "
+        known += f"{row['r2']:.4f}."
     if row["coefficients"]:
         known = f"{_sentence(covered(row['coefficients']))}: {known[0].lower()}{known[1:]}"
     useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""

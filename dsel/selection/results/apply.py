@@ -92,7 +92,7 @@ def predict(selection: SelectionRecord, X: Any, offset: Any = None, kind: Kind =
     eta = _linear_predictor(selection, X)
     shift = _offset_of_rows(selection, X, offset)
     if shift is not None:
-        eta = eta + shift
+        eta = _shifted(eta, shift)
     return eta if kind == "link" or not selection.by_loss else _elementwise(selection.loss.mean, eta)
 
 
@@ -137,6 +137,13 @@ def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
     return values
 
 
+def _shifted(eta: Any, shift: Any) -> Any:
+    """Return linear predictors with an offset for each row."""
+    if is_a(eta, "polars", "DataFrame") or is_a(eta, "polars", "Series"):
+        return _elementwise(partial(np.add, shift), eta)
+    return eta + (shift[:, None] if isinstance(shift, np.ndarray) and eta.ndim == 2 else shift)
+
+
 def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
     """Return a function of each number of an array, a series, or a Dask or xarray object, as the same kind."""
     if is_a(values, "xarray", "DataArray"):
@@ -147,7 +154,11 @@ def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
         return values.map_partitions(partial(_elementwise, function), meta=values._meta)
     if is_a(values, "polars", "Series"):
         return type(values)(values.name, function(values.to_numpy()))
+    if is_a(values, "polars", "DataFrame"):
+        return type(values)({name: function(values[name].to_numpy()) for name in values.columns})
     found = function(np.asarray(values, np.float64))
+    if is_a(values, "pandas", "DataFrame"):
+        return type(values)(found, index=values.index, columns=values.columns)
     return type(values)(found, index=values.index, name=values.name) if is_a(values, "pandas", "Series") else found
 
 

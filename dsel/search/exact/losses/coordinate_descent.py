@@ -17,8 +17,6 @@ from dsel._lib.types import Bools, Floats
 
 #: Rounds of coordinate descent for a price, and prices that are tried.
 _ROUNDS, _PRICES = 60, 40
-#: The weights sum to the number of columns within this share.
-_WHOLE = 1e-7
 
 
 @compiled("f8(f8[:,::1], f8[::1], f8[::1], b1[::1], f8, f8, f8, f8)", nogil=True)
@@ -72,7 +70,8 @@ def relax_model(
 ) -> float:  # fmt: skip
     """Minimize a quadratic model over b (p,) in place, where the weights sum to at most q, and return the price.
 
-    s: a guess of the price. r (p,): the gradient of the loss at b, which is kept up to date.
+    s: a guess of the price. r (p,): the gradient of the loss at b, which is kept up to date. tolerance: the share of
+    the largest coefficient by which the last round may change one, and of q by which the weights may miss it.
     """
     free, top = 0, 0.0
     for j in range(b.size):
@@ -87,7 +86,7 @@ def relax_model(
     low, high, at_low, at_high, factor = 0.0, np.inf, np.inf, -np.inf, 1.2
     for _ in range(_PRICES):
         over = weight_at(H, b, r, fixed, lam, limit, s, tolerance) - q
-        if abs(over) <= _WHOLE * q or (over < 0.0 and s == 0.0):
+        if abs(over) <= tolerance * q or (over < 0.0 and s == 0.0):
             return s
         if over > 0.0:
             low, at_low = s, over

@@ -81,8 +81,10 @@ def _changes(problem: LossProblem, point: Point, S: Ints, k: int, fixed: Bools, 
         return [np.append(S, others[j]) for j in order]
     loose = np.flatnonzero(~fixed[S])
     a_ii, b_i = np.maximum(np.diag(A)[loose], 1e-300), b[S[loose]]
-    moved = g[others] - U[loose] * (b_i / a_ii)[:, None]
-    score = np.square(b_i)[:, None] / a_ii[:, None] - np.square(moved) / (rest + np.square(U[loose]) / a_ii[:, None])
+    with np.errstate(all="ignore"):  # a model without curvature has no best change, and the fits decide
+        moved = g[others] - U[loose] * (b_i / a_ii)[:, None]
+        grown = rest + np.square(U[loose]) / a_ii[:, None]
+        score = np.nan_to_num(np.square(b_i)[:, None] / a_ii[:, None] - np.square(moved) / grown, nan=np.inf)
     order = np.argsort(score, axis=None, kind="stable")[:_REFITS]
     found = []
     for i, j in zip(*np.unravel_index(order, score.shape), strict=True):

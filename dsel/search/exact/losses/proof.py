@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Bools, Ints
 from dsel.search.anytime import Deadline
+from dsel.search.exact.losses.coordinate_descent import LOSS_RELAXATION_KERNELS
 from dsel.search.exact.losses.local_search import improved, refit
 from dsel.search.exact.losses.problem import Dual, LossProblem, dual_bound, masks
 from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, weights
@@ -21,7 +23,8 @@ __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
 _CLOSE = 0.05
-#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of all columns.
+#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
+#: all columns.
 _FREE_LIMIT = 1000.0
 #: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
 _LARGEST_PART = 1e4
@@ -115,6 +118,7 @@ def prove_loss(
     LossProof
         The best subset, and what is proved about all.
     """
+    load_kernels(*LOSS_RELAXATION_KERNELS, what="the proof")
     start = time.perf_counter()
     with one_blas_thread():
         tree = _Tree(problem, k, include, exclude, gap, Deadline(seconds))
@@ -188,14 +192,14 @@ class _Tree:
 
     def run(self, nodes: int | None, on_node: Callable[[int, float, float], object] | None) -> str:
         """Search until the proof or a limit, and return which."""
-        if self._deadline.passed:
+        if self._over():
             return "time"
         self._root()
         while self._heap:
             if on_node is not None:
                 on_node(self.nodes, self.bound, self.value)
-            if self._deadline.passed:
-                return "time"  # type: ignore[unreachable]
+            if self._over():
+                return "time"
             if nodes is not None and self.nodes >= nodes:
                 return "nodes"
             bound, _, node = heapq.heappop(self._heap)
@@ -209,6 +213,10 @@ class _Tree:
                 self._push(node)
                 raise
         return "proven"
+
+    def _over(self) -> bool:
+        """Return whether the time is over."""
+        return self._deadline.passed
 
     def _close(self, bound: float) -> None:
         """Count a node, or columns, that hold nothing better."""
@@ -226,8 +234,8 @@ class _Tree:
         self._open = self.root_bound = max(relaxed.bound, 0.0)
         self._rounding = max(self._rounding, relaxed.dual.rounding)
         for S in (self._rounded(relaxed.point, fixed, q), np.array(self._inside(), np.int64)):
-            if not self._deadline.passed:
-                self._offer(*improved(problem, S, self._k, fixed, free, lambda: self._deadline.passed))
+            if not self._over():
+                self._offer(*improved(problem, S, self._k, fixed, free, self._over))
         node = self._reduced(_Node(fixed, free, relaxed))
         if node is not None:
             node = self._restricted(node)
@@ -338,4 +346,4 @@ class _Tree:
         before = self.value
         self.offer_fit(S, point)
         if self.value < before:
-            self._offer(*improved(self._problem, S, self._k, self._fixed, self._free, lambda: self._deadline.passed))
+            self._offer(*improved(self._problem, S, self._k, self._fixed, self._free, self._over))

@@ -19,11 +19,11 @@ from dsel.search.exact.losses.problem import LARGEST, Dual, LossProblem
 from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
-_STEPS, _HALVINGS = 60, 30
-#: The change of coefficients at which coordinate descent ends, as a share of the largest.
-_TOLERANCE = 1e-9
-#: Rows have at least this share of the mean curvature, so that rows without curvature (Huber) stop no step.
-_LEAST_CURVATURE = 1e-3
+_STEPS, _HALVINGS = 60, 12
+#: The tolerance of coordinate descent, for a relaxation that is to be exact and for others.
+_EXACT, _ROUGH = 1e-8, 1e-4
+#: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
+_LEAST_CURVATURE = 1e-10
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
 #: make the dual vector better.
 _SETTLED = 1e-14
@@ -68,12 +68,13 @@ def relax(
     Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
     kept = (fixed | free)[start.S]
     S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
+    b = _feasible(b, fixed[S], q, problem.largest)
     eta = problem.offset + b @ Zt[S] + b0
     value, without = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q), problem.loss_at(problem.offset + b0)
     if not value <= without:
         S, b, eta, value = START.S, START.b, problem.offset + b0, without
     best: tuple[float, Dual] | None = None
-    polished = 0
+    polished, tolerance = 0, _EXACT if close == 0.0 else _ROUGH
     for step in range(_STEPS):
         a = w * loss.slope(y, eta)
         dual = problem.dual(a)
@@ -86,18 +87,30 @@ def relax(
         S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         moved = None
         for curvature in _curvatures(problem, eta, a):
-            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s)
+            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s, tolerance)
             last = not expected > _SETTLED * abs(value)
             moved = _line_search(problem, (b, b0, eta, value), direction, fixed[S], q,
                                  -_ROUNDING * abs(value) if last else expected)  # fmt: skip
             if moved is not None or last:
                 break
+        if close == 0.0 and (last or moved is None):  # the step for the dual vector itself has no rounding of eta
+            dual = problem.dual(a + curvature * direction[2])
+            best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
         polished += last
         if moved is None or polished > (_POLISHING if close == 0.0 else 0):
             break
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:
+    """Return coefficients (p,) within the limit, those of free columns with a sum of sizes of at most q limits."""
+    if limit == np.inf:
+        return b
+    b = np.clip(b, -limit, limit)
+    total = float(np.abs(b[~inside]).sum())
+    return np.where(inside, b, b * min(1.0, max(q, 0) * limit / total)) if total > 0.0 else b
 
 
 def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
@@ -107,19 +120,20 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
     """
     w = problem.w
     curvature = w * problem.loss.curvature(problem.y, eta)
-    curvature = np.maximum(curvature, np.maximum(_LEAST_CURVATURE * float(curvature.mean()), 1e-10 * w))
+    curvature = np.maximum(curvature, _LEAST_CURVATURE * w)
     yield curvature
     deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
     yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
 
 
 def _newton_step(
-    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float
+    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float,
+    tolerance: float,
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
-    """Return the price, the step of b, the intercept and the linear predictors, and by how much the model falls."""
+    """Return the price, the step of b, of the intercept and of linear predictors, and by how much the model falls."""
     columns = problem.columns[S]
     H, r, shift, slope = _model(problem, columns, a, curvature)
-    new, s = _minimized(problem, H, r, b, inside, q, s)
+    new, s = _minimized(problem, H, r, b, inside, q, s, tolerance)
     change = new - b
     d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
     expected = _penalty(problem, inside, b, q) - _penalty(problem, inside, new, q)
@@ -130,13 +144,13 @@ def _newton_step(
 
 
 def _minimized(
-    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float
+    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float, tolerance: float
 ) -> tuple[Floats, float]:  # fmt: skip
     """Return the coefficients (p,) that minimize the model with the gradient r (p,) at b (p,), and the price."""
     if inside.all():
         return _within_limit(H, r, b, problem.lam, problem.largest), s
     new, left = b.copy(), r.copy()
-    s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, _TOLERANCE)
+    s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, tolerance)
     return new, s
 
 
@@ -177,7 +191,7 @@ def _solved(H: Floats, r: Floats, lam: float) -> Floats:
     _, x, failed = dposv(A, r * scale)
     if failed or not np.isfinite(x).all():
         x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
-    return np.asarray(-scale * np.asarray(x))
+    return np.asarray(-scale * x, np.float64)
 
 
 def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
@@ -214,19 +228,22 @@ def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) 
 
     The intercept changes by -(slope + shift'change).
     """
+    root = np.sqrt(curvature)
     if not problem.intercept:
-        return (columns * curvature) @ columns.T, columns @ a, np.zeros(columns.shape[0]), 0.0
+        scaled = columns * root
+        return scaled @ scaled.T, columns @ a, np.zeros(columns.shape[0]), 0.0
     total = float(curvature.sum())
     shift = columns @ curvature / total
     centered = columns - shift[:, None]
-    return (centered * curvature) @ centered.T, centered @ a, shift, float(a.sum()) / total
+    scaled = centered * root
+    return scaled @ scaled.T, centered @ a, shift, float(a.sum()) / total
 
 
 def _line_search(
     problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
     inside: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
-    """Return coefficients, intercept, linear predictors and objective after the first halving that is lower."""
+    """Return coefficients, intercept, linear predictors and objective after a step that is halved until it helps."""
     b, b0, eta, value = at
     change, d0, moved = step
     allowed = max(-expected, 0.0)

@@ -1,0 +1,204 @@
+"""Proofs for losses: the best subset by enumeration, bounds that hold for any dual vector, limits of time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dsel._lib.types import Floats
+from dsel.objective.losses.gamma import Gamma
+from dsel.objective.losses.huber import Huber
+from dsel.objective.losses.logistic import Logistic
+from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.poisson import Poisson
+from dsel.objective.losses.squared import Squared
+from dsel.search.exact.losses.proof import LossProblem, dual_bound, prove_loss
+
+LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0)]
+by_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+
+
+def problem_for(loss: Loss, seed: int = 0, m: int = 40, n: int = 7, **changes: Any) -> LossProblem:
+    """Return a random problem with weights, offsets, an intercept and a penalty."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((m, n)) + 0.5 * rng.standard_normal((m, 1))
+    signal = Z[:, 0] - 0.7 * Z[:, 2]
+    y = signal + rng.standard_t(3, m)
+    if loss.name == "logistic":
+        y = (rng.random(m) < 1.0 / (1.0 + np.exp(-signal))).astype(np.float64)
+    elif loss.name == "poisson":
+        y = rng.poisson(np.exp(0.5 * signal)).astype(np.float64)
+    elif loss.name == "gamma":
+        y = rng.gamma(2.0, np.exp(0.5 * signal)) + 1e-3
+    made = LossProblem(Z, y, rng.uniform(0.5, 2.0, m), 0.3 * rng.standard_normal(m), loss, 1.0, True)
+    return replace(made, **changes)
+
+
+def fitted(problem: LossProblem, S: tuple[int, ...]) -> float:
+    """Return F(S) by a general optimizer."""
+    s = len(S)
+
+    def value(b: Floats) -> float:
+        eta = problem.offset + problem.Z[:, S] @ b[:s] + b[s]
+        return float(problem.w @ problem.loss.deviance(problem.y, eta) + problem.lam * b[:s] @ b[:s])
+
+    limit = (None, None) if problem.limit is None else (-problem.limit, problem.limit)
+    bounds = [limit] * s + [(None, None) if problem.intercept else (0.0, 0.0)]
+    options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-10}
+    return float(minimize(value, np.zeros(s + 1), method="L-BFGS-B", bounds=bounds, options=options).fun)
+
+
+def best_of_all(
+    problem: LossProblem, k: int, include: tuple[int, ...] = (), exclude: tuple[int, ...] = ()
+) -> tuple[float, tuple[int, ...]]:  # fmt: skip
+    """Return the least F and its subset by enumeration."""
+    others = [j for j in range(problem.Z.shape[1]) if j not in include + exclude]
+    subsets = [tuple(sorted(include + S)) for S in combinations(others, k - len(include))]
+    return min((fitted(problem, S), S) for S in subsets)
+
+
+@by_loss
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"intercept": False}, {"lam": 0.0, "limit": 0.4}, {"limit": 0.2}],
+    ids=["penalty", "no intercept", "limit", "both"],
+)
+def test_a_proof_finds_the_best_of_all_subsets(loss: Loss, changes: dict[str, Any]) -> None:
+    problem = problem_for(loss, **changes)
+    value, members = best_of_all(problem, 3)
+    found = prove_loss(problem, 3)
+    assert found.proven
+    assert found.ended == "proven"
+    assert found.members == members
+    assert found.value == pytest.approx(value, rel=1e-6)
+    assert found.root_bound <= found.bound <= found.value
+    assert found.bound == pytest.approx(found.value, rel=1e-7)
+
+
+@by_loss
+def test_included_columns_are_in_the_best_subset_and_excluded_ones_are_not(loss: Loss) -> None:
+    problem = problem_for(loss, seed=1)
+    value, members = best_of_all(problem, 3, include=(4,), exclude=(0,))
+    found = prove_loss(problem, 3, include=(4,), exclude=(0,))
+    assert found.members == members
+    assert found.value == pytest.approx(value, rel=1e-6)
+
+
+@by_loss
+@pytest.mark.parametrize("limited", [False, True], ids=["penalty", "limit"])
+def test_any_dual_vector_gives_a_bound_below_every_subset(loss: Loss, limited: bool) -> None:
+    problem = problem_for(loss, seed=2)
+    if limited:
+        problem = replace(problem, lam=0.0, limit=0.5)
+    best, _ = best_of_all(problem, 2)
+    rng = np.random.default_rng(3)
+    useful = 0
+    for size in (0.0, 0.1, 0.3, 1.0, 3.0):
+        for _ in range(10):
+            eta = problem.offset + size * problem.Z @ rng.standard_normal(7)
+            a = problem.w * loss.slope(problem.y, eta)
+            for vector in (a, 0.5 * a, 0.05 * a, a + rng.standard_normal(a.size)):
+                bound = dual_bound(problem, vector, 2)
+                assert bound <= best
+                useful += bound > 0.0
+    assert useful
+
+
+def test_a_vector_outside_the_domain_of_the_conjugate_proves_nothing() -> None:
+    problem = problem_for(Logistic(), intercept=False)
+    assert dual_bound(problem, np.full(40, 100.0), 2) == -np.inf
+
+
+@by_loss
+def test_the_order_of_columns_does_not_matter(loss: Loss) -> None:
+    problem, order = problem_for(loss, seed=4), np.random.default_rng(0).permutation(7)
+    first, second = prove_loss(problem, 3), prove_loss(replace(problem, Z=problem.Z[:, order]), 3)
+    assert tuple(sorted(order[list(second.members)].tolist())) == first.members
+    assert second.value == pytest.approx(first.value, rel=1e-9)
+
+
+@by_loss
+def test_weights_and_penalty_times_a_constant_scale_the_error(loss: Loss) -> None:
+    problem = problem_for(loss, seed=5)
+    first = prove_loss(problem, 3)
+    scaled = prove_loss(replace(problem, w=1000.0 * problem.w, lam=1000.0 * problem.lam), 3)
+    assert scaled.members == first.members
+    assert scaled.proven
+    assert scaled.value == pytest.approx(1000.0 * first.value, rel=1e-9)
+
+
+def test_rows_of_weight_0_do_not_count() -> None:
+    problem = problem_for(Poisson(), seed=6)
+    w = problem.w.copy()
+    w[:5] = 0.0
+    without = LossProblem(problem.Z[5:], problem.y[5:], w[5:], problem.offset[5:], Poisson(), 1.0, True)
+    assert prove_loss(replace(problem, w=w), 2).value == pytest.approx(prove_loss(without, 2).value, rel=1e-12)
+
+
+def test_a_constant_that_is_added_to_columns_changes_nothing_with_an_intercept() -> None:
+    problem = problem_for(Logistic(), seed=7)
+    first, moved = prove_loss(problem, 3), prove_loss(replace(problem, Z=problem.Z + 1000.0), 3)
+    assert moved.members == first.members
+    assert moved.proven
+    assert moved.value == pytest.approx(first.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("limits", [{"seconds": 0.0}, {"nodes": 1}, {"nodes": 4}], ids=str)
+def test_a_stopped_proof_has_a_valid_bound_and_subset(limits: dict[str, Any]) -> None:
+    problem = problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05)
+    whole, stopped = prove_loss(problem, 4), prove_loss(problem, 4, **limits)
+    assert whole.proven
+    assert not stopped.proven
+    assert stopped.ended in ("time", "nodes")
+    assert stopped.bound <= whole.value <= stopped.value
+
+
+def test_a_known_subset_is_kept_if_it_is_the_best() -> None:
+    problem = problem_for(Gamma(), seed=9)
+    best = prove_loss(problem, 3)
+    assert prove_loss(problem, 3, incumbent=(best.members, best.value), seconds=0.0).members == best.members
+
+
+def test_a_gap_ends_the_proof_sooner() -> None:
+    problem = problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05)
+    exact, rough = prove_loss(problem, 4), prove_loss(problem, 4, gap=0.05)
+    assert rough.proven
+    assert rough.nodes < exact.nodes
+    assert 0.95 * rough.value <= rough.bound <= exact.value
+
+
+def test_bounds_and_errors_are_reported_after_each_node() -> None:
+    seen: list[tuple[int, float, float]] = []
+    found = prove_loss(problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05), 4, on_node=lambda *now: seen.append(now))
+    nodes, bounds, values = zip(*seen, strict=True)
+    assert list(nodes) == sorted(nodes)
+    assert list(values) == sorted(values, reverse=True)
+    assert max(bounds) <= found.value
+
+
+def test_without_penalty_and_limit_the_bound_says_how_large_coefficients_may_be() -> None:
+    problem = problem_for(Poisson(), seed=10, lam=0.0)
+    value, members = best_of_all(problem, 2)
+    found = prove_loss(problem, 2)
+    assert found.members == members
+    assert found.value == pytest.approx(value, rel=1e-6)
+    assert np.isfinite(found.limit)
+    assert found.bound <= found.value
+    assert prove_loss(replace(problem, lam=1.0), 2).limit == np.inf
+
+
+def test_more_columns_than_rows_are_proved() -> None:
+    rng = np.random.default_rng(11)
+    Z = rng.standard_normal((60, 300))
+    y = (Z[:, 10] - Z[:, 200] + 0.1 * rng.standard_normal(60) > 0.0).astype(np.float64)
+    problem = LossProblem(Z, y, np.ones(60), np.zeros(60), Logistic(), 6.0, True)
+    found = prove_loss(problem, 2)
+    assert found.proven
+    assert found.members == (10, 200)
+    best = min(prove_loss(problem, 2, include=(j,), nodes=1).value for j in range(0, 300, 10))
+    assert found.value <= best + 1e-9

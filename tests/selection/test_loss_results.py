@@ -1,0 +1,317 @@
+"""What users do with a selection by a loss: predict, score, save, print, report and draw it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from sklearn.linear_model import GammaRegressor, HuberRegressor, LogisticRegression, PoissonRegressor
+from sklearn.metrics import accuracy_score, d2_tweedie_score, log_loss, roc_auc_score
+
+import dsel
+from dsel.errors import DataError, OptionError
+from dsel.objective.losses.huber import Huber
+from dsel.selection.results.predict_store import predict_store
+from tests.cli.test_cli import invoke
+from tests.stores import make_store
+
+RNG = np.random.default_rng(0)
+M = 240
+X = RNG.normal(size=(M, 10))
+ETA = 1.2 * X[:, 3] - 0.8 * X[:, 7] + 0.3
+CLASSES = (ETA + RNG.logistic(size=M) > 0).astype(float)
+COUNTS = RNG.poisson(np.exp(0.5 * ETA)).astype(float)
+AMOUNTS = RNG.gamma(3.0, np.exp(0.5 * ETA) / 3.0)
+NUMBERS = ETA + RNG.standard_t(2, size=M)
+EXPOSURE = RNG.uniform(0.5, 4.0, size=M)
+
+
+def scaled(selection: Any) -> Any:
+    """Return the chosen columns with mean 0 and standard deviation 1."""
+    Z = X[:, selection.indices]
+    return (Z - Z.mean(axis=0)) / Z.std(axis=0)
+
+
+# The fits are those of scikit-learn. Its penalties: C = 1 / lam; alpha = lam / m for means of half a deviance; and for
+# Huber's loss with a fixed scale alpha = lam.
+
+
+@pytest.mark.parametrize("lam", [0.5, 20.0])
+def test_probabilities_are_those_of_logistic_regression(lam: float) -> None:
+    s = dsel.select(X, CLASSES, k=3, loss="logistic", lam=lam)
+    Z = scaled(s)
+    model = LogisticRegression(C=1.0 / lam, tol=1e-12, max_iter=10_000).fit(Z, CLASSES)
+    np.testing.assert_allclose(s.predict(X), model.predict_proba(Z)[:, 1], atol=1e-6)
+    np.testing.assert_allclose(s.predict(X, kind="link"), model.decision_function(Z), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "model"), [("poisson", COUNTS, PoissonRegressor), ("gamma", AMOUNTS, GammaRegressor)]
+)
+@pytest.mark.parametrize("lam", [0.0, 5.0])
+def test_expected_counts_and_amounts_are_those_of_the_regressions(loss: str, y: Any, model: Any, lam: float) -> None:
+    s = dsel.select(X, y, k=3, loss=loss, lam=lam)
+    Z = scaled(s)
+    expected = model(alpha=lam / M, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(Z, y)
+    np.testing.assert_allclose(s.predict(X), expected.predict(Z), rtol=1e-6)
+    assert s.score(X, y)["d2"] == pytest.approx(expected.score(Z, y), rel=1e-6)
+    assert s.score(X, y)["d2"] == pytest.approx(s.r2, rel=1e-9)
+    assert s.score(X, y)["d2"] == pytest.approx(
+        d2_tweedie_score(y, s.predict(X), power=1 if loss == "poisson" else 2), rel=1e-6
+    )
+
+
+def test_predictions_by_hubers_loss_are_those_of_the_regression_at_its_scale() -> None:
+    model = HuberRegressor(epsilon=1.5, alpha=0.0, tol=1e-12, max_iter=10_000).fit(X[:, [3, 7]], NUMBERS)
+    s = dsel.select(X[:, [3, 7]], NUMBERS, k=2, loss=Huber(1.5 * model.scale_))
+    found, expected = s.predict(X[:, [3, 7]]), model.predict(X[:, [3, 7]])
+    np.testing.assert_allclose(found, expected, atol=1e-5)  # the minimizer of scikit-learn ends early
+    theirs = float(s.loss.deviance(NUMBERS, expected).sum())
+    assert theirs * (1.0 - 1e-6) <= s.error <= theirs
+
+
+def test_scores_of_classes_are_those_of_scikit_learn() -> None:
+    half = M // 2
+    s = dsel.select(X[:half], CLASSES[:half], k=2, loss="logistic", lam=1.0)
+    w = np.tile([1.0, 2.0, 0.5], half // 3)
+    new, y = X[half:], CLASSES[half:]
+    p = s.predict(new)
+    found = s.score(new, y, sample_weight=w)
+    assert found["auc"] == pytest.approx(roc_auc_score(y, p, sample_weight=w), rel=1e-12)
+    assert found["log_loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-9)
+    assert found["accuracy"] == pytest.approx(accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12)
+    constant = np.full(half, np.average(y, weights=w))
+    null = 2.0 * w.sum() * log_loss(y, constant, sample_weight=w)
+    assert found["d2"] == pytest.approx(1.0 - found["deviance"] / null, rel=1e-9)
+
+
+def test_equal_scores_share_a_step_of_the_roc_curve() -> None:
+    binary = (X[:, :3] > 0).astype(float)
+    s = dsel.select(binary, CLASSES, k=1, loss="logistic")
+    assert s.score(binary, CLASSES)["auc"] == pytest.approx(roc_auc_score(CLASSES, s.predict(binary)), rel=1e-12)
+
+
+def test_the_squared_error_has_scores_too() -> None:
+    s = dsel.select(X, NUMBERS, k=2)
+    found = s.score(X, NUMBERS)
+    assert found.keys() == {"deviance", "r2"}
+    assert found["r2"] == pytest.approx(s.r2, rel=1e-9)
+
+
+def test_scores_refuse_other_targets() -> None:
+    s = dsel.select(X, CLASSES, k=1, loss="logistic")
+    with pytest.raises(DataError, match="y has the value 2, and the classes are 0 and 1"):
+        s.score(X, CLASSES + 1)
+    with pytest.raises(DataError, match="y has 3 values, and X has 240 rows"):
+        s.score(X, CLASSES[:3])
+    with pytest.raises(DataError, match="y is not finite in row 1"):
+        s.score(X, np.where(np.arange(M) == 1, np.nan, CLASSES))
+    with pytest.raises(DataError, match="y holds no numbers"):
+        s.score(X, np.where(CLASSES > 0, "yes", "no"))
+
+
+def test_an_offset_is_given_again_to_predict() -> None:
+    offset = np.log(EXPOSURE)
+    s = dsel.select(X, COUNTS, k=2, loss="poisson", offset=offset)
+    rates = s.predict(X, offset=0)
+    np.testing.assert_allclose(s.predict(X, offset=offset), EXPOSURE * rates, rtol=1e-12)
+    np.testing.assert_allclose(s.predict(X, offset=offset, kind="link"), offset + np.log(rates), rtol=1e-9, atol=1e-12)
+    assert s.score(X, COUNTS, offset=offset)["deviance"] == pytest.approx(s.error, rel=1e-9)
+    assert s.score(X, COUNTS, offset=offset)["d2"] == pytest.approx(s.r2, rel=1e-9)
+    with pytest.raises(DataError, match="there is none for these rows"):
+        s.predict(X)
+    with pytest.raises(DataError, match=r"offset has shape \(3,\), and X has 240 rows"):
+        s.predict(X, offset=np.zeros(3))
+    with pytest.raises(OptionError, match="For data in memory"):
+        s.predict(X, offset="exposure")
+    with pytest.raises(OptionError, match="offset needs a loss"):
+        dsel.select(X, COUNTS, k=2).predict(X, offset=offset)
+
+
+def test_predictions_are_of_the_kind_of_the_data() -> None:
+    da, pl = pytest.importorskip("dask.array"), pytest.importorskip("polars")
+    import dask.dataframe as dd
+
+    names = [f"c{j}" for j in range(10)]
+    frame = pd.DataFrame(X, columns=names, index=np.arange(M) + 7)
+    s = dsel.select(frame, CLASSES, k=2, loss="logistic")
+    p = s.predict(frame.to_numpy())
+    assert ((p > 0) & (p < 1)).all()
+    series = s.predict(frame)
+    assert isinstance(series, pd.Series)
+    assert series.index.equals(frame.index)
+    np.testing.assert_allclose(series, p)
+    lazy = s.predict(da.from_array(X, chunks=(100, 10)))
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), p)
+    np.testing.assert_allclose(s.predict(dd.from_pandas(frame, npartitions=3)).compute(), p)
+    found = s.predict(pl.DataFrame(X, schema=names))
+    assert isinstance(found, pl.Series)
+    np.testing.assert_allclose(found.to_numpy(), p)
+    table = dsel.select(frame, CLASSES[:, None], k=2, loss="logistic")
+    for kind in (frame, pl.DataFrame(X, schema=names)):
+        for offset in (0.5, np.full(M, 0.5)):
+            shifted = table.predict(kind, offset=offset)
+            assert type(shifted) is type(kind)
+            np.testing.assert_allclose(shifted.to_numpy()[:, 0], s.predict(X, offset=0.5))
+    array = s.predict(xr.DataArray(X, dims=("sample", "feature"), coords={"feature": names}))
+    assert isinstance(array, xr.DataArray)
+    np.testing.assert_allclose(array.values, p)
+    with pytest.raises(OptionError, match="kind is 'median'"):
+        s.predict(X, kind="median")  # type: ignore[arg-type]
+
+
+def test_a_store_is_predicted_block_by_block_with_its_offset(tmp_path: Path) -> None:
+    offset = np.log(EXPOSURE)
+    data = xr.Dataset(
+        {"X": (("sample", "feature"), X), "Y": (("sample", "target"), COUNTS[:, None]), "exposure": ("sample", offset)}
+    )
+    store = tmp_path / "data.zarr"
+    data.chunk({"sample": 50, "feature": 5}).to_zarr(store, consolidated=False)
+    s = dsel.select(store, k=2, loss="poisson", offset="exposure")
+    s.save(tmp_path / "result")
+    expected = s.predict(X, offset=offset)[:, 0]
+    np.testing.assert_allclose(np.asarray(s.predict(store))[:, 0], expected, rtol=1e-12)
+    predict_store(s, store, tmp_path / "a.zarr")
+    np.testing.assert_allclose(xr.open_zarr(tmp_path / "a.zarr").prediction.values[:, 0], expected, rtol=1e-12)
+    predict_store(s, store, tmp_path / "b.zarr", offset=0)
+    np.testing.assert_allclose(xr.open_zarr(tmp_path / "b.zarr").prediction.values[:, 0], expected / EXPOSURE)
+    invoke("predict", tmp_path / "result", store, tmp_path / "c.zarr", "--link")
+    np.testing.assert_allclose(
+        xr.open_zarr(tmp_path / "c.zarr").prediction.values[:, 0], np.log(expected), rtol=1e-9, atol=1e-12
+    )
+    invoke("predict", tmp_path / "result", store, tmp_path / "d.zarr", "--offset", "exposure")
+    np.testing.assert_allclose(xr.open_zarr(tmp_path / "d.zarr").prediction.values[:, 0], expected, rtol=1e-12)
+    with pytest.raises(DataError, match="no variable other of offsets"):
+        predict_store(s, store, tmp_path / "e.zarr", offset="other")
+
+
+def test_probabilities_of_a_store_are_those_of_the_arrays(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.zarr", X, CLASSES[:, None], chunks=(64, 3))
+    s = dsel.select(store, k=2, loss="logistic")
+    predict_store(s, store, tmp_path / "p.zarr")
+    found = xr.open_zarr(tmp_path / "p.zarr").prediction.values
+    np.testing.assert_allclose(found, np.asarray(s.predict(X)).reshape(-1, 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("y", "loss"), [(np.where(CLASSES > 0, 7.0, -2.0), "logistic"), (COUNTS, "poisson"), (NUMBERS, Huber(0.7))]
+)
+def test_a_saved_selection_predicts_the_same(tmp_path: Path, y: Any, loss: Any) -> None:
+    s = dsel.select(X, y, k=2, loss=loss)
+    s.save(tmp_path / "result")
+    again = dsel.open_selection(tmp_path / "result")
+    assert again == s
+    assert again.loss == s.loss
+    assert again.request.loss == again.loss.name
+    np.testing.assert_array_equal(again.predict(X), s.predict(X))
+    assert again.score(X, y) == s.score(X, y)
+
+
+def test_a_certificate_is_about_the_loss_with_its_parameters() -> None:
+    s = dsel.select(X, NUMBERS, k=2, loss=Huber(0.5), lam=1.0)
+    certified = dsel.certify(s, X, NUMBERS)
+    assert certified.certificate[-1]["status"] == "optimal"
+    assert certified.loss == Huber(0.5)
+    assert certified.request.loss == "huber"
+
+
+def test_texts_name_the_loss_and_its_deviance() -> None:
+    s = dsel.select(X, CLASSES, k=2, loss="logistic")
+    assert repr(s).startswith(f"<Selection: 2 of 10 columns, logistic, D2 {s.r2:.6g}, poss: x3, x7>")
+    lines = str(s).splitlines()
+    assert lines[0].startswith(f"2 of 10 columns explain {s.r2:.4%} of the logistic deviance (240 rows; poss")
+    assert lines[2].split() == ["size", "deviance", "D2", "columns"]
+    odds = np.exp(s.coefficients[:, 0])
+    assert f"Odds ratios, for one more unit of a column: x3 {odds[0]:.4g}, x7 {odds[1]:.4g}" in lines
+    assert "R2" not in str(s)
+    assert "deviance + penalty" in str(dsel.select(X, CLASSES, k=2, loss="logistic", lam=1.0))
+    assert "Rate ratios" in str(dsel.select(X, COUNTS, k=2, loss="poisson"))
+    huber = str(dsel.select(X, NUMBERS, k=2, loss="huber"))
+    assert "ratios" not in huber
+    assert "count linearly" in huber
+
+
+def test_the_table_has_ratios() -> None:
+    for y, loss, name in ((CLASSES, "logistic", "odds_ratio"), (AMOUNTS, "gamma", "rate_ratio")):
+        table = dsel.select(X, y, k=2, loss=loss).to_frame()
+        np.testing.assert_allclose(table[name], np.exp(table["coefficient"]))
+    assert "odds_ratio" not in dsel.select(X, CLASSES, k=2).to_frame()
+
+
+def test_the_report_speaks_of_the_deviance(tmp_path: Path) -> None:
+    s = dsel.certify(dsel.select(X, CLASSES, k=2, loss="logistic"), X, CLASSES)
+    page = s.report(tmp_path / "report.html").read_text()
+    for text in ("D²", "Odds ratio", "logistic deviance", "share of the deviance explained, D²"):
+        assert text in page
+    assert "R²" not in page
+    assert "‖Y‖" not in page
+    assert "D²" in s._repr_html_()
+    penalized = dsel.select(X, COUNTS, k=2, loss="poisson", lam=1.0)
+    page = penalized.report(tmp_path / "report.html").read_text()
+    assert "Rate ratio" in page
+    assert "deviance with the penalty" in page
+    assert "‖Y‖" not in page
+
+
+def test_curves_of_classes_are_drawn_for_given_rows() -> None:
+    s = dsel.select(X, CLASSES, k=2, loss="logistic")
+    ax = s.plot.roc(X, CLASSES)
+    assert ax.get_legend_handles_labels()[1] == [f"area {s.score(X, CLASSES)['auc']:.3f}"]
+    line = s.plot.calibration(X, CLASSES).get_lines()[-1]
+    predicted, observed = line.get_xdata(), line.get_ydata()
+    p = np.sort(s.predict(X))
+    np.testing.assert_allclose(predicted, p.reshape(10, -1).mean(axis=1))
+    np.testing.assert_allclose(observed, CLASSES[np.argsort(s.predict(X))].reshape(10, -1).mean(axis=1))
+    with pytest.raises(OptionError, match="which has no classes"):
+        dsel.select(X, COUNTS, k=2, loss="poisson").plot.roc(X, COUNTS)
+
+
+def test_two_values_for_the_squared_error_offer_the_logistic_loss() -> None:
+    note = 'if they are classes, loss="logistic" fits their probabilities'
+    assert any(note in one for one in dsel.select(X, CLASSES, k=2).notes)
+    assert any('loss="logistic"' in one for one in dsel.select(X, np.where(CLASSES > 0, "a", "b"), k=2).notes)
+    assert not any("logistic" in one for one in dsel.select(X, CLASSES, k=2, loss="logistic").notes)
+    assert not any("logistic" in one for one in dsel.select(X, NUMBERS, k=2).notes)
+
+
+def test_text_classes_are_mapped_and_reported() -> None:
+    text = dsel.select(X, np.where(CLASSES > 0, "yes", "no"), k=2, loss="logistic")
+    assert text.indices == dsel.select(X, CLASSES, k=2, loss="logistic").indices
+    assert "target 'y' has 2 classes (no, yes): 1 stands for 'yes', 0 for 'no'" in text.notes
+    numbers = dsel.select(X, np.where(CLASSES > 0, 7.0, -2.0), k=2, loss="logistic")
+    assert "the target has the classes -2 and 7: 7 counts as 1" in numbers.notes
+    np.testing.assert_allclose(numbers.predict(X), text.predict(X))
+
+
+def test_columns_that_separate_the_classes_are_named() -> None:
+    y = (X[:, 4] > 0).astype(float)
+    s = dsel.select(X, y, k=1, loss="logistic")
+    assert s.indices == (4,)
+    assert any(note.startswith("columns x4 separate the classes") for note in s.notes)
+    assert not any("separate" in note for note in dsel.select(X, y, k=1, loss="logistic", lam=0.1).notes)
+
+
+@pytest.mark.parametrize(
+    ("loss", "change", "problem"),
+    [
+        ("logistic", lambda y: y * 0, "one class only, 0"),
+        ("logistic", lambda y: np.arange(M) % 3, "takes two classes, and the target has 3 values"),
+        ("poisson", lambda y: y - 0.5, r"takes targets >= 0, and \d+ are not: the first is -0.5 in row"),
+        ("poisson", lambda y: y * 0, "All targets are 0"),
+        ("gamma", lambda y: y, r"takes targets > 0, and \d+ are not"),
+        ("logistic", lambda y: np.where(np.arange(M) == 5, np.nan, y), "NaN"),
+    ],
+)
+def test_targets_that_a_loss_cannot_take_are_refused(loss: str, change: Any, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        dsel.select(X, change(CLASSES), k=2, loss=loss)
+
+
+def test_a_class_without_weight_is_no_class() -> None:
+    with pytest.raises(DataError, match="one class only, 0"):
+        dsel.select(X, CLASSES, k=2, loss="logistic", sample_weight=1.0 - CLASSES)

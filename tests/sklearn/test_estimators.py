@@ -1,0 +1,139 @@
+"""The classifier and the regressor predict by the best model on few columns, as scikit-learn's models there do."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from dsel.objective.losses.huber import Huber
+from dsel.sklearn import SubsetClassifier, SubsetRegressor
+
+RNG = np.random.default_rng(0)
+M = 200
+X = RNG.normal(size=(M, 12)) * np.linspace(1.0, 3.0, 12)
+ETA = 0.9 * X[:, 3] - 0.6 * X[:, 7]
+LABELS = np.where(ETA + RNG.logistic(size=M) > 1.0, "yes", "no")
+COUNTS = RNG.poisson(np.exp(0.3 * ETA))
+
+
+def scaled(estimator: Any, weights: Any = None) -> Any:
+    """Return the selected columns with mean 0 and standard deviation 1."""
+    return StandardScaler().fit_transform(estimator.transform(X), sample_weight=weights)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"yes": 3.0, "no": 0.5}])
+@pytest.mark.parametrize("lam", [1.0, 10.0])
+def test_it_is_logistic_regression_on_the_selected_columns(class_weight: Any, lam: float) -> None:
+    w = RNG.uniform(0.5, 2.0, size=M)
+    found = SubsetClassifier(3, lam=lam, class_weight=class_weight).fit(X, LABELS, sample_weight=w)
+    yes = LABELS == "yes"
+    shares = {"yes": 0.5 * w.sum() / w[yes].sum(), "no": 0.5 * w.sum() / w[~yes].sum()}
+    factors = {None: {"yes": 1.0, "no": 1.0}, "balanced": shares}.get(
+        class_weight if not isinstance(class_weight, dict) else "", class_weight
+    )
+    Z = scaled(found, w * np.where(yes, factors["yes"], factors["no"]))
+    model = LogisticRegression(C=1.0 / lam, class_weight=class_weight, tol=1e-12, max_iter=10_000)
+    model.fit(Z, LABELS, sample_weight=w)
+    assert found.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(found.predict_proba(X), model.predict_proba(Z), atol=1e-6)
+    np.testing.assert_allclose(found.decision_function(X), model.decision_function(Z), atol=1e-6)
+    assert found.predict(X).tolist() == model.predict(Z).tolist()
+    assert found.score(X, LABELS) == accuracy_score(LABELS, model.predict(Z))
+    eta = X[:, found.indices_] @ found.coef_[0] + found.intercept_
+    np.testing.assert_allclose(eta, found.decision_function(X))
+
+
+@pytest.mark.parametrize("labels", [LABELS == "yes", np.where(LABELS == "yes", 5, -3), pd.Categorical(LABELS)])
+def test_labels_are_of_any_type(labels: Any) -> None:
+    found = SubsetClassifier(2).fit(X, labels)
+    np.testing.assert_allclose(found.predict_proba(X), SubsetClassifier(2).fit(X, LABELS).predict_proba(X))
+    assert set(found.predict(X).tolist()) == set(np.asarray(labels).tolist())
+
+
+def test_many_classes_and_one_class_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"Only binary classification is supported\. The type of the target is multicl"
+    ):
+        SubsetClassifier(2).fit(X, np.arange(M) % 3)
+    with pytest.raises(ValueError, match="y has one class only: 'yes'"):
+        SubsetClassifier(2).fit(X, np.full(M, "yes"))
+    with pytest.raises(ValueError, match="the rows with weight have one class only"):
+        SubsetClassifier(2).fit(X, LABELS, sample_weight=(LABELS == "yes").astype(float))
+
+
+def test_frames_sparse_and_lazy_data_are_predicted() -> None:
+    da = pytest.importorskip("dask.array")
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(12)])
+    p = SubsetClassifier(2).fit(X, LABELS).predict_proba(X)
+    found = SubsetClassifier(2).fit(frame, LABELS)
+    np.testing.assert_allclose(found.predict_proba(frame), p)
+    with pytest.raises(ValueError, match="feature names"):
+        found.predict(frame.rename(columns={"c0": "other"}))
+    found = SubsetClassifier(2).fit(scipy.sparse.csr_array(X), LABELS)
+    np.testing.assert_allclose(found.predict_proba(scipy.sparse.csr_array(X)), p)
+    lazy = da.from_array(X, chunks=(50, 12))
+    found = SubsetClassifier(2).fit(lazy, da.from_array((LABELS == "yes").astype(int), chunks=50))
+    np.testing.assert_allclose(found.predict_proba(lazy), p)
+
+
+def test_missing_values_are_the_means_also_in_predictions() -> None:
+    holes = X.copy()
+    holes[::7, 3] = np.nan
+    found = SubsetClassifier(2, missing="mean").fit(holes, LABELS)
+    filled = np.where(np.isnan(holes), np.nanmean(holes, axis=0), holes)
+    np.testing.assert_allclose(found.predict_proba(holes), found.predict_proba(filled))
+
+
+def test_searches_and_pipelines_take_it() -> None:
+    search = GridSearchCV(SubsetClassifier(), {"n_features_to_select": [1, 2]}, scoring="neg_log_loss", cv=3)
+    assert search.fit(X, LABELS).best_params_ == {"n_features_to_select": 2}
+    scores = cross_val_score(make_pipeline(StandardScaler(), SubsetClassifier(2)), X, LABELS, cv=3)
+    assert (scores > 0.7).all()
+    assert clone(SubsetClassifier(2, lam=3.0)).lam == 3.0
+    found = pickle.loads(pickle.dumps(SubsetClassifier(2).fit(X, LABELS)))
+    assert found.predict(X).tolist() == SubsetClassifier(2).fit(X, LABELS).predict(X).tolist()
+
+
+def test_the_number_of_columns_is_chosen_by_bic() -> None:
+    assert SubsetClassifier("auto", max_k=6, lam=0.0).fit(X, LABELS).get_support(indices=True).tolist() == [3, 7]
+
+
+def test_counts_are_predicted_as_by_poisson_regression() -> None:
+    found = SubsetRegressor(3, loss="poisson", lam=4.0).fit(X, COUNTS)
+    Z = scaled(found)
+    model = PoissonRegressor(alpha=4.0 / M, solver="newton-cholesky", tol=1e-12).fit(Z, COUNTS)
+    np.testing.assert_allclose(found.predict(X), model.predict(Z), rtol=1e-6)
+    assert found.score(X, COUNTS) == pytest.approx(model.score(Z, COUNTS), rel=1e-6)
+    np.testing.assert_allclose(np.exp(X[:, found.indices_] @ found.coef_ + found.intercept_), found.predict(X))
+
+
+def test_the_squared_error_gives_least_squares() -> None:
+    y = ETA + RNG.normal(size=M)
+    found = SubsetRegressor(2).fit(X, y)
+    model = LinearRegression().fit(found.transform(X), y)
+    np.testing.assert_allclose(found.predict(X), model.predict(found.transform(X)))
+    assert found.score(X, y) == pytest.approx(model.score(found.transform(X), y))
+
+
+def test_bad_targets_are_refused() -> None:
+    with pytest.raises(ValueError, match='loss="poisson" takes targets >= 0'):
+        SubsetRegressor(2, loss="poisson").fit(X, COUNTS - 1)
+    with pytest.raises(ValueError, match="use SubsetClassifier"):
+        SubsetRegressor(2).fit(X, LABELS)
+    with pytest.raises(ValueError, match=r"There is no loss 'possion'\. Did you mean"):
+        SubsetRegressor(2, loss="possion").fit(X, COUNTS)
+
+
+def test_a_loss_keeps_its_parameters() -> None:
+    assert SubsetRegressor(2, loss=Huber(0.7)).fit(X, ETA + RNG.standard_t(2, size=M)).selection_.loss == Huber(0.7)
