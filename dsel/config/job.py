@@ -275,6 +275,8 @@ _LATER_FIELDS = (
     "categories",
     "dates",
     "near_copies",
+    "loss",
+    "offset",
 )
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."

@@ -13,12 +13,14 @@ from pipelines.benchmarks import (
     certificate,
     greedy_rls,
     growing,
+    growing_proofs,
     losses,
     losses_proofs,
     methods,
     out_of_core,
     pareto,
     scaling,
+    sums,
 )
 from pipelines.benchmarks.proofs import run as proofs
 from pipelines.benchmarks.proofs.solving import SOLVERS
@@ -84,9 +86,20 @@ def out_of_core_command(
 @app.command("growing")
 def growing_command(
     quick: Annotated[bool, typer.Option("--quick", help="Use small data; figures are rougher.")] = False,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Measure the proofs of 60 nights in place of runs.")
+    ] = False,
 ) -> None:
     """Compare a nightly run on a store that has grown by 1 % with a run from the beginning."""
-    growing.run(quick)
+    (growing_proofs if certify else growing).run(quick)
+
+
+@app.command("sums")
+def sums_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use a tenth of the rows.")] = False,
+) -> None:
+    """Select from the sums of ten sites, and compare with all rows."""
+    sums.run(quick)
 
 
 @app.command("scaling")

@@ -5,7 +5,8 @@ commands are killed at random moments and started again. A night's run works in 
 of a scheduler, one of which may be killed. Its answer must have the bits of a run from the beginning in one process.
 
 The last line is JSON: the nights and kills, how many answers differed, how many runs read chunks of rows that were
-saved, and how many commands failed. All but the first two must be 0.
+saved, how many proofs followed the tree of the night before, and how many commands failed. All but the nights, kills
+and followed proofs must be 0.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from pipelines.chaos.commands import import_everything, run_here  # noqa: E402
 from pipelines.chaos.forks import Child, answer_of, fork  # noqa: E402
 from pipelines.chaos.s3_server import start_s3_server  # noqa: E402
 
-COLUMNS, FIRST_ROWS, CHUNK_ROWS = 10, 100, 40
+#: As many columns as this are proved by a tree that the next night follows.
+COLUMNS, FIRST_ROWS, CHUNK_ROWS = 150, 400, 40
+PROOF_NODES = 100_000
 #: A command is killed at most this often.
 _MOST_KILLS = 3
 _LONGEST = 300.0
@@ -74,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
             server.wait()
     for line in lines:
         print(line)
-    found = {name: counts[name] for name in ("nights", "kills", "different", "read_again", "failures")}
+    found = {name: counts[name] for name in ("nights", "kills", "followed", "different", "read_again", "failures")}
     if lines or asked.folder is not None:
         print(f"logs are in {folder}")
     else:
@@ -127,6 +130,7 @@ class Nights:
         self._do(f"run on {workers}", partial(_counted, ["run", str(job)], reads), disturbed=True, cluster=cluster)
         found = self._answer("found", partial(_saved, self._runs))
         self.counts["nights"] += 1
+        self.counts["followed"] += found["followed"]
         if found["answer"] != expected["answer"]:
             self._wrong("different", f"night {number} on {workers} workers; see {self._output}")
         first = rows // CHUNK_ROWS  # the first row of chunks that has new rows
@@ -166,7 +170,7 @@ class Nights:
             cluster = {"scheduler_file": {"path": str(self._clusters[workers].file), "workers": workers, "wait": "60s"}}
         values = {
             "store": self._store, "k": 3, "seed": 5, "out": {"folder": self._runs, "keep": 3}, "cluster": cluster,
-            "statistics_folder": f"{self._top}/sums",
+            "statistics_folder": f"{self._top}/sums", "certify": {"nodes": PROOF_NODES},
         }  # fmt: skip
         file = self._folder / f"job-{workers}.yaml"
         file.write_text(yaml.safe_dump(values))
@@ -209,7 +213,7 @@ class Nights:
         found = answer_of(work, self._output, folder=self._folder, wait=wait)
         if found is None:
             self._wrong("failures", f"{name}: no answer; see {self._output}")
-            return {"answer": name, "changed": True}
+            return {"answer": name, "changed": True, "followed": False}
         return dict(found)
 
     def _wrong(self, kind: str, line: str) -> None:
@@ -247,6 +251,8 @@ def _from_the_beginning(job: Path, runs: str) -> dict[str, Any]:
     """Return the answer of a run that uses nothing that is saved but the front of the previous run."""
     from dsel.config.job import read_job
     from dsel.data.dataset import as_dataset
+    from dsel.jobs.certify import certify_selection
+    from dsel.jobs.proof_store import ProofBudget
     from dsel.selection.changes.compare import PreviousRun
     from dsel.selection.context import RunContext
     from dsel.selection.pipeline import run_selection
@@ -255,7 +261,8 @@ def _from_the_beginning(job: Path, runs: str) -> dict[str, Any]:
     asked = read_job(job)
     dataset, name = as_dataset(str(asked.store)), latest_name(as_path(runs))
     start = () if name is None else PreviousRun.open(as_path(runs) / name).subsets(dataset.features)
-    return _answer(run_selection(dataset, asked.request(), RunContext(start=start)))
+    found = run_selection(dataset, asked.request(), RunContext(start=start))
+    return _answer(certify_selection(dataset, asked.request(), found, ProofBudget(nodes=PROOF_NODES)))
 
 
 def _saved(runs: str) -> dict[str, Any]:
@@ -272,8 +279,13 @@ def _answer(found: Any) -> dict[str, Any]:
         found.r2.hex(),
         repr(found.front),
         found.coefficients.tobytes().hex(),
+        [[row["size"], row["status"], row["value"].hex(), row["indices"]] for row in found.certificate],
     ]
-    return {"answer": json.dumps(values), "changed": bool((found.changes or {"changed": True})["changed"])}
+    followed = any(row["leaves_checked"] or (found.changes and not row["began_again"]) for row in found.certificate)
+    return {
+        "answer": json.dumps(values), "changed": bool((found.changes or {"changed": True})["changed"]),
+        "followed": followed,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

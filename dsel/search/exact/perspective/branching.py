@@ -22,6 +22,8 @@ from dsel.search.exact.perspective.subtree_solver import NOTHING, SubtreeSolver
 
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
+#: Newton steps from the coefficients of the same node on fewer rows.
+_NEWTON = 3
 
 #: A node, and what its subsets explain at most.
 Bounded = tuple[float, Node]
@@ -79,12 +81,13 @@ class Branching:
         if self._all_fit(fixed, out, bound, incumbent):
             return []
         free, q = ~(fixed | out), self.k - int(fixed.sum())
-        if self._is_closed(fixed, free, q, bound, reduced, incumbent):
-            return []
-        before = self.seconds
         j = node.branch
         if j < 0 and self._warm_start is not None and node.path is not None:
             j = self._warm_start.column(node.path)
+        split = j >= 0 and self._warm_start is not None and self._warm_start.k == self.k  # it was not closed before
+        if not split and self._is_closed(fixed, free, q, bound, reduced, incumbent):
+            return []
+        before = self.seconds
         j = self._column(free, q, b) if j < 0 else j
         if self.record is not None:
             self.record.branched(node.path, j)
@@ -93,7 +96,7 @@ class Branching:
             for inside in (True, False)
             if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
         ]
-        if self.subtree_solver is not None:
+        if self.subtree_solver is not None and not split:
             gap = bound - incumbent.cutoff
             better = [gap if child is None else min(bound - child[0], gap) for child in children]
             self.subtree_solver.count(self.seconds - before, sum(better) / len(better))
@@ -175,7 +178,8 @@ class Branching:
                 if holds or not leaf:
                     self.record.keep(path, known)
                     return min(by_known, bound), node
-        found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff)
+        again = known is not None and advice is not None and advice.k == self.k
+        found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff, _NEWTON if again else 0)
         self.seconds += found.seconds
         weight = sizes(found.b) * np.sqrt(self.problem.d)
         weight[fixed] = np.inf
@@ -183,7 +187,7 @@ class Branching:
         node = Node.of(fixed, out, found.b, path=path)
         if self.record is not None:
             self.record.keep(path, CachedRelaxation(self.k, node.support, node.b))
-        if advice is not None and known is not None and advice.k == self.k and found.bound > incumbent.cutoff:
+        if again and advice is not None and found.bound > incumbent.cutoff:
             advice.searched += 1
         return min(found.bound, bound), node
 
@@ -217,9 +221,13 @@ class Branching:
         return solve(K, c, fixed[columns], q, self._objective.c, enough)
 
 
-def relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
+def relaxed(
+    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, newton: int = 0
+) -> Relaxed:  # fmt: skip
     """Return the relaxation of a node, see `relax`."""
-    return (relax if problem.c.ndim == 1 else relax_rows)(problem, fixed, free, q, b, enough)
+    if problem.c.ndim == 1:
+        return relax(problem, fixed, free, q, b, enough, newton=newton)
+    return relax_rows(problem, fixed, free, q, b, enough)
 
 
 def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: float) -> Reduced:

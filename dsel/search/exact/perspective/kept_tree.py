@@ -23,11 +23,11 @@ _NODE_BYTES = 16
 _NO_COLUMNS = np.zeros(0, np.int64)
 
 
-def as_arrays(advice: WarmStart, norms: Floats, most_bytes: int) -> dict[str, Any]:
+def as_arrays(advice: WarmStart, norms: Floats, most_bytes: int, seconds: float) -> dict[str, Any]:
     """Return the advice of a tree as arrays.
 
-    norms (n,): of the columns, whose coefficients are for norm 1. most_bytes: nodes far from the root are left out if
-    there would be more.
+    seconds: about how long the last tree took that followed none. norms (n,): of the columns, whose coefficients are
+    for norm 1. most_bytes: nodes far from the root are left out if there would be more.
     """
     known = sorted(advice.known.items(), key=lambda item: len(item[0] or ()))
     sizes = np.cumsum([_NODE_BYTES + 4 * (found.support.size + found.b.size) for _, found in known])
@@ -37,7 +37,8 @@ def as_arrays(advice: WarmStart, norms: Floats, most_bytes: int) -> dict[str, An
     targets = next((found.b.reshape(found.support.size, -1).shape[1] for _, found in known if found.support.size), 1)
     rows = [found.b.reshape(found.support.size, targets) for _, found in known]
     return {
-        "k": np.int64(advice.k), "d": advice.d, "norms": norms, "learned": np.asarray(advice.learned, np.float64),
+        "k": np.int64(advice.k), "seconds": np.float64(seconds), "d": advice.d, "norms": norms,
+        "learned": np.asarray(advice.learned, np.float64),
         "parent": np.asarray(parents, np.int32),
         "step": np.asarray([path[-1] if path else 0 for path, _ in known], np.int32),
         "column": np.asarray([advice.column(path) for path, _ in known], np.int32),
@@ -53,7 +54,13 @@ def from_arrays(saved: Mapping[str, Any], K: Floats, norms: Floats) -> WarmStart
     K (n, n): K + lam I for columns of norm 1. norms (n,): theirs. Raises ValueError if nothing can follow it.
     """
     k = int(saved["k"])
-    advice = WarmStart(k, feasible(K, np.asarray(saved["d"], np.float64)), (), learned=saved["learned"].tolist())
+    advice = WarmStart(
+        k,
+        feasible(K, np.asarray(saved["d"], np.float64)),
+        (),
+        learned=saved["learned"].tolist(),
+        seconds=float(saved["seconds"]),
+    )
     paths: list[Path] = []
     ends = np.cumsum(saved["support_sizes"])
     ratio = norms / saved["norms"]

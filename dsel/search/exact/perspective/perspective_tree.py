@@ -215,6 +215,8 @@ class SubtreeWork:
 _SEMIDEFINITE_MOST = 1000
 #: How many columns are branched on to compare the two ways to bound children.
 _TRIALS = 2
+#: A tree that took longer than this share of the last one from the beginning leaves nothing to follow.
+_STALE = 1.0
 #: Workers get nodes after about these seconds: a whole proof may take less than sending K.
 _ALONE_SECONDS = 0.5
 
@@ -277,7 +279,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         if saved is not None:
             self._restore(saved)
             return
-        if kept is not None:
+        if kept:
             norms = column_norms(np.diag(objective.K) + objective.lam)
             self._followed = self.setup.warm_start = from_arrays(kept, self._K, norms)
         self.offer(incumbent)
@@ -346,9 +348,12 @@ class PerspectiveTree(RelaxationTree[Node]):
         advice = self.setup.warm_start
         if not (self.proven and self.setup.guided and advice is not None and advice.k == self.k):
             return {}
+        first = self.seconds if self._followed is None else self._followed.seconds
+        if self.seconds > _STALE * first:  # the next tree is found sooner from the beginning
+            return {}
         learned = [] if self._solver is None else self._solver.learned()
         norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
-        return as_arrays(replace(advice, learned=learned), norms, most_bytes)
+        return as_arrays(replace(advice, learned=learned), norms, most_bytes, first)
 
     @property
     def follows(self) -> bool:

@@ -113,16 +113,20 @@ class Relaxed:
 
 
 def relax(
-    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = CLOSE
+    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = CLOSE, newton: int = 0
 ) -> Relaxed:  # fmt: skip
     """Return the relaxation of a node, from the coefficients b of its parent.
 
     fixed (n,), free (n,): the columns that are in, and those that may be added, q of them. enough: a node that explains
     at most this is pruned, and its relaxation ends there. close: it also ends if E and the bound differ by this share
-    of E above `enough`.
+    of E above `enough`. newton: begin with this many Newton steps, because b is close to the best coefficients.
     """
     steps = _Steps(problem, fixed, free, q, enough, close)
-    steps.descend(np.where(fixed | free, b, 0.0))
+    steps.begin(np.where(fixed | free, b, 0.0))
+    while newton > 0 and not steps.ended and steps.take():
+        newton -= 1
+    if not steps.ended:
+        steps.descend()
     for _ in range(_STEPS):
         if steps.ended or not steps.take():
             break
@@ -159,9 +163,12 @@ class _Steps:
         pruned = self.bound <= self._enough or self.bound - E < _CONVERGED * abs(self.bound)
         self.ended = pruned or (self._enough < E and self.bound - E < self._close * (E - self._enough))
 
-    def descend(self, b: Floats) -> None:
-        """Take steps of coordinate descent from coefficients b until the relaxation has ended, or progress is slow."""
+    def begin(self, b: Floats) -> None:
+        """Begin with coefficients b."""
         self._move(b)
+
+    def descend(self) -> None:
+        """Take steps of coordinate descent until the relaxation has ended, or progress is slow."""
         t, least = self._first_level()
         before: tuple[float, float] | None = None
         settled, W, K = _SETTLED, np.zeros(0, np.int64), np.zeros((0, 0))
@@ -177,7 +184,7 @@ class _Steps:
                 K, self._problem.d[W], self._root[W], self._fixed[W], t, _SWEEPS, settled * t, own, r
             )  # fmt: skip
             self.seconds += _SWEEP_SECONDS * sweeps * W.size**2
-            after = np.zeros_like(b)
+            after = np.zeros(self._problem.n)
             after[W] = own
             self._move(after)
             used = float(np.minimum(np.abs(after[self._free]) * self._root[self._free] / t, 1.0).sum())
