@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsel._lib.tolerances import NEAR_COPY
+from dsel._lib.tolerances import EXACT_COPY, NEAR_COPY
 from dsel._lib.types import Floats, Ints
 from dsel.data.labels import format_labels
 from dsel.errors import OptionError
@@ -86,3 +86,9 @@ def note_on(clusters: Clusters, labels: Sequence[str]) -> str:
         f"columns that correlate by more than 1 - 1e-6 are one signal, and the first one represents the others: {named}"
         f"{more}, in proofs, too (near_copies=keep searches all of them)"
     )
+
+
+def inexact(clusters: Clusters, K: Floats) -> int:
+    """Return how many columns another one represents without being a multiple of it, up to rounding."""
+    pairs = [(first, j) for first, *rest in clusters for j in rest]
+    return int(sum(abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j]) for i, j in pairs))

@@ -29,7 +29,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import note_on, one_of_each
+from dsel.selection.near_copies import inexact, note_on, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -213,6 +213,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         if run.rows is not None and choice is None:
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
+        if represented := inexact(clusters, whole.K) if clusters else 0:
+            proofs = tuple(replace(proof, represented=represented) for proof in outcome.certificates)
+            outcome = replace(outcome, counts={**outcome.counts, "represented": represented}, certificates=proofs)
         if clusters:
             outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in clusters]})
         if run.rows is not None:  # an interrupted run keeps its cache for the next one

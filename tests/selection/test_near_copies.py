@@ -91,3 +91,17 @@ def test_a_saved_selection_keeps_its_clusters(tmp_path: Path) -> None:
     found = dsel.select(with_copies(1e-5), Y, k=3)
     found.save(tmp_path / "result")
     assert dsel.open_selection(tmp_path / "result").counts["copies"] == found.counts["copies"]
+
+
+def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(100, 6))
+    y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=100)
+    near, exact = (np.c_[X, X[:, 0] + noise * rng.normal(size=100)] for noise in (1e-5, 0.0))
+    found = dsel.certify(dsel.select(near, y, k=2), near, y)
+    assert found.certificate[0]["status"] == "optimal-except-near-copies"
+    assert found.certificate[0]["represented"] == 1
+    assert "does not cover subsets with these columns" in str(found)
+    assert dsel.certify(dsel.select(exact, y, k=2), exact, y).certificate[0]["status"] == "optimal"
+    kept = dsel.select(near, y, k=2, near_copies="keep")
+    assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0

@@ -93,6 +93,8 @@ class Certificate:
         share of ||Y||^2. Others may be better.
     largest_coefficient : float
         If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
+    represented : int
+        How many columns were left out because another one, which nearly copies them, represents them.
     leaves_checked : int
         Leaves of the tree of an earlier proof, on data that have grown since, that were bounded again.
     leaves_searched : int
@@ -137,6 +139,7 @@ class Certificate:
     passes: int = 0
     coefficients: float = 0.0
     largest_coefficient: float = 0.0
+    represented: int = 0
     leaves_checked: int = 0
     leaves_searched: int = 0
     cpu_seconds: float = 0.0
@@ -163,11 +166,11 @@ class Certificate:
 
         "optimal": the gap is at most 2e-10 of ||Y||^2 and what rounding is worth, which counts up to 1e-6 of ||Y||^2;
         and every subset is covered. "optimal-except-near-copies": every independent subset is covered, and dependent
-        ones may be better by `dependent_gap`. "no-useful-bound": the bound is below 1 % of the value. "bounded": any
+        ones may be better by `dependent_gap`; or subsets of columns that others represent are not covered. "no-useful-bound": the bound is below 1 % of the value. "bounded": any
         other gap.
         """
         if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
-            return "optimal-except-near-copies" if self.dependent_gap else "optimal"
+            return "optimal-except-near-copies" if self.dependent_gap or self.represented else "optimal"
         return "no-useful-bound" if self.bound < _USEFUL * self.value else "bounded"
 
     @property
@@ -260,6 +263,11 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
     sentences = []
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
+    if row.get("represented"):
+        sentences.append(
+            f"{row['represented']} columns are nearly copies of others, which represent them: the proof does not cover "
+            "subsets with these columns (near_copies=keep does)."
+        )
     if row["dependent_gap"]:
         sentences.append(dependence(row["near_copies"], row["indices"], row["dependent_gap"], label))
     return " ".join(sentences)
