@@ -166,8 +166,8 @@ class Certificate:
 
         "optimal": the gap is at most 2e-10 of ||Y||^2 and what rounding is worth, which counts up to 1e-6 of ||Y||^2;
         and every subset is covered. "optimal-except-near-copies": every independent subset is covered, and dependent
-        ones may be better by `dependent_gap`; or subsets of columns that others represent are not covered. "no-useful-bound": the bound is below 1 % of the value. "bounded": any
-        other gap.
+        ones may be better by `dependent_gap`; or subsets with columns that others represent are not covered.
+        "no-useful-bound": the bound is below 1 % of the value. "bounded": any other gap.
         """
         if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
             return "optimal-except-near-copies" if self.dependent_gap or self.represented else "optimal"
