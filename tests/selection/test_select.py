@@ -398,7 +398,7 @@ class TestACustomCriterion:
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"method": "forward"}, {"warm_start": "forward"}, {"exchange_every": 5}, {"target_r2": 0.5},
+            {"method": "backward"}, {"any_size": True}, {"exchange_every": 5}, {"target_r2": 0.5},
             {"method": "pposs", "target_r2": 0.5},
         ],
     )  # fmt: skip
