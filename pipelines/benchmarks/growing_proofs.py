@@ -127,7 +127,7 @@ def _rows(rng: np.random.Generator, kind: str, time: float, count: int) -> Float
     if kind == "change" and time > 0.5:
         beta = np.roll(beta, CHOSEN // 2)
         beta *= 2.0
-    y = X @ beta + 2.0 * rng.standard_normal(count)
+    y = X @ beta + 2.4 * rng.standard_normal(count)
     if kind == "drift":
         X = (X + time) * (1.0 + 0.5 * time)
     return np.column_stack([X, y])
