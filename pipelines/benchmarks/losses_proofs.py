@@ -5,7 +5,8 @@ column in place of k: one for which k columns are the best, from what dsel finds
 relative gap of 1e-4, and dsel proves to rounding. Times are processor seconds with one thread, without compilation.
 
 `proved` and `proved_by_best_peer`: how many problems. `worst_time_ratio_to_best_peer`: the time of dsel over that of
-El0ps where both prove. `contradictions`: bounds above an F that the other one found.
+El0ps where both prove. `contradictions`: bounds of dsel above an F that El0ps found, as this code fits it again.
+`peer_bounds_above`: bounds of El0ps above an F that dsel found, by more than the gap at which El0ps ends.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from pipelines.table import json_line, text_table
 _REAL = ("sonar", "ionosphere", "australian", "german.numer", "clean1", "madelon", "colon-cancer", "mushrooms")
 _QUICK = ("sonar", "australian")
 _ROWS, _MEMORY = 3000, 4 << 30
-#: Shares of the value by which bound and value may differ before they contradict each other.
-_EQUAL = 1e-6
+#: Shares of the value by which bound and value may differ before they contradict each other: of dsel, and of El0ps.
+_EQUAL, _PEER_GAP = 1e-6, 1e-4
 #: Times below this many seconds count as this many.
 _SHORTEST = 0.05
 
@@ -130,22 +131,22 @@ def _solved(case: Case, number: int, seconds: float, folder: Path) -> Solved:
     return Solved(case, limit, found, spent, file)
 
 
-def _compared(solved: Solved, answer: dict[str, Any]) -> tuple[list[str], bool, float | None, bool]:
-    """Return a row of the table, whether El0ps proves it, the ratio of the times, and whether bounds contradict."""
+def _compared(solved: Solved, answer: dict[str, Any]) -> tuple[list[str], bool, float | None, bool, bool]:
+    """Return a row of the table, whether El0ps proves it, the ratio of the times, and whose bound is contradicted."""
     case, found, own = solved.case, solved.found, solved.seconds
-    theirs, wrong, ratio = bool(answer.get("proved")), False, None
+    theirs, wrong, above, ratio = bool(answer.get("proved")), False, False, None
     note = str(answer.get("skipped") or answer.get("failed") or answer.get("stopped") or "")
     if theirs:
         value = refit(case.problem(solved.limit), np.array(sorted(answer["indices"]), np.int64)).value
-        slack = _EQUAL * abs(value)
-        wrong = found.bound > value + slack or answer["bound"] > found.value + slack
-        note = "contradiction" if wrong else note
+        wrong = found.bound > value * (1.0 + _EQUAL)
+        above = answer["bound"] > found.value * (1.0 + _PEER_GAP)
+        note = "contradiction" if wrong else "bound of El0ps above F" if above else note
     if theirs and found.proven:
         ratio = max(own, _SHORTEST) / max(answer["seconds"], _SHORTEST)
     gap = (found.value - found.bound) / found.value
     row = [case.name, "proved" if found.proven else f"gap {gap:.1%}", f"{own:.2f}", str(found.nodes),
            "proved" if theirs else "open", f"{answer.get('seconds', 0.0):.2f}", note]  # fmt: skip
-    return row, theirs, ratio, wrong
+    return row, theirs, ratio, wrong, above
 
 
 def run(quick: bool, seconds: float | None = None) -> None:
@@ -163,13 +164,13 @@ def run(quick: bool, seconds: float | None = None) -> None:
             answers |= call(name, files, seconds) if files else {}
         none = {"skipped": "no penalty gives k columns"}
         compared = [_compared(one, none if one.file is None else answers[one.file]) for one in solved]
-    ratios = [ratio for _, _, ratio, _ in compared if ratio is not None]
+    ratios = [ratio for _, _, ratio, *_ in compared if ratio is not None]
     print(text_table(["problem", "dsel", "s", "nodes", "El0ps", "s", ""], [row for row, *_ in compared]))
     print(json_line({
         "problems": len(solved), "stated_by_peer": sum(one.file is not None for one in solved),
         "proved": sum(one.found.proven for one in solved), "proved_by_best_peer": sum(row[1] for row in compared),
         "worst_time_ratio_to_best_peer": max(ratios, default=None),
-        "contradictions": sum(row[3] for row in compared),
+        "contradictions": sum(row[3] for row in compared), "peer_bounds_above": sum(row[4] for row in compared),
     }))  # fmt: skip
 
 
