@@ -228,13 +228,22 @@ class LossSearch:
             start = (about, *context.start)
             context = replace(context, state=None, on_slice=None, journal=None, start=start)
         run = replace(run, context=context)
-        outcome = run_method(run)
+        outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
-        subject = run.subject
-        points = [*outcome.front, *forward_reference(subject, run.most)]
+        points = [*outcome.front, *forward_reference(run.subject, run.most)]
         if about is not None and self.sizes[about] and run.validated.groups is None:
             points += self._swaps(run, about)
         return self._in_data(run, points), run
+
+    def _with_share_of_time(self, run: SelectionRun, *, first: bool) -> SelectionRun:
+        """Return the run with its share of a time limit: half for the first model, and the rest for all others."""
+        options = run.validated.options
+        limit = getattr(options, "seconds", None)
+        if limit is None:
+            return run
+        share = 0.5 if first else 0.5 / (MOST_MODELS - 1)
+        shared = options.model_copy(update={"seconds": share * limit})
+        return replace(run, validated=replace(run.validated, options=shared))
 
     def _swaps(self, run: SelectionRun, best: tuple[int, ...]) -> list[FrontPoint]:
         """Return the subsets with one column of `best` replaced, or one more, that the model finds best."""

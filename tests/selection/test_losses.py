@@ -321,3 +321,10 @@ def test_what_holds_for_the_squared_error_alone_is_refused() -> None:
         dsel.check_part(found, X, y)
     with pytest.raises(OptionError, match="needs the rows"):
         dsel.select(dsel.open_sums(dsel.sums(X, y)), k=2, loss="logistic")
+
+
+def test_a_time_limit_is_that_of_all_models_together() -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=3, loss="logistic", seconds=2.0, iterations=10**9)
+    assert found.request.options["seconds"] == 2.0
+    assert found.seconds["search"] < 4.0
