@@ -258,7 +258,10 @@ def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, start
         errors=errors,
         loss_parameters=search.problem.loss.parameters(),
     )
-    return assemble(answer, (*notes, *search.notes(run)), timer.seconds, provenance(started))
+    notes = (*notes, *search.notes(run))
+    if run.context.compare is not None:
+        notes = (*notes, "the search began at the columns of the run before; with a loss, runs are not compared")
+    return assemble(answer, notes, timer.seconds, provenance(started))
 
 
 def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:
