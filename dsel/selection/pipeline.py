@@ -214,8 +214,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
         if represented := inexact(clusters, whole.K) if clusters else 0:
-            proofs = tuple(replace(proof, represented=represented) for proof in outcome.certificates)
-            outcome = replace(outcome, counts={**outcome.counts, "represented": represented}, certificates=proofs)
+            outcome = _over_representatives(outcome, represented)
         if clusters:
             outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in clusters]})
         if run.rows is not None:  # an interrupted run keeps its cache for the next one
@@ -232,6 +231,18 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     with timer.stage("comparison"):
         selection = context.compare(run, fit, selection)
     return replace(selection, seconds=timer.seconds)
+
+
+def _over_representatives(outcome: SearchOutcome, represented: int) -> SearchOutcome:
+    """Return the outcome whose proofs say how many columns others represent."""
+    counts = {**outcome.counts, "represented": represented}
+    proofs = tuple(replace(proof, represented=represented) for proof in outcome.certificates)
+    if counts.get("status") == "optimal":
+        counts |= {"status": "optimal-except-near-copies"}
+    if "proven" in counts:
+        counts |= {"proven": False}
+    ended = "complete" if outcome.ended == "proven" else outcome.ended
+    return replace(outcome, counts=counts, certificates=proofs, ended=ended)
 
 
 def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:

@@ -180,6 +180,8 @@ class Certificate:
         Within a limit for coefficients, if there is one.
         """
         status = self.status
+        if self.represented:  # nothing is known about how much better a subset with a near-copy may be
+            return False
         return status == "optimal" or (status == "optimal-except-near-copies" and self.dependent_gap < _MOST_EXCEPTED)
 
     def merged(self, other: Certificate) -> Certificate:

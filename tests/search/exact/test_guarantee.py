@@ -92,7 +92,10 @@ def test_what_the_tolerance_excludes_is_stated():
     a, d, z = rng.normal(size=(3, 50))
     X = np.stack([a, a + 2e-4 * d, z], axis=1)
     y = d + 0.3 * z
-    proof = dsel.select(X, y, k=2, method="branch-and-bound")
+    represented = dsel.select(X, y, k=2, method="branch-and-bound")  # x0 represents x1
+    assert represented.counts["status"] == "optimal-except-near-copies"
+    assert not represented.counts["proven"]
+    proof = dsel.select(X, y, k=2, method="branch-and-bound", near_copies="keep")
     assert proof.counts["status"] == "optimal-except-near-copies"
     assert not proof.counts["proven"]
     assert proof.r2 + proof.counts["dependent_gap"] > 0.9  # what the pair explains
