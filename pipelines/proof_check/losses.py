@@ -256,7 +256,7 @@ def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:
     """Yield dual vectors of many kinds."""
     m, n = problem.Z.shape
     yield np.zeros(m)
-    yield rng.standard_normal(m)
+    yield np.asarray(rng.standard_normal(m))
     for size in (0.01, 1.0):
         eta = problem.offset + size * problem.Z @ rng.standard_normal(n) / np.maximum(np.abs(problem.Z).max(), 1.0)
         yield np.asarray(problem.w * problem.loss.slope(problem.y, eta))

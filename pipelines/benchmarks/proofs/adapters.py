@@ -153,7 +153,7 @@ def tiny(options: Found) -> tuple[Any, Any, Found]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 160))
     y = X[:, :3] @ np.ones(3) + 0.5 * rng.standard_normal(200)
-    y = np.float64(y > 0.0) if options.get("loss") == "logistic" else y
+    y = (y > 0.0).astype(np.float64) if options.get("loss") == "logistic" else y
     largest = options["largest"] and 2.0
     penalty, lam = 20.0 if "loss" in options else 50.0, options["lam"] and 1.0
     return X, y, {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0}
