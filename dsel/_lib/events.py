@@ -114,7 +114,7 @@ def observing(observer: Observer, name: str, close_seconds: float | None = None)
                 observer.observe(event)
             observer.close()
         except Exception as error:
-            log.warning("events %s: %s: %s. The run goes on without it.", name, type(error).__name__, error)
+            log.warning("events %s: %s: %s. The run continues without it.", name, type(error).__name__, error)
 
     thread = threading.Thread(target=work, name=f"dsel-events-{name}", daemon=True)
     thread.start()

@@ -174,7 +174,7 @@ class BatchSearch(ClientArchive):
         return task
 
     def tell(self, task: Task, result: TaskResult) -> None:
-        """Store f of the task's subsets, or of the first ones, and go on if the batch is complete."""
+        """Store f of the task's subsets, or of the first ones, and continue if the batch is complete."""
         subsets = self._submitted.pop(task.key)
         for members, value in zip(subsets, result.found, strict=False):
             self.values[members] = number(value, members)

@@ -1,5 +1,5 @@
 """Forward selection, exchange search and splicing by a criterion: literal versions choose the same, no subset is
-evaluated twice, and an interrupted run goes on."""
+evaluated twice, and an interrupted run continues."""
 
 from __future__ import annotations
 
