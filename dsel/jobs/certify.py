@@ -162,9 +162,8 @@ def _certified_loss(
         objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
         run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
         selection = certify_loss(
-            run, selection, seconds=budget.seconds, nodes=budget.nodes, limit=budget.coefficient_limit,
-            all_sizes=budget.sizes == "all",
-        )  # fmt: skip
+            run, selection, budget.shares, limit=budget.coefficient_limit, all_sizes=budget.sizes == "all"
+        )
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
     return replace(selection, passes=selection.passes + made.passes)

@@ -23,7 +23,7 @@ from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
 from dsel.passes.data_pass import PassCost
 from dsel.passes.moments import Moments, block_moments, merge, require_finite
-from dsel.passes.reduce_blocks import RowPass
+from dsel.passes.reduce_blocks import PerBlock, RowPass
 from dsel.passes.statistics import Scaling
 
 #: Newton steps at most; 4 to 8 are usual. Huber's loss takes more.
@@ -38,6 +38,8 @@ _LONGEST = 20.0
 KEPT_BYTES = 512 << 20
 #: Models that a search takes at least, which is typical, and at most: the last ones are about the next best subsets.
 FEWEST_MODELS, MOST_MODELS = 4, 8
+#: A model has at most this many columns: of wider data those with the largest scores.
+MOST_MODELLED = 1500
 #: Columns of the subsets that are fitted after each model, typically.
 _TYPICAL_COLUMNS = 50
 #: A coefficient of a column with standard deviation 1 beyond this says that the fit is infinite.
@@ -131,11 +133,12 @@ def loss_targets(dataset: Dataset) -> Targets:
     return Targets(y, w, None if offsets[0] is None else np.concatenate(offsets))
 
 
-def check_targets(dataset: Dataset, loss: Loss) -> None:
-    """Raise DataError for targets that the loss cannot take. Reads no X."""
+def checked_targets(dataset: Dataset, loss: Loss) -> Targets:
+    """Return the targets of all rows. Reads no X. Errors: DataError where the loss cannot take them."""
     targets = loss_targets(dataset)
     require_finite(targets.y[:, None], dataset.name, "Y", 0)
     loss.fitted_to(targets.y, targets.w)
+    return targets
 
 
 def fit_subsets(
@@ -244,11 +247,14 @@ def _join(a: _Rows, b: _Rows) -> _Rows:
 def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
     """Return the costs of the passes that a loss takes typically, besides those of the squared error."""
     columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
-    model = RowPass("model", dataset, _block_model, merge, 8 * dataset.n**2, dataset.m * dataset.n**2).cost()
+    n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
+    model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
     one = read_pass(dataset, columns).cost()
     models = FEWEST_MODELS - 1 + any(block.offset is not None for block in dataset.blocks)
     times = FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS
+    scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
+        *([PassCost.total("scores of columns", scores)] if scores else []),
         PassCost.total("model of the loss", [model] * models),
         PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
     ]
@@ -413,17 +419,18 @@ def score_columns(problem: LossData, fit: LossFit) -> Floats:
     """Return (n,) by how much the deviance falls at first if a scaled column enters a fit: |X'slope|, in one pass."""
     b = fit.coefficients / problem.scaling.scale_x[fit.columns]
     b0 = fit.intercept - float(problem.scaling.center_x[fit.columns] @ b)
-    found = scores_pass(problem).run(problem.engine, members=fit.columns, b=b, b0=b0, fill=problem.fill)
+    per_block = partial(_block_scores, loss=problem.loss)
+    found = scores_pass(problem.dataset, per_block).run(
+        problem.engine, members=fit.columns, b=b, b0=b0, fill=problem.fill
+    )
     centered = found[:-1] - found[-1] * problem.scaling.center_x
     return np.asarray(np.abs(centered) / problem.scaling.scale_x)
 
 
-def scores_pass(problem: LossData) -> RowPass:
+def scores_pass(dataset: Dataset, per_block: PerBlock) -> RowPass:
     """Return the pass that sums X'slope. Arguments: those of `_block_scores`."""
-    dataset, per_block = problem.dataset, partial(_block_scores, loss=problem.loss)
-    return RowPass(
-        "scores of columns", dataset, per_block, np.add, 8 * dataset.n, 2 * dataset.m * dataset.n, share=True
-    )
+    size, flops = 8 * dataset.n, 2 * dataset.m * dataset.n
+    return RowPass("scores of columns", dataset, per_block, np.add, size, flops, share=True)
 
 
 def _block_scores(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +10,7 @@ from dask.utils import format_bytes
 
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.passes.loss_fits import LossData, columns_of
+from dsel.passes.loss_fits import LossData, columns_of, fit_subsets
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.losses.proof import LossProblem, LossProof, prove_loss
 from dsel.selection.add_certificates import with_certificates
@@ -22,18 +20,16 @@ from dsel.selection.front_row import FrontRow
 from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
 from dsel.selection.result import Selection
 
-log = logging.getLogger("dsel")
-
 #: The columns of a proof may take this many bytes of this process.
 MOST_BYTES = 4 << 30
+Shares = Callable[[Sequence[int]], Iterable[tuple[int, float | None, int | None]]]
 #: F of the selection is the same again up to this share of F.
 _SAME = 1e-6
 
 
 def certify_loss(
-    run: SelectionRun, selection: Selection, *, seconds: float | None, nodes: int | None, limit: float | None,
-    all_sizes: bool,
-) -> Selection:  # fmt: skip
+    run: SelectionRun, selection: Selection, shares: Shares, *, limit: float | None, all_sizes: bool
+) -> Selection:
     """Return the selection with a certificate for its loss; a better subset that the proof found replaces its columns.
 
     Parameters
@@ -42,8 +38,8 @@ def certify_loss(
         The data and the request, prepared.
     selection : Selection
         What to certify.
-    seconds, nodes : optional
-        Limits of the proof, of all sizes together.
+    shares : callable
+        ``shares(sizes)`` yields each size with the seconds and the nodes that its proof may take.
     limit : float, optional
         The proof is about coefficients of scaled columns up to so many times the largest one of the selection.
     all_sizes : bool
@@ -69,15 +65,14 @@ def certify_loss(
     largest = None if limit is None else limit * float(np.abs(known.coefficients).max(initial=0.0))
     problem, columns = _problem(run, data, selection.front, largest or None)
     place = {int(j): i for i, j in enumerate(columns)}
-    total = selection.front[0].error if selection.front else known.value
+    total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
     include = [place[j] for j in run.base]
     sizes = range(max(len(include), 1), selection.k + 1) if all_sizes else [selection.k]
-    found, began = {}, time.monotonic()
-    for count, size in enumerate(sizes):
-        left = None if seconds is None else max(seconds - (time.monotonic() - began), 0.01) / (len(sizes) - count)
+    found = {}
+    for size, seconds, nodes in shares(sizes):
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
         incumbent = (tuple(sorted(place[j] for j in best.indices)), best.error)
-        proof = prove_loss(problem, size, include=include, incumbent=incumbent, seconds=left, nodes=nodes)
+        proof = prove_loss(problem, size, include=include, incumbent=incumbent, seconds=seconds, nodes=nodes)
         members = tuple(int(columns[j]) for j in proof.members)
         better = proof.value < best.error - _SAME * total
         found[size] = _certificate(
@@ -130,7 +125,7 @@ def _certificate(
     limit: float,
 ) -> Certificate:
     """Return what a proof shows. A gap that counts as rounding is named as such."""
-    value = min(proof.value, best.error) if not better else proof.value
+    value = proof.value if better else best.error
     rounding = max(value - proof.bound, 0.0) / total if proof.proven and total > 0.0 else 0.0
     return Certificate(
         size, value, max(min(proof.bound, value), 0.0), total, members if better else best.indices, proof.nodes,

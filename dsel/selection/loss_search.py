@@ -2,8 +2,8 @@
 
 At a fit, the loss has a quadratic model, which is a weighted least-squares problem. A method searches it as it searches
 the squared error: with its Gram matrix, without a pass over the data. The true F of the best subsets follows by Newton
-steps for all of them together. The next model is about the best fit. The search ends when the best subset stays the
-same. Lawless and Singhal (1978) did this once, at the model with all columns.
+steps for all of them together. The next model is about the best fit that had none. After a few models, the search ends
+when the last one found nothing better. Lawless and Singhal (1978) did this once, at the model with all columns.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -23,9 +24,11 @@ from dsel.data.weights import Weights
 from dsel.objective.dense import DenseObjective
 from dsel.passes.loss_fits import (
     FEWEST_MODELS,
+    MOST_MODELLED,
     MOST_MODELS,
     LossData,
     LossFit,
+    Targets,
     fit_subsets,
     loss_targets,
     model_moments,
@@ -49,8 +52,6 @@ log = logging.getLogger("dsel")
 
 #: Swaps of the best subset whose true fit is computed in each round.
 _SWAPS = 60
-#: A model has at most this many columns: of wider data those with the largest scores.
-MOST_MODELLED = 1500
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 
@@ -63,8 +64,9 @@ class _Model:
     columns: Ints
     problem: LossData
 
+    @cached_property
     def moments(self) -> tuple[Floats, Floats, float]:
-        """Return the Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
+        """The Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
         found, scale = self.found, self.problem.scaling.scale_x[self.columns]
         K, cross, c = found.K, found.B, float(found.yy[0])
         if not self.problem.intercept:
@@ -79,18 +81,14 @@ class _Model:
         at = np.searchsorted(self.columns, columns)
         if not len(S) or at.max() >= self.columns.size or (self.columns[at] != columns).any():
             return None
-        found, scaling = self.found, self.problem.scaling
-        scale = scaling.scale_x[columns]
-        K, cross = found.K[np.ix_(at, at)], found.B[at, 0]
-        if not self.problem.intercept:
-            K = K + found.weight * np.outer(found.mean_x[at], found.mean_x[at])
-            cross = cross + found.weight * found.mean_x[at] * found.mean_y[0]
-        A = K / np.outer(scale, scale) + self.problem.lam * np.eye(len(S))
-        b = np.linalg.lstsq(A, cross / scale, rcond=1e-10)[0]
+        K, cross, _ = self.moments
+        A = K[np.ix_(at, at)] + self.problem.lam * np.eye(len(S))
+        b = np.linalg.lstsq(A, cross[at, 0], rcond=1e-10)[0]
         if not self.problem.intercept:
             return np.append(b, 0.0)
-        centered = (found.mean_x[at] - scaling.center_x[columns]) / scale
-        return np.append(b, found.mean_y[0] - centered @ b)
+        scaling = self.problem.scaling
+        centered = (self.found.mean_x[at] - scaling.center_x[columns]) / scaling.scale_x[columns]
+        return np.append(b, self.found.mean_y[0] - centered @ b)
 
 
 @dataclass
@@ -138,7 +136,9 @@ class LossSearch:
         run = self.run
         base = tuple(sorted(run.base))
         self.consider([(0, base)])
-        first = run if not self._has_offsets else replace(run, objective=self._model(self.known[base]))
+        first = run  # without offsets, the model about the intercept is the squared error
+        if self.problem.targets.offset is not None:
+            first = replace(run, objective=self._model(self.known[base]))
         if run.most == 0:
             return first
         points, run = self._searched(first)
@@ -191,10 +191,6 @@ class LossSearch:
         """Return the sizes and the columns of the data of some points."""
         return [(p.size, tuple(run.objective.in_data(p.members))) for p in points]
 
-    @property
-    def _has_offsets(self) -> bool:
-        return any(block.offset is not None for block in self.problem.dataset.blocks)
-
     def _model(self, fit: LossFit) -> Any:
         """Return the objective of the quadratic model about a fit, over the columns that may be chosen."""
         run, problem = self.run, self.problem
@@ -210,7 +206,7 @@ class LossSearch:
         found = Statistics.from_moments(model_moments(problem, fit, columns))
         self.model = _Model(found, columns.astype(np.int64), problem)
         self.modelled.add(tuple(np.sort(fit.columns).tolist()))
-        K, cross, c = self.model.moments()
+        K, cross, c = self.model.moments
         model = DenseObjective(K, cross, c, problem.lam, columns=self.model.columns)
         include = np.flatnonzero(np.isin(columns, run.base))
         return model.condition(include.tolist())
@@ -317,15 +313,15 @@ def candidate_columns(run: SelectionRun) -> Ints:
     return np.union1d(run.objective.columns, run.base).astype(np.int64)
 
 
-def loss_data(run: SelectionRun) -> LossData:
-    """Return the loss of a request on its data. Reads the targets, and no X.
+def loss_data(run: SelectionRun, targets: Targets | None = None) -> LossData:
+    """Return the loss of a request on its data. Reads the targets, unless they are given, and no X.
 
     Errors: DataError where the loss cannot be used for the targets.
     """
     validated, statistics = run.validated, run.prepared.statistics
     request = validated.request
     assert validated.loss is not None
-    targets = loss_targets(run.dataset)
+    targets = targets or loss_targets(run.dataset)
     scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
     return LossData(
         run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,

@@ -19,7 +19,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.errors import Interrupted
 from dsel.passes.data_pass import log_passes
-from dsel.passes.loss_fits import check_targets
+from dsel.passes.loss_fits import Targets, checked_targets
 from dsel.passes.moments import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
@@ -180,8 +180,8 @@ def plan_selection(
 def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     dataset, timer, started = validated.dataset, StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
-        if validated.loss is not None:
-            check_targets(dataset, validated.loss)  # before the pass over X
+        # before the pass over X
+        targets = None if validated.loss is None else checked_targets(dataset, validated.loss)
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
@@ -190,8 +190,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
-        if validated.loss is not None:
-            return _by_loss(run, notes, timer, started)
+        if targets is not None:
+            return _by_loss(run, targets, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
@@ -245,11 +245,11 @@ def _over_representatives(outcome: SearchOutcome, represented: int) -> SearchOut
     return replace(outcome, counts=counts, certificates=proofs, ended=ended)
 
 
-def _by_loss(run: SelectionRun, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
+def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
     """Return the selection that minimizes a loss other than the squared error."""
     from dsel.selection.loss_search import LossSearch, loss_data
 
-    search = LossSearch(run, loss_data(run))
+    search = LossSearch(run, loss_data(run, targets))
     run, curve = search.search(), None
     if run.validated.size_rule is not None:
         search.every_size(run)

@@ -328,3 +328,18 @@ def test_a_time_limit_is_that_of_all_models_together() -> None:
     found = dsel.select(X, y, k=3, loss="logistic", seconds=2.0, iterations=10**9)
     assert found.request.options["seconds"] == 2.0
     assert found.seconds["search"] < 4.0
+
+
+def test_a_certificate_with_included_columns_counts_from_the_intercept() -> None:
+    X, y = drawn("poisson")
+    found = dsel.certify(dsel.select(X, y, k=3, loss="poisson", include=[0], lam=1.0), X, y)
+    row = found.certificate[-1]
+    assert row["total"] == pytest.approx(least(X, y, (), "poisson", 0.0, np.ones(80), np.zeros(80)))
+    assert row["proven"]
+
+
+def test_the_plan_of_wide_data_counts_the_scores_and_a_model_of_some_columns() -> None:
+    X = np.random.default_rng(6).normal(size=(60, 2000))
+    stages = {stage.name: stage for stage in dsel.plan(X, (X[:, 0] > 0).astype(float), k=3, loss="logistic").stages}
+    assert stages["scores of columns"].passes == stages["model of the loss"].passes == 3
+    assert stages["model of the loss"].partial_bytes == 8 * 1500**2
