@@ -40,7 +40,7 @@ def arp(objective: Objective, k: int, seed: int = 0, choice: Choice = "sampled",
 
 
 def _sampled_order(V: Floats, seed: int, draw: int) -> Ints:
-    V, chosen = V.copy(), []
+    V, chosen = V.copy(), list[int]()
     for u in uniforms(seed, draw, 0, V.shape[1]):
         squares = _squares(V, chosen)
         j = int(np.searchsorted(np.cumsum(squares), u * squares.sum(), side="right"))
