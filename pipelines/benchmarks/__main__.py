@@ -62,7 +62,12 @@ def _command(benchmark: Benchmark) -> Callable[..., None]:
             if part not in benchmark.parts:
                 raise typer.BadParameter(f"{part} is not one of {parts}.")
         found = run([benchmark], quick, out, only or tuple(benchmark.parts), seconds)
-        merged = {key: value for figures in found.values() for key, value in figures.items() if key != "seconds"}
+        merged = {
+            key: value
+            for figures in found.values()
+            for key, value in figures.items()
+            if key not in ("seconds", "cpu_seconds")
+        }
         print(json_line({"benchmark": benchmark.name, "quick": quick, **merged}))
 
     return command

@@ -13,10 +13,13 @@ FILE = Path(__file__).with_name("history.jsonl")
 SLOWER = 0.1
 
 
-def compared(found: Mapping[str, Mapping[str, Any]], record: bool, file: Path = FILE) -> list[dict[str, Any]]:
+def compared(
+    found: Mapping[str, Mapping[str, Any]], quick: bool, record: bool, file: Path = FILE
+) -> list[dict[str, Any]]:
     """Return the figures that became slower since the last entry, and add an entry if asked to."""
     ratios = dict(found.get("limits", {}).get("ratios", {}))
-    entries = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    lines = file.read_text().splitlines() if file.exists() else []
+    entries = [entry for entry in map(json.loads, lines) if entry["quick"] == quick]
     last: dict[str, Any] = entries[-1] if entries else {"ratios": {}, "date": ""}
     slower = [
         {"figure": name, "factor": ratio / last["ratios"][name], "since": last["date"]}
@@ -26,6 +29,7 @@ def compared(found: Mapping[str, Mapping[str, Any]], record: bool, file: Path = 
     if record and ratios:
         entry = {
             "date": datetime.now(UTC).date().isoformat(),
+            "quick": quick,
             "ratios": {n: float(f"{r:.4g}") for n, r in ratios.items()},
         }
         with file.open("a") as out:

@@ -32,8 +32,8 @@ from pipelines.table import text_table
 FAR = 1.5
 REASONS = {
     "Gram pass, 20 000 x 500": "a block is checked and its means are summed before the product",
-    "forward selection, 500 x 30 000": "two passes compute 32 rows of the Gram matrix each, and every pass centers, "
-    "scales and checks X again",
+    "forward selection, 500 x 30 000": "a pass computes 32 rows of the Gram matrix, of which few are used, and "
+    "every pass centers, scales and checks X again",
     "POSS, k = 8, n = 500": "a quarter of the offspring differ in several columns and take short loops of s^2 "
     "operations, far below the BLAS rate, and each offspring is compared with the archive",
     "POSS for Y = X, k = 50, n = 2500": "a quarter of the offspring take loops of s^2 operations below the BLAS rate, "
@@ -107,7 +107,10 @@ def run(quick: bool) -> Figures:
     with threadpool_limits(1):
         speed, rate = bandwidth(repeats), blas_rate(repeats)
         print(f"one thread reads {speed / 1e9:.1f} GB/s and makes {rate / 1e9:.1f} GFLOP/s (dsyrk)", flush=True)
-        rows = {name: measure(repeats, speed, rate) for name, measure in _FIGURES.items()}
+        rows = {}
+        for name, measure in _FIGURES.items():
+            print(f"{name} ...", flush=True)
+            rows[name] = measure(quick, speed, rate)
         unit = calibration(5)
     table = []
     for name, (seconds, limit, what) in rows.items():
@@ -129,32 +132,44 @@ def _written(seconds: float) -> str:
     return f"{1e6 * seconds:.3f} us" if seconds < 1e-3 else f"{seconds:.4f} s"
 
 
-def _gram(repeats: int, speed: float, rate: float) -> tuple[float, float, str]:
+def _gram(quick: bool, speed: float, rate: float) -> tuple[float, float, str]:
     X, y = regression_data(20_000, 500)
     data = as_dataset(X, y)
     gram_statistics(data)
-    seconds = least_seconds(lambda: gram_statistics(data), repeats)
+    seconds = least_seconds(lambda: gram_statistics(data), 2 if quick else 5)
     return seconds, max(X.size * 500 / rate, X.nbytes / speed), "m n^2 operations of dsyrk"
 
 
-def _forward(repeats: int, speed: float, rate: float) -> tuple[float, float, str]:
-    X, y = regression_data(500, 30_000)
+def _forward(quick: bool, speed: float, rate: float) -> tuple[float, float, str]:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((500, 30_000)), rng.standard_normal((500, 1))
     select = partial(dsel.select, X, y[:, 0], k=10, method="forward", preprocess="none", progress=False)
     found = select()
     rows = found.counts["rows_fetched"]
     limit = found.passes * X.nbytes / speed + 2 * rows * X.size / rate
-    return least_seconds(select, repeats), limit, f"{found.passes} passes over X, and products with {rows} columns"
+    return (
+        least_seconds(select, 2 if quick else 5),
+        limit,
+        f"{found.passes} passes over X, and products with {rows} columns",
+    )
 
 
-def _poss(repeats: int, speed: float, rate: float) -> tuple[float, float, str]:
-    return _iteration(regression(*regression_data(2000, 500)), 8, 200_000, repeats, speed, rate)
+def _poss(quick: bool, speed: float, rate: float) -> tuple[float, float, str]:
+    return _iteration(regression(*regression_data(2000, 500)), 8, 200_000, 2 if quick else 5, speed, rate)
 
 
-def _pocss(repeats: int, speed: float, rate: float) -> tuple[float, float, str]:
-    return _iteration(self_expression(low_rank_data(2000, 2500, 150)), 50, 1_000_000, min(repeats, 2), speed, rate)
+def _pocss(quick: bool, speed: float, rate: float) -> tuple[float, float, str]:
+    return _iteration(
+        self_expression(low_rank_data(2000, 2500, 150)),
+        50,
+        50_000 if quick else 1_000_000,
+        1 if quick else 2,
+        speed,
+        rate,
+    )
 
 
-_FIGURES: dict[str, Callable[[int, float, float], tuple[float, float, str]]] = {
+_FIGURES: dict[str, Callable[[bool, float, float], tuple[float, float, str]]] = {
     "Gram pass, 20 000 x 500": _gram, "forward selection, 500 x 30 000": _forward,
     "POSS, k = 8, n = 500": _poss, "POSS for Y = X, k = 50, n = 2500": _pocss,
 }  # fmt: skip

@@ -54,7 +54,7 @@ def text(report: Figures, drawn: Sequence[str], folder: str) -> str:
     lines += [
         "A tool is ahead where no method of dsel explains as much in its time, or proves a problem as fast.", "",
         *_table(("in", "problem", "tool", "seconds", "dsel", "factor", "reason"), [
-            (r["in"], r["problem"], r["peer"], *(_number(r.get(key)) for key in ("seconds", "dsel", "factor")), r["reason"])
+            (r["in"], r["problem"], r["peer"], *(_number(r.get(k)) for k in ("seconds", "dsel", "factor")), r["reason"])
             for r in report["behind"]
         ]),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def _made(benchmark: Benchmark, part: str, quick: bool, file: Path, limit: float
     """Run a part in a new process, and return its figures. They are saved unless it failed or was not begun."""
     if limit < 1.0:
         return {"left": "no time was left; the next call continues here"}
-    new, started = file.with_suffix(".new"), time.monotonic()
+    new, started, before = file.with_suffix(".new"), time.monotonic(), _children_seconds()
     command = [sys.executable, "-m", "pipelines.benchmarks", "part", benchmark.name, part, str(new)]
     process = subprocess.Popen([*command, *(["--quick"] if quick else [])], start_new_session=True)
     timer = threading.Timer(limit, os.killpg, (process.pid, signal.SIGKILL))  # also the processes that it made
@@ -91,10 +92,16 @@ def _made(benchmark: Benchmark, part: str, quick: bool, file: Path, limit: float
     elif status or not new.exists():
         return {"failed": f"exit status {status}", "seconds": took}
     else:
-        figures = {**json.loads(new.read_text()), "seconds": took}
+        used = _children_seconds() - before
+        figures = {**json.loads(new.read_text()), "seconds": took, "cpu_seconds": used}
         new.unlink()
     file.write_text(json_line(figures))
     return figures
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run_part(benchmark: Benchmark, part: str, quick: bool, file: Path) -> None:
@@ -106,7 +113,7 @@ def run_part(benchmark: Benchmark, part: str, quick: bool, file: Path) -> None:
 def _summary(figures: Figures) -> str:
     if (why := next((key for key in ("left", "failed", "stopped") if key in figures), None)) is not None:
         return f"{why}: {figures[why]}"
-    return f"{figures['seconds']:.1f} s"
+    return f"{figures['seconds']:.1f} s, {figures['cpu_seconds']:.1f} CPU s"
 
 
 def behind(found: Mapping[str, Figures]) -> list[Figures]:

@@ -50,15 +50,15 @@ def python_of(solver: str) -> Path:
     return python
 
 
-def rscript() -> str:
-    """Return the program that runs R with the package leaps. Errors: Unavailable."""
+def rscript(package: str) -> str:
+    """Return the program that runs R with a package. Errors: Unavailable."""
     found = shutil.which("Rscript")
     if found is None:
         raise Unavailable("R is not installed")
     try:
-        _call([found, "-e", "library(leaps)"])
+        _call([found, "-e", f"library({package})"])
     except Unavailable as error:
-        raise Unavailable("R has no package leaps") from error
+        raise Unavailable(f"R has no package {package}") from error
     return found
 
 
