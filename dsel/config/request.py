@@ -238,9 +238,9 @@ class SelectionRequest(Section):
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
         code, which runs with the rights of the job.
     loss : str or Loss
-        What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "poisson" (counts),
-        "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
-        ``Huber(delta=2.0)``.
+        What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "multinomial" (three or
+        more), "poisson" (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its
+        parameters, such as ``Huber(delta=2.0)``.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
         a variable over the samples. It needs a loss other than the squared error.

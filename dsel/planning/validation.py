@@ -316,8 +316,15 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
             raise OptionError("offset needs a loss other than the squared error.", "Subtract it from the target.")
         return None
     name = f'loss="{loss.name}"'
-    if dataset.n_targets != 1:
-        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", "Name one with targets.")
+    many = loss.contrasts is not None
+    if dataset.n_targets != 1 and not (many and dataset.n_targets > 2):
+        remedy = 'Name one with targets. For three or more classes use loss="multinomial".'
+        raise OptionError(
+            f"{name} takes one target, and there are {dataset.n_targets}.",
+            remedy if loss.classifies and not many else "Name one with targets.",
+        )
+    if many and request.offset is not None:
+        raise OptionError(f"{name} takes no offset: one for all classes changes nothing.", "Leave offset out.")
     if not method.takes_loss:
         raise OptionError(
             f"{method.name} scores squared errors on left-out rows, and takes no other loss.",

@@ -57,6 +57,8 @@ def certify_loss(
     validated = run.validated
     if validated.groups is not None:
         raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
+    if validated.loss is not None and validated.loss.contrasts is not None:
+        raise OptionError("There is no proof for three or more classes.", "Certify a selection for two classes.")
     data = loss_data(run)
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])

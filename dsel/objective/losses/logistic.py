@@ -39,7 +39,7 @@ class Logistic(Loss):
             shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if values.size > 5 else "")
             raise DataError(
                 f'loss="logistic" takes two classes, and the target has {values.size} values: {shown}.',
-                'Give a column of two values, such as 0 and 1, or use loss="squared".',
+                'For classes use loss="multinomial"; for numbers give a column of 0 and 1, or use loss="squared".',
             )
         return replace(self, classes=(float(values[0]), float(values[1])))
 
