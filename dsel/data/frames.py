@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,8 +49,12 @@ def numbered(data: Any, labels: Labels) -> bool:
         names = data.columns
     elif is_a(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
         names = data.coords[data.dims[1]].values.tolist()
-    whole = all(isinstance(name, Integral) and type(name) is not bool for name in names)
+    whole = all(map(_is_whole, names))
     return bool(len(names)) and whole and [str(name) for name in names] == labels.tolist()
+
+
+def _is_whole(name: Any) -> bool:
+    return isinstance(name, int | np.integer) and not isinstance(name, bool)
 
 
 def is_series(data: Any) -> bool:
@@ -89,7 +92,7 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         return X, Y, weights, features
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
-    if isinstance(Y, Integral) and type(Y) is not bool:
+    if _is_whole(Y):
         Y = str(Y)  # the name of a column, as of a file without a header
     if names_columns(Y):
         X, Y = split_targets(X, Y)
