@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -218,8 +218,9 @@ class SelectionRequest(Section):
         names to lists of columns; lists of columns; or the name of a coordinate of the features, such as `source`,
         which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
     categories : {"groups", "columns", "refuse"}
-        Text and categories of a frame become a column of zeros and ones for each value. The columns of one variable are
-        chosen together and count as one, where the method can do that; are chosen one by one; or are refused.
+        Text and categories become a column of zeros and ones for each value, of a frame here, of a store in `ingest`.
+        The columns of one variable are chosen together and count as one, where the method can do that and there are
+        fewer than 10 000 columns; are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
@@ -273,6 +274,15 @@ class SelectionRequest(Section):
     criterion: Callable[..., float] | str | None = None
     loss: Any = "squared"
     offset: Any = None
+
+    def by_name(self) -> Self:
+        """Return the request with each number of a column as its label, for data whose columns numbers name."""
+        named: dict[str, Any] = {name: tuple(map(str, getattr(self, name))) for name in ("include", "exclude")}
+        if isinstance(self.groups, Mapping):
+            named["groups"] = {name: [str(j) for j in columns] for name, columns in self.groups.items()}
+        elif self.groups is not None and not isinstance(self.groups, str):
+            named["groups"] = [[str(j) for j in columns] for columns in self.groups]
+        return self.model_copy(update=named)
 
     @property
     def limit(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from dsel._lib.text import shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
@@ -37,6 +38,9 @@ from dsel.search.registry import find_method, methods_with
 
 #: The default upper limit of an automatic k.
 MOST_COLUMNS = 30
+#: Of data with as many columns, the indicator columns of categories are not grouped by default: groups need their whole
+#: Gram matrix.
+MOST_GROUPED = 10_000
 #: By default the smallest training set has at least this many rows for each column.
 _ROWS_PER_COLUMN = 3
 
@@ -262,6 +266,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     loss = _loss(dataset, request, method)
     if loss is not None and request.offset is not None:
         dataset = with_offset(dataset, request.offset)
+    request = with_category_groups(dataset, request)
     groups = _groups(dataset, request, method, options)
     items = groups or SingleColumns(n)
     include, exclude = _columns(dataset, request, items)
@@ -404,7 +409,7 @@ def _options(method: Method, request: SelectionRequest) -> Options:
 def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:
     """Return the groups of columns, if there are any."""
     if request.groups is None:
-        return _of_categories(dataset, request, method, options)
+        return None
     if not method.takes_groups:
         able = ", ".join(methods_with("takes_groups"))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
@@ -413,27 +418,32 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
     groups = column_groups(dataset, request.groups)
     if request.k != "auto" and request.limit > len(groups.names):
+        one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
         raise OptionError(
             f"k is {request.k}, and there are {len(groups.names)} groups of columns.",
-            f"k counts groups: it is a whole number from 1 to {len(groups.names)}.",
+            f"k counts groups: it is a whole number from 1 to {len(groups.names)}{one_by_one}.",
         )
     return groups
 
 
-def _of_categories(
-    dataset: Dataset, request: SelectionRequest, method: Method, options: Options
-) -> ColumnGroups | None:  # fmt: skip
-    """Return the groups of the indicator columns of each category of a frame, if the method can choose groups."""
-    able = method.takes_groups and not options.conflict_with_groups() and request.criterion is None
-    if request.categories != "groups" or SOURCE not in dataset.coordinates or not able:
-        return None
-    groups = column_groups(dataset, SOURCE)
-    if request.k == "auto" or request.limit <= len(groups.names):
-        return groups
-    raise OptionError(
-        f"k is {request.k}, and there are {len(groups.names)} columns: those of a category count as one.",
-        'Choose a smaller k, or use categories="columns".',
-    )
+def with_category_groups(dataset: Dataset, request: SelectionRequest) -> SelectionRequest:
+    """Return the request with the indicator columns of each category as a group, where that is the default.
+
+    That is so for frames and stores, if the method can choose groups and the data are not too wide for their search.
+    Errors: OptionError where categories are refused.
+    """
+    if request.groups is not None or dataset.categories is None or request.categories == "columns":
+        return request
+    if request.categories == "refuse":
+        labels = zip(dataset.features, dataset.categories, strict=True)
+        named = dict.fromkeys(repr(source) for label, source in labels if label != source)
+        raise OptionError(
+            f"{len(named)} columns became indicator columns of categories: {shorten(named)}.",
+            'Exclude them, or use categories="groups".',
+        )
+    method = find_method(request.method)
+    able = method.takes_groups and not _options(method, request).conflict_with_groups() and request.criterion is None
+    return request.model_copy(update={"groups": SOURCE}) if able and dataset.n < MOST_GROUPED else request
 
 
 def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -22,6 +22,7 @@ from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.sums import Sums
+from dsel.planning.validation import MOST_GROUPED
 from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.exact.certificate import dependence
@@ -103,7 +104,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     zeros = np.zeros((dependent.size, coefficients.shape[1]))
     return {
         "indices": tuple(int(j) for j in S),
-        "labels": [str(dataset.features[j]) for j in S],
+        "labels": [int(label) if dataset.numbered else label for label in map(str, dataset.features[S])],
         "error": max(fit.error, 0.0),
         "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
@@ -175,8 +176,14 @@ def _notes(answer: Answer) -> Iterator[str]:
         instead = f", and {_instead(len(levels))}" if alone and takes_loss else ""
         yield _on_classes(name, levels) + (f"; their squared error is minimized{instead}" if squared else "")
     validated = answer.run.validated
-    if SOURCE in dataset.coordinates and validated.request.categories == "groups" and validated.groups is None:
-        yield f"{validated.method.name} chooses the indicator columns of categories one by one, not as groups"
+    if dataset.categories is not None and validated.request.categories == "groups" and validated.groups is None:
+        why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
+        yield f"{why} chooses the indicator columns of categories one by one, not as groups"
+    if validated.request.groups == SOURCE and dataset.categories is not None:
+        yield (
+            "the indicator columns of a category are chosen together and count as one "
+            '(categories="columns": one by one)'
+        )
     if "captured" in counts:
         yield _reduction(counts)
     if counts.get("dependent_gap"):
@@ -280,7 +287,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
-    by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
+    by_source = dataset.categories is not None  # a proof does not choose groups either
     if rule is not None:
         plain = {name: option_as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)

@@ -53,7 +53,7 @@ class LinearModel:
     def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
         flat = selection.flat_target and selection.coefficients.shape[1] == 1
-        return cls(selection.labels, selection.coefficients, selection.intercept, selection.fill, flat)
+        return cls(selection.names, selection.coefficients, selection.intercept, selection.fill, flat)
 
     def __call__(self, x: Any) -> Floats:
         """Return predictions (r,) or (r, N) for rows of the chosen columns."""
@@ -188,7 +188,7 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
     the selection was made from. Errors: DataError naming the columns that are missing or occur twice.
     """
-    n, chosen = selection.shape[1], selection.labels
+    n, chosen = selection.shape[1], selection.names
     names = None if labels is None else [str(label) for label in labels]
     if names is None or names == default_labels("x", count):
         if count != n:
@@ -272,7 +272,7 @@ def _load_columns(part: Any, places: Ints) -> Any:
 def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:
     """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
     count = selection.coefficients.shape[1]
-    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.labels:
+    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.names:
         return labels
     return default_labels("x", count)
 
