@@ -146,7 +146,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         there = np.unique(y if sample_weight is None else y[np.asarray(sample_weight) > 0.0])
         if there.size < 2:
             raise ValueError("SubsetClassifier needs two classes, and the rows with weight have one class only.")
-        if there.size < self.classes_.size:
+        if there.size < len(self.classes_):
             raise ValueError(f"No row with weight is in the class {np.setdiff1d(self.classes_, there).tolist()[0]!r}.")
         if self.class_weight is None:
             return sample_weight
@@ -159,7 +159,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         return w * factors[codes]
 
     def _method_fields(self) -> dict[str, Any]:
-        return {"loss": "logistic" if self.classes_.size == 2 else "multinomial"}
+        return {"loss": "logistic" if len(self.classes_) == 2 else "multinomial"}
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)

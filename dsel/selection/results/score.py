@@ -158,7 +158,7 @@ def confusion(rows: ScoredRows) -> Floats:
     """Return (q, q) the weight of the rows of each class (row of the table) by predicted class (column)."""
     q = 2 if rows.loss.contrasts is None else len(rows.loss.contrasts)
     places = q * rows.y.astype(np.int64) + rows.predicted.astype(np.int64)
-    return np.bincount(places, rows.w, q * q).reshape(q, q)
+    return np.asarray(np.bincount(places, rows.w, q * q), np.float64).reshape(q, q)
 
 
 def roc_curve(rows: ScoredRows) -> tuple[Floats, Floats]:
