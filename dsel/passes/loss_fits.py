@@ -378,7 +378,8 @@ def _block_fits(
         z = dense_rows(x, start, start + _ROWS, fill)
         z = (z - center) / scale
         t = loss.encode(_one_target(dense_rows(y, start, start + _ROWS)))
-        w = np.ones(len(t)) if block.w is None else block.w[start : start + _ROWS]
+        w = loss.row_weights(t, None if block.w is None else block.w[start : start + _ROWS])
+        w = np.ones(len(t)) if w is None else w
         base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + _ROWS]
         sums = _add(sums, [of_rows(z[:, places], b, t, w, base, loss, intercept) for places, b in fits])
     return sums
@@ -439,7 +440,8 @@ def _block_model(
     base = 0.0 if block.offset is None else block.offset
     t = loss.encode(_one_target(dense_rows(y, 0, x.shape[0])))
     weight, target = working_rows(loss, t, eta, base)
-    weight = weight if block.w is None else weight * block.w
+    w = loss.row_weights(t, block.w)
+    weight = weight if w is None else weight * w
     place = f"{where}, rows {block.start} to {block.stop}"
     return block_moments(x, target.reshape(len(target), -1), fill, place, block.start, weight)
 
@@ -477,8 +479,9 @@ def _block_scores(
         rows = slice(start, start + len(z))
         eta = z[:, members] @ b + b0
         eta = eta if block.offset is None else (eta.T + block.offset[rows]).T
-        slope = loss.slope(loss.encode(_one_target(dense_rows(y, rows.start, rows.stop))), eta)
-        slope = slope if block.w is None else (slope.T * block.w[rows]).T
+        t = loss.encode(_one_target(dense_rows(y, rows.start, rows.stop)))
+        slope, w = loss.slope(t, eta), loss.row_weights(t, None if block.w is None else block.w[rows])
+        slope = slope if w is None else (slope.T * w).T
         total[:-1] += z.T @ slope
         total[-1] += slope.sum(axis=0)
     return total

@@ -100,8 +100,10 @@ def _problem(
         )
     Z = (columns_of(data, columns) - data.scaling.center_x[columns]) / data.scaling.scale_x[columns]
     targets, m = data.targets, run.dataset.m
+    y = data.loss.encode(targets.y)
+    w = data.loss.row_weights(y, targets.w)
     problem = LossProblem(
-        Z, data.loss.encode(targets.y), np.ones(m) if targets.w is None else targets.w,
+        Z, y, np.ones(m) if w is None else w,
         np.zeros(m) if targets.offset is None else targets.offset, data.loss, data.lam, data.intercept, limit,
     )  # fmt: skip
     return problem, columns

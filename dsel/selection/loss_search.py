@@ -139,8 +139,8 @@ class LossSearch:
         run = self.run
         base = tuple(sorted(run.base))
         self.consider([(0, base)])
-        first = run  # without offsets, the model about the intercept is the squared error
-        if self.problem.targets.offset is not None or self.problem.loss.outputs != max(run.dataset.n_targets - 1, 1):
+        first = run  # without offsets and weights of classes, the model about the intercept is the squared error
+        if self._begins_elsewhere:
             first = replace(run, objective=self._model(self.known[base]))
         if run.most == 0:
             return first
@@ -159,6 +159,13 @@ class LossSearch:
             if self.rounds >= FEWEST_MODELS and not after < before - _BETTER * abs(before):
                 break
         return run
+
+    @property
+    def _begins_elsewhere(self) -> bool:
+        """Return whether the model about the intercept is not the squared error of the targets."""
+        loss, targets = self.problem.loss, self.problem.targets
+        weighted = loss.row_weights(loss.encode(targets.y[:1]), None) is not None
+        return targets.offset is not None or weighted or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
 
     def _next(self) -> tuple[int, ...] | None:
         """Return the best subset of at most k columns that had no model yet, or None."""
@@ -361,8 +368,10 @@ def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Datas
     loss = selection.loss
     scores = X @ coefficients + selection.intercept
     eta = scores[:, 0] if loss.contrasts is None else scores @ loss.contrasts
-    weight, response = working_rows(loss, loss.encode(targets.y), eta, base)
-    weight = weight if targets.w is None else weight * targets.w
+    y = loss.encode(targets.y)
+    weight, response = working_rows(loss, y, eta, base)
+    w = loss.row_weights(y, targets.w)
+    weight = weight if w is None else weight * w
     response = response.reshape(dataset.m, loss.outputs)
     blocks = tuple(
         replace(b, y=response[b.start : b.stop], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError, OptionError
@@ -86,7 +86,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     max_k, choose_k, options : default=None
         As for `SubsetSelector`.
     class_weight : dict or "balanced", default=None
-        Weights of the classes, which multiply those of the rows. "balanced": all classes weigh the same.
+        Weights of the classes, as for `dsel.select`. "balanced": all classes weigh the same.
 
     Attributes
     ----------
@@ -148,18 +148,14 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
             raise ValueError("SubsetClassifier needs two classes, and the rows with weight have one class only.")
         if there.size < len(self.classes_):
             raise ValueError(f"No row with weight is in the class {np.setdiff1d(self.classes_, there).tolist()[0]!r}.")
-        if self.class_weight is None:
-            return sample_weight
-        w = _check_sample_weight(sample_weight, y, dtype=np.float64)
-        classes, codes = np.unique(y, return_inverse=True)
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            factors = w.sum() / (classes.size * np.bincount(codes, w))
-        else:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
-        return w * factors[codes]
+        return sample_weight
 
     def _method_fields(self) -> dict[str, Any]:
-        return {"loss": "logistic" if len(self.classes_) == 2 else "multinomial"}
+        asked = self.class_weight
+        if isinstance(asked, dict):  # by the numbers that stand for the classes
+            weights = compute_class_weight(asked, classes=self.classes_, y=self.classes_)
+            asked = dict(enumerate(weights.tolist()))
+        return {"loss": "logistic" if len(self.classes_) == 2 else "multinomial", "class_weight": asked}
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)

@@ -166,3 +166,58 @@ def test_other_losses_name_the_one_for_many_classes() -> None:
         assert any('loss="multinomial" fits their probabilities' in note for note in notes)
     with pytest.raises(OptionError, match="takes no offset"):
         dsel.select(X, y, k=2, loss="multinomial", offset=np.ones(120))
+
+
+@pytest.mark.parametrize("kind", ["codes", "text"])
+@pytest.mark.parametrize("asked", ["balanced", "stated"])
+@pytest.mark.parametrize("q", [2, 3])
+def test_weights_of_classes_multiply_those_of_rows(kind: str, asked: str, q: int) -> None:
+    X, y = drawn(q, seed=4)
+    labels = NAMES[y] if kind == "text" else y
+    w = np.random.default_rng(1).uniform(0.5, 2.0, 120)
+    sums = np.bincount(y, w)
+    factors = w.sum() / (q * sums) if asked == "balanced" else np.array([1.0, 3.0, 1.0])[:q]
+    given = "balanced" if asked == "balanced" else {labels[y == 1][0]: 3.0}
+    loss = "logistic" if q == 2 else "multinomial"
+    found = dsel.select(X, labels, k=3, loss=loss, lam=1.0, class_weight=given, sample_weight=w)
+    mean = np.average(X, axis=0, weights=w)
+    Z = ((X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=w)))[:, list(found.indices)]
+    model = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000).fit(Z, y, sample_weight=w * factors[y])
+    p = model.predict_proba(Z)
+    np.testing.assert_allclose(found.predict(X).reshape(120, -1)[:, -1], p[:, -1], atol=1e-5)
+    value = 2.0 * np.sum(w * factors[y]) * log_loss(y, p, sample_weight=w * factors[y]) + np.sum(model.coef_**2)
+    assert found.error == pytest.approx(value, rel=1e-6)
+    if q == 2:
+        proof = dsel.certify(found, X, labels, sample_weight=w).certificate[-1]
+        assert proof["proven"]
+        assert proof["value"] == pytest.approx(value, rel=1e-6)
+
+
+def test_weights_of_classes_are_those_of_a_store_and_a_saved_result(tmp_path: Path) -> None:
+    X, y = drawn(3)
+    store = make_store(tmp_path / "s.zarr", X, y[:, None].astype(float), chunks=(33, 3))
+    found, there = (dsel.select(*data, k=2, loss="multinomial", class_weight={2: 5.0}) for data in ((store,), (X, y)))
+    assert found.error == pytest.approx(there.error, rel=1e-9)
+    assert found.error > dsel.select(X, y, k=2, loss="multinomial").error
+    found.save(tmp_path / "result")
+    again = dsel.open_selection(tmp_path / "result")
+    assert again.loss == found.loss
+    assert again.loss.factors == (1.0, 1.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"loss": "multinomial", "class_weight": {7: 2.0}}, "class_weight has the class '7', and the classes are 0, 1"),
+        ({"loss": "multinomial", "class_weight": "equal"}, 'must be "balanced", or a mapping'),
+        ({"loss": "multinomial", "class_weight": {1: 0.0}}, "weights of classes are finite numbers above 0"),
+        ({"class_weight": "balanced"}, 'class_weight is for classes, and the loss is "squared"'),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+    X, y = drawn(3)
+    with pytest.raises((OptionError, DataError), match=message):
+        dsel.select(X, y, k=2, **arguments)
+    if arguments.get("class_weight") == {7: 2.0}:
+        with pytest.raises(OptionError, match=r"class_weight has the class '7'\. The classes are ash, elm, fir"):
+            dsel.select(X, NAMES[y], k=2, **arguments)

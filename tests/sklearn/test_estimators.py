@@ -42,9 +42,9 @@ def test_it_is_logistic_regression_on_the_selected_columns(class_weight: Any, la
     factors = {None: {"yes": 1.0, "no": 1.0}, "balanced": shares}.get(
         class_weight if not isinstance(class_weight, dict) else "", class_weight
     )
-    Z = scaled(found, w * np.where(yes, factors["yes"], factors["no"]))
-    model = LogisticRegression(C=1.0 / lam, class_weight=class_weight, tol=1e-12, max_iter=10_000)
-    model.fit(Z, LABELS, sample_weight=w)
+    Z = scaled(found, w)
+    model = LogisticRegression(C=1.0 / lam, tol=1e-12, max_iter=10_000)
+    model.fit(Z, LABELS, sample_weight=w * np.where(yes, factors["yes"], factors["no"]))
     assert found.classes_.tolist() == ["no", "yes"]
     np.testing.assert_allclose(found.predict_proba(X), model.predict_proba(Z), atol=1e-6)
     np.testing.assert_allclose(found.decision_function(X), model.decision_function(Z), atol=1e-6)
@@ -68,7 +68,7 @@ def test_many_classes_share_the_columns_of_multinomial_regression(class_weight: 
     found = SubsetClassifier(3, class_weight=class_weight).fit(X, labels, sample_weight=w)
     sums = {label: w[labels == label].sum() for label in np.unique(labels)}
     factors = np.array([1.0 if class_weight is None else w.sum() / (3.0 * sums[label]) for label in labels])
-    Z = scaled(found, w * factors)
+    Z = scaled(found, w)
     model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000).fit(Z, labels, sample_weight=w * factors)
     assert found.classes_.tolist() == ["blue", "green", "red"]
     assert found.get_support(indices=True).tolist() == [3, 5, 7]

@@ -113,6 +113,10 @@ class Loss(ABC):
         """Return the expected target at a linear predictor, or at scores: the inverse of the link."""
         return eta
 
+    def row_weights(self, y: Floats, w: Floats | None) -> Floats | None:
+        """Return the weights of rows with these targets, by default those given; None if all are 1."""
+        return w
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of a loss that is a dataclass, as JSON types."""
         found: dict[str, Any] = asdict(self) if is_dataclass(self) else {}

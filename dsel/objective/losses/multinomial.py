@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -11,14 +11,14 @@ from scipy.special import logsumexp, softmax, xlogy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.class_loss import ClassLoss
 
 #: A target with more values holds numbers, not classes.
 MOST_CLASSES = 100
 
 
 @dataclass(frozen=True)
-class Multinomial(Loss):
+class Multinomial(ClassLoss):
     """The deviance of multinomial logistic regression, -2 log likelihood: one linear predictor for each class.
 
     Scores of classes that differ by a constant have the same probabilities. So a fit has one output less than classes:
@@ -32,7 +32,6 @@ class Multinomial(Loss):
     name = "multinomial"
     link = "softmax"
     summary = "three or more classes: the deviance of multinomial logistic regression"
-    classifies = True
     curvature_limit = 1.0
 
     @property
@@ -73,7 +72,7 @@ class Multinomial(Loss):
                 f'loss="multinomial" takes up to {MOST_CLASSES} classes, and the target has {values.size} values.',
                 'For numbers use loss="squared".',
             )
-        return replace(self, classes=tuple(values.tolist()))
+        return self.with_classes(values, y, w)
 
     def encode(self, y: Floats) -> Floats:
         """Return the number of the class of each row, from 0."""
