@@ -89,7 +89,8 @@ def select(
     X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, AnnData, or str or Path
         The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow, and may hold text and
         categories. An xarray array of more dimensions has the features in all but that of the samples. A path or URL
-        names a store. A store or a Dataset may hold its own Y.
+        names a store. A store or a Dataset may hold its own Y. A session of Icechunk, or a URL such as
+        ``"icechunk://s3://bucket/prefix?branch=main"``, stands for the Dataset of its snapshot.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
         The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. Text and
         categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are

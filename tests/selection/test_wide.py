@@ -284,9 +284,7 @@ def test_bad_values_are_named_with_their_column(force: Force, tmp_path: Path) ->
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_near_copies_in_wide_data_are_told_by_signed_sums(
-    force: Force, weighted: bool, chunked: bool
-) -> None:
+def test_near_copies_in_wide_data_are_told_by_signed_sums(force: Force, weighted: bool, chunked: bool) -> None:
     rng = np.random.default_rng(1)
     X = 3.0 + rng.standard_normal((60, 900))
     y = 2 * X[:, 4] + X[:, 7] + 1e-3 * rng.standard_normal(60)
