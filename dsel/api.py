@@ -76,6 +76,7 @@ def select(
     rows: dict[str, Any] | None = None,
     loss: Any = "squared",
     offset: Any = None,
+    class_weight: Any = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -159,13 +160,17 @@ def select(
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
     loss : str or Loss
-        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes), "poisson"
-        (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
-        ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and `r2` the share of the deviance that
-        the columns explain (D2). The intercept is not penalized.
+        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes),
+        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers).
+        Or a loss with its parameters, such as ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and
+        `r2` the share of the deviance that the columns explain (D2). The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a variable over the samples. It needs a loss other than the squared error.
+    class_weight : {"balanced"} or dict, optional
+        Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
+        gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are
+        centered and scaled without them.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -220,7 +225,8 @@ def select(
         X, Y, k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, categories=categories, dates=dates,
         near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
-        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset,
+        class_weight=class_weight, **options,
     )  # fmt: skip
     return select_from(dataset, request, progress=progress, on_event=on_event)
 

@@ -5,8 +5,9 @@ Check ``k="auto"`` before any data are read: the rule, the upper limit, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,8 @@ from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels
 from dsel.data.offset import with_offset
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import SOURCE
+from dsel.data.schema import ATTR_CLASSES, SOURCE
+from dsel.data.store.reader import Store
 from dsel.errors import OptionError
 from dsel.objective.groups import items_of
 from dsel.objective.losses.loss import Loss
@@ -316,13 +318,25 @@ def _with_own_loss(method: Method, request: SelectionRequest) -> SelectionReques
 def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss | None:
     """Return the loss to minimize, or None for the squared error. Errors: OptionError where it cannot be used."""
     loss = find_loss(request.loss)
+    if request.class_weight is not None and not loss.classifies:
+        raise OptionError(
+            f'class_weight is for classes, and the loss is "{loss.name}".',
+            'Use loss="logistic" or loss="multinomial", or give weights of rows by sample_weight.',
+        )
     if loss.name == "squared":
         if request.offset is not None:
             raise OptionError("offset needs a loss other than the squared error.", "Subtract it from the target.")
         return None
     name = f'loss="{loss.name}"'
-    if dataset.n_targets != 1:
-        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", "Name one with targets.")
+    many = loss.contrasts is not None
+    if dataset.n_targets != 1 and not (many and dataset.n_targets > 2):
+        remedy = 'Name one with targets. For three or more classes use loss="multinomial".'
+        raise OptionError(
+            f"{name} takes one target, and there are {dataset.n_targets}.",
+            remedy if loss.classifies and not many else "Name one with targets.",
+        )
+    if many and request.offset is not None:
+        raise OptionError(f"{name} takes no offset: one for all classes changes nothing.", "Leave offset out.")
     if not method.takes_loss:
         raise OptionError(
             f"{method.name} scores squared errors on left-out rows, and takes no other loss.",
@@ -337,7 +351,22 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
     for option, given in refused.items():
         if given:
             raise OptionError(f"{name} does not go together with {option}.", f"Leave {option} out.")
+    if request.class_weight is not None:
+        return replace(loss, class_weight=_class_weight(dataset, request.class_weight))  # type: ignore[type-var]
     return loss
+
+
+def _class_weight(dataset: Dataset, asked: Any) -> Any:
+    """Return weights of classes by the numbers that stand for the classes. Errors: OptionError for an unknown class."""
+    store = dataset.store
+    stored = store.attributes.get(ATTR_CLASSES, {}) if isinstance(store, Store) else {}
+    levels = list(next(iter((dataset.classes or stored).values()), []))
+    if not isinstance(asked, Mapping) or not levels:
+        return asked
+    unknown = [name for name in asked if name not in levels]
+    if unknown:
+        raise OptionError(f"class_weight has the class {unknown[0]!r}.", f"The classes are {shorten(levels)}.")
+    return {levels.index(name): weight for name, weight in asked.items()}
 
 
 def _require_no_rows(request: SelectionRequest, method: Method) -> None:

@@ -44,8 +44,6 @@ _EXCLUDED_LABELS = 100
 #: Substitutes of a column, and the largest number of columns and of elementary steps for which they are looked up.
 _SUBSTITUTES, _MOST_SUBSTITUTED, _MOST_STEPS = 5, 100, 1e8
 
-#: Follows a note on two classes.
-_INSTEAD = 'loss="logistic" fits their probabilities'
 #: Up to this many different whole numbers may be classes.
 MOST_CLASSES = 10
 
@@ -58,6 +56,7 @@ class Answer:
     dependent: those that depend on others, which have no part in the fit. fit: on the chosen columns, from the data.
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
     front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
+    targets: the names of the columns of the coefficients, where they are not those of the data.
     """
 
     run: SelectionRun
@@ -70,6 +69,7 @@ class Answer:
     forward: tuple[FrontPoint, ...] = ()
     errors: Errors = field(default_factory=dict)
     loss_parameters: dict[str, Any] = field(default_factory=dict)
+    targets: tuple[str, ...] | None = None
 
     @property
     def best(self) -> FrontPoint:
@@ -135,7 +135,7 @@ def assemble(
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
-        targets=tuple(str(t) for t in dataset.targets),
+        targets=answer.targets or tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts=outcome.counts if not isinstance(dataset, Sums) else {**outcome.counts, "parts": list(dataset.parts)},
         notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)),
@@ -163,16 +163,17 @@ def _notes(answer: Answer) -> Iterator[str]:
     classes = None if answer.run.validated.loss is not None else _class_count(dataset)
     takes_loss = answer.run.validated.method.takes_loss
     if classes == 2 and takes_loss and not dataset.classes and not answer.by_criterion:
-        yield f"the target has two values, and its squared error is minimized: if they are classes, {_INSTEAD}"
+        yield f"the target has two values, and its squared error is minimized: if they are classes, {_instead(2)}"
     if classes is not None and classes > 2:
         yield (
-            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
-            "them as text or a category"
+            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, "
+            f"{_instead(classes) if takes_loss else 'give them as text or a category'}"
         )
     yield from dataset.notes
     for name, levels in dataset.classes.items():
         squared = not answer.by_criterion and answer.run.validated.loss is None
-        instead = f", and {_INSTEAD}" if len(levels) == 2 and dataset.n_targets == 1 else ""
+        alone = dataset.n_targets == (1 if len(levels) == 2 else len(levels))
+        instead = f", and {_instead(len(levels))}" if alone and takes_loss else ""
         yield _on_classes(name, levels) + (f"; their squared error is minimized{instead}" if squared else "")
     validated = answer.run.validated
     if dataset.categories is not None and validated.request.categories == "groups" and validated.groups is None:
@@ -208,6 +209,11 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dependent.size:
         what = "have coefficient 0" if answer.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _instead(classes: int) -> str:
+    """Return which loss fits classes; it follows a note on them."""
+    return f'loss="{"logistic" if classes == 2 else "multinomial"}" fits their probabilities'
 
 
 def _on_classes(name: str, levels: Sequence[str]) -> str:
@@ -321,7 +327,7 @@ def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fi
     scaling = statistics.scaling(preprocess)
     found = fit.coefficients
     if fit.intercept is not None:
-        scaling = replace(scaling, center_y=np.array([fit.intercept]), scale_y=np.ones(1))
+        scaling = replace(scaling, center_y=fit.intercept, scale_y=np.ones(fit.intercept.size))
     if statistics.unsupervised:
         usable = ~statistics.unusable(preprocess)
         found = np.zeros((S.size, usable.size))

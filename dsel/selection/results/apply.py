@@ -140,13 +140,14 @@ def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
 
 def _shifted(eta: Any, shift: Any) -> Any:
     """Return linear predictors with an offset for each row."""
-    if is_a(eta, "polars", "DataFrame") or is_a(eta, "polars", "Series"):
-        return _elementwise(partial(np.add, shift), eta)
-    return eta + (shift[:, None] if isinstance(shift, np.ndarray) and eta.ndim == 2 else shift)
+    table = is_a(eta, "polars", "DataFrame")
+    by_row = isinstance(shift, np.ndarray) and (table or eta.ndim == 2)
+    shift = shift[:, None] if by_row else shift
+    return _elementwise(partial(np.add, shift), eta) if table or is_a(eta, "polars", "Series") else eta + shift
 
 
 def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
-    """Return a function of each number of an array, a series, or a Dask or xarray object, as the same kind."""
+    """Return a function of each number or row of an array, a series, or a Dask or xarray object, as the same kind."""
     if is_a(values, "xarray", "DataArray"):
         return values.copy(data=_elementwise(function, values.data))
     if is_a(values, "dask", "Array"):
@@ -156,7 +157,7 @@ def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
     if is_a(values, "polars", "Series"):
         return type(values)(values.name, function(values.to_numpy()))
     if is_a(values, "polars", "DataFrame"):
-        return type(values)({name: function(values[name].to_numpy()) for name in values.columns})
+        return type(values)(function(values.to_numpy()), schema=values.columns)
     found = function(np.asarray(values, np.float64))
     if is_a(values, "pandas", "DataFrame"):
         return type(values)(found, index=values.index, columns=values.columns)
