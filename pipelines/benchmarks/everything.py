@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pipelines.benchmarks import (
 )
 from pipelines.benchmarks.proofs import run as proofs
 from pipelines.benchmarks.proofs.problems import quick as quick_problems
-from pipelines.benchmarks.protocol import ROOT, Benchmark, Figures, behind, run
+from pipelines.benchmarks.protocol import ROOT, Benchmark, Figures, run
 
 #: Packages whose versions are stated, with the names of distributions.
 _PACKAGES = ("dsel", "numpy", "scipy", "numba", "dask", "scikit-learn")
@@ -71,6 +72,36 @@ def run_all(quick: bool, out: Path, seconds: float | None, record: bool) -> Figu
     return report
 
 
+#: Ratios that count as behind above 1: the key, what is compared, and with what.
+_RATIOS = (
+    ("eigh_over_best_peer_time", "time of 50 eigenvectors of 4 GB", "dask.array or dask-ml"),
+    ("eigh_over_best_peer_memory", "memory of 50 eigenvectors of 4 GB", "dask.array or dask-ml"),
+    ("lmsubsets_ratio", "time of lists of best subsets", "lmSubsets, as published for another machine"),
+    ("greedy_rls_over_numpy", "time of greedy RLS", "Algorithm 3 in NumPy"),
+)
+_NOT_PROVED = "dsel does not prove it in the time"
+_LIMITED = "it has a limit for each coefficient, and dsel for the sum of their squares"
+
+
+def behind(found: Mapping[str, Figures]) -> list[Figures]:
+    """Return the rows in which another tool is ahead: where, what, its name, the factor, and a reason."""
+    rows = []
+    for name, figures in found.items():
+        for row in [*figures.get("behind", ()), *figures.get("behind_with_bound_on_coefficients", ())]:
+            ours, theirs = row.get("dsel"), row.get("seconds")
+            factor = row.get("factor", ours / theirs if ours and theirs else None)
+            proof = _LIMITED if row["peer"].endswith("+M") else "its tree ends sooner on this problem"
+            reason = row.get("reason", proof if ours else _NOT_PROVED)
+            rows.append({"in": name, **row, "factor": factor, "reason": reason})
+        for key, what, tool in _RATIOS:
+            if (factor := figures.get(key) or 0.0) > 1.0:
+                rows.append({"in": name, "problem": what, "peer": tool, "factor": factor, "reason": "see its table"})
+        for what in figures.get("beaten", ()) if name == "losses" else ():
+            row = {"in": name, "problem": what, "peer": "another tool", "factor": None}
+            rows.append({**row, "reason": "it found a smaller deviance"})
+    return rows
+
+
 def _scalars(found: Mapping[str, Figures]) -> Figures:
     """Return the single figures whose names are in one part only."""
     names = [key for figures in found.values() for key in figures]
@@ -84,9 +115,12 @@ def _scalars(found: Mapping[str, Figures]) -> Figures:
 
 def _absent(found: Mapping[str, Figures]) -> dict[str, str]:
     """Return why tools were not compared with."""
+    found_here = {name: figures.get("absent") or {} for name, figures in found.items()}
+    dask_ml = {} if find_spec("dask_ml") else {"dask-ml": "not installed here: pip install -e .[benchmarks]"}
     return {
         "RLScore": "0.8.1 does not build with Python 3.11 or newer; tests compare with selections that it made before",
-        **{name: why for figures in found.values() for name, why in dict(figures.get("absent") or {}).items()},
+        **dask_ml,
+        **{tool: why for absent in found_here.values() for tool, why in absent.items()},
     }
 
 

@@ -114,15 +114,3 @@ def _summary(figures: Figures) -> str:
     if (why := next((key for key in ("left", "failed", "stopped") if key in figures), None)) is not None:
         return f"{why}: {figures[why]}"
     return f"{figures['seconds']:.1f} s, {figures['cpu_seconds']:.1f} CPU s"
-
-
-def behind(found: Mapping[str, Figures]) -> list[Figures]:
-    """Return the rows in which another tool is ahead: where, what, its name, the factor, and a reason."""
-    rows = []
-    for name, figures in found.items():
-        for row in figures.get("behind", ()):
-            ours, theirs = row.get("dsel"), row.get("seconds")
-            factor = row.get("factor", ours / theirs if ours and theirs else None)
-            reason = row.get("reason", "" if ours else "dsel does not prove it in the time")
-            rows.append({"in": name, **row, "factor": factor, "reason": reason})
-    return rows

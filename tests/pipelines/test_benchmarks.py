@@ -118,9 +118,9 @@ def test_the_share_that_columns_explain_is_that_of_least_squares() -> None:
 def test_all_names_the_factor_of_proofs_and_of_problems_that_are_not_proved() -> None:
     rows = [{"problem": "a", "dsel": 3.0, "peer": "el0ps", "seconds": 2.0}]
     rows += [{"problem": "b", "dsel": None, "peer": "el0ps", "seconds": 2.0}]
-    found = protocol.behind({"proofs": {"behind": rows}, "sums": {}})
-    assert [r["factor"] for r in found] == [1.5, None]
-    assert [r["in"] for r in found] == ["proofs", "proofs"]
+    found = everything.behind({"proofs": {"behind": rows}, "sums": {}, "alternatives": {"lmsubsets_ratio": 1.5}})
+    assert [r["factor"] for r in found] == [1.5, None, 1.5]
+    assert [r["in"] for r in found] == ["proofs", "proofs", "alternatives"]
     assert found[1]["reason"] == "dsel does not prove it in the time"
 
 
