@@ -62,6 +62,8 @@ def certify_loss(
     validated = run.validated
     if validated.groups is not None:
         raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
+    if validated.loss is not None and validated.loss.contrasts is not None:
+        raise OptionError("There is no proof for three or more classes.", "Certify a selection for two classes.")
     data = loss_data(run)
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
@@ -88,8 +90,10 @@ def _prover(run: SelectionRun, data: LossData, front: Sequence[FrontRow], limit:
     """Return what proves a size, with columns of the data: a tree over all columns in memory, or over a pool."""
     columns = np.union1d(candidate_columns(run), [j for row in front for j in row.indices]).astype(np.int64)
     targets, m = data.targets, run.dataset.m
+    y = data.loss.encode(targets.y)
+    w = data.loss.row_weights(y, targets.w)
     problem = LossProblem(
-        np.empty((m, 0)), data.loss.encode(targets.y), np.ones(m) if targets.w is None else targets.w,
+        np.empty((m, 0)), y, np.ones(m) if w is None else w,
         np.zeros(m) if targets.offset is None else targets.offset, data.loss, data.lam, data.intercept, limit,
     )  # fmt: skip
     allowed = np.zeros(run.dataset.n, np.bool_)

@@ -22,6 +22,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.data.weights import Weights
 from dsel.objective.dense import DenseObjective
+from dsel.objective.losses.multinomial import class_name
 from dsel.passes.loss_fits import (
     FEWEST_MODELS,
     MOST_MODELLED,
@@ -68,11 +69,11 @@ class _Model:
     def moments(self) -> tuple[Floats, Floats, float]:
         """The Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
         found, scale = self.found, self.problem.scaling.scale_x[self.columns]
-        K, cross, c = found.K, found.B, float(found.yy[0])
+        K, cross, c = found.K, found.B, float(found.yy.sum())
         if not self.problem.intercept:
             K = K + found.weight * np.outer(found.mean_x, found.mean_x)
             cross = cross + found.weight * np.outer(found.mean_x, found.mean_y)
-            c += found.weight * float(found.mean_y[0]) ** 2
+            c += found.weight * float(found.mean_y @ found.mean_y)
         return K / np.outer(scale, scale), cross / scale[:, None], c
 
     def start(self, S: tuple[int, ...]) -> Floats | None:
@@ -83,12 +84,14 @@ class _Model:
             return None
         K, cross, _ = self.moments
         A = K[np.ix_(at, at)] + self.problem.lam * np.eye(len(S))
-        b = np.linalg.lstsq(A, cross[at, 0], rcond=1e-10)[0]
-        if not self.problem.intercept:
-            return np.append(b, 0.0)
-        scaling = self.problem.scaling
-        centered = (self.found.mean_x[at] - scaling.center_x[columns]) / scaling.scale_x[columns]
-        return np.append(b, self.found.mean_y[0] - centered @ b)
+        b = np.linalg.lstsq(A, cross[at], rcond=1e-10)[0]
+        b0 = np.zeros(b.shape[1])
+        if self.problem.intercept:
+            scaling = self.problem.scaling
+            centered = (self.found.mean_x[at] - scaling.center_x[columns]) / scaling.scale_x[columns]
+            b0 = self.found.mean_y - centered @ b
+        start = np.vstack([b, b0])
+        return start if self.problem.loss.outputs > 1 else start[:, 0]
 
 
 @dataclass
@@ -136,8 +139,8 @@ class LossSearch:
         run = self.run
         base = tuple(sorted(run.base))
         self.consider([(0, base)])
-        first = run  # without offsets, the model about the intercept is the squared error
-        if self.problem.targets.offset is not None:
+        first = run  # without offsets and weights of classes, the model about the intercept is the squared error
+        if self._begins_elsewhere:
             first = replace(run, objective=self._model(self.known[base]))
         if run.most == 0:
             return first
@@ -156,6 +159,13 @@ class LossSearch:
             if self.rounds >= FEWEST_MODELS and not after < before - _BETTER * abs(before):
                 break
         return run
+
+    @property
+    def _begins_elsewhere(self) -> bool:
+        """Return whether the model about the intercept is not the squared error of the targets."""
+        loss, targets = self.problem.loss, self.problem.targets
+        weighted = loss.row_weights(loss.encode(targets.y[:1]), None) is not None
+        return targets.offset is not None or weighted or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
 
     def _next(self) -> tuple[int, ...] | None:
         """Return the best subset of at most k columns that had no model yet, or None."""
@@ -178,7 +188,8 @@ class LossSearch:
         run, rule = self.run, self.run.validated.size_rule
         assert rule is not None
         by: Any = rule.by
-        context = CriterionContext(run.prepared.statistics.weight, 1, run.subject.n, 0.0, rule.gamma)
+        outputs = self.problem.loss.outputs
+        context = CriterionContext(run.prepared.statistics.weight, outputs, run.subject.n, 0.0, rule.gamma)
         base = run.validated.included
         points = [
             SizePoint(base + size, context.value_of_deviance(by, self.known[S].deviance, size))
@@ -290,10 +301,21 @@ class LossSearch:
         last, empty = fits[-1], fits[0]
         gains = np.array([a.value - b.value for a, b in pairwise(fits)])
         gram = run.prepared.fit(chosen, 0.0).gram
-        fit = Fit(
-            last.value, last.deviance, empty.value, last.coefficients[:, None], gains, gram, intercept=last.intercept
-        )
+        contrasts = problem.loss.contrasts
+        to_scores = np.ones((1, 1)) if contrasts is None else contrasts.T
+        b = last.coefficients.reshape(chosen.size, problem.loss.outputs) @ to_scores
+        b0 = np.atleast_1d(last.intercept) @ to_scores
+        fit = Fit(last.value, last.deviance, empty.value, b, gains, gram, intercept=b0)
         return chosen, dependent, fit
+
+    @property
+    def score_names(self) -> tuple[str, ...] | None:
+        """Return the names of the targets that the answer has in place of those of the data: one for each class."""
+        loss, dataset = self.problem.loss, self.run.dataset
+        if loss.contrasts is None or dataset.n_targets == len(loss.contrasts):
+            return None
+        name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else dataset.targets[0]
+        return tuple(f"{name}={class_name(value)}" for value in loss.parameters()["classes"])
 
     def notes(self, run: SelectionRun) -> list[str]:
         """Return notes on the targets and on the fit."""
@@ -341,13 +363,21 @@ def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Datas
         fill[list(selection.indices)] = selection.fill
     S = np.sort(np.array(selection.indices, np.int64))
     X = read_columns(dataset, S, fill if filled else None)
-    coefficients = selection.coefficients[:, 0][np.argsort(selection.indices, kind="stable")]
+    coefficients = selection.coefficients[np.argsort(selection.indices, kind="stable")]
     base = np.zeros(dataset.m) if targets.offset is None else targets.offset
     loss = selection.loss
-    weight, response = working_rows(loss, loss.encode(targets.y), X @ coefficients + selection.intercept[0], base)
-    weight = weight if targets.w is None else weight * targets.w
+    scores = X @ coefficients + selection.intercept
+    eta = scores[:, 0] if loss.contrasts is None else scores @ loss.contrasts
+    y = loss.encode(targets.y)
+    weight, response = working_rows(loss, y, eta, base)
+    w = loss.row_weights(y, targets.w)
+    weight = weight if w is None else weight * w
+    response = response.reshape(dataset.m, loss.outputs)
     blocks = tuple(
-        replace(b, y=response[b.start : b.stop, None], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
+        replace(b, y=response[b.start : b.stop], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
     )
     weights = Weights("model", weight)
-    return replace(dataset, blocks=blocks, weights=weights, target_columns=None, y_bytes=8 * dataset.m, digest=None)
+    return replace(
+        dataset, blocks=blocks, weights=weights, target_columns=None, y_bytes=8 * response.size, digest=None,
+        targets=np.array([f"output {i}" for i in range(loss.outputs)]),
+    )  # fmt: skip

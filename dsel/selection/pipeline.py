@@ -268,6 +268,7 @@ def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer:
         curve=curve,
         errors=errors,
         loss_parameters=search.problem.loss.parameters(),
+        targets=search.score_names,
     )
     notes = (*notes, *search.notes(run))
     if run.context.compare is not None:

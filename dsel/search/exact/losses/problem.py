@@ -90,7 +90,13 @@ class LossProblem:
 
     def of_columns(self, S: Ints) -> LossProblem:
         """Return the problem of some columns."""
-        return replace(self, Z=self.Z[:, S])
+        return self.with_columns(self.columns[S], self.norms[S])
+
+    def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
+        """Return the problem of other columns (s, m), which are centered where there is an intercept, and their norms."""
+        problem = replace(self, Z=columns.T)
+        problem.__dict__.update(columns=columns, norms=norms)  # the cached values
+        return problem
 
     def loss_at(self, eta: Floats) -> float:
         """Return the weighted sum of the losses of the rows at linear predictors (m,)."""

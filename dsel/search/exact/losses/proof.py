@@ -17,7 +17,7 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.losses.coordinate_descent import LOSS_RELAXATION_KERNELS
 from dsel.search.exact.losses.local_search import improved, refit
 from dsel.search.exact.losses.problem import Dual, LossProblem, dual_bound, masks
-from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, weights
+from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, relax_near, weights
 
 __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
@@ -343,8 +343,7 @@ class LossTree:
         leaf = self._is_leaf(free, q)
         if leaf:
             fixed, free, q = fixed | free if q > 0 else fixed, np.zeros_like(free), 0
-        point = parent.relaxed.point
-        relaxed = relax(self._problem, fixed, free, q, point, self.cutoff, 0.0 if leaf else CLOSE)
+        relaxed = relax_near(self._problem, fixed, free, q, parent.relaxed, self.cutoff, 0.0 if leaf else CLOSE)
         self.nodes += 1
         if leaf:
             self._offer(relaxed, np.flatnonzero(fixed))

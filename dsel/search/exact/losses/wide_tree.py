@@ -18,20 +18,20 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.losses.local_search import improved
 from dsel.search.exact.losses.problem import Dual, LossProblem
 from dsel.search.exact.losses.proof import CLOSE, LossProof, LossTree, Node, proof_by
-from dsel.search.exact.losses.relaxation import relax
+from dsel.search.exact.losses.relaxation import relax, relax_near
 
 __all__ = ["OtherColumns", "prove_wide_loss"]
 
 #: Nodes of the first pass after the root, by what a batch grows, and nodes and bytes of products of a pass at most.
-_BATCH, _GROWTH, _MOST_NODES, _MOST_BYTES = 4, 4, 256, 256 << 20
+_BATCH, _GROWTH, _MOST_NODES, _MOST_BYTES = 4, 2, 256, 256 << 20
 #: Passes for the root at most, and how often another node is relaxed at most.
 _ROOT_PASSES, _TRIES = 12, 2
 #: A node is relaxed again if other columns lower its bound by more than this share of what is missing to the incumbent.
 _LOWERED = 0.15
 #: Columns outside the pool of which a node knows the gains.
-_CANDIDATES = 100
+_CANDIDATES = 200
 #: A column enters the pool if its gain is at least this share of the smallest gain that counts in a bound.
-_ENTERS = 0.8
+_ENTERS = 0.7
 #: Bytes of the pool at most: its columns are held twice.
 _POOL_BYTES = 2 << 30
 
@@ -64,7 +64,7 @@ class _PooledNode(Node):
 
 def prove_wide_loss(
     problem: LossProblem, data: OtherColumns, k: int, incumbent: Sequence[int], *, include: Sequence[int] = (),
-    first: int = 1000, seconds: float | None = None, nodes: int | None = None,
+    first: int = 2000, seconds: float | None = None, nodes: int | None = None,
     on_node: Callable[[int, float, float], object] | None = None,
 ) -> LossProof:  # fmt: skip
     """Find the subset of at most k columns of wide data with the least F, and prove it.
@@ -192,7 +192,7 @@ class _WideTree(LossTree):
             super()._branch(node)
             return
         q = self._k - int(node.fixed.sum())
-        relaxed = relax(self._problem, node.fixed, node.free, q, node.relaxed.point, self.cutoff, CLOSE)
+        relaxed = relax_near(self._problem, node.fixed, node.free, q, node.relaxed, self.cutoff, CLOSE)
         self.nodes += 1
         self._wait(replace(node, relaxed=relaxed, floor=node.bound, again=False))
 
@@ -265,8 +265,10 @@ class _WideTree(LossTree):
         columns = columns[self._outside[columns]][: max(self._most_pooled - self._columns.size, 0)]
         if not columns.size:
             return
-        Z = np.concatenate([self._problem.Z, self._data.read(columns)[self._used]], axis=1)
-        self._problem = replace(self._problem, Z=Z)
+        problem, new = self._problem, replace(self._problem, Z=self._data.read(columns)[self._used])
+        self._problem = problem.with_columns(
+            np.concatenate([problem.columns, new.columns]), np.append(problem.norms, new.norms)
+        )
         self._columns = np.append(self._columns, columns)
         self._outside[columns] = False
         more = columns.size
