@@ -93,7 +93,7 @@ class LossProblem:
         return self.with_columns(self.columns[S], self.norms[S])
 
     def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
-        """Return the problem of other columns (s, m), which are centered where there is an intercept, and their norms."""
+        """Return the problem of other columns (s, m), centered where there is an intercept, with their norms (s,)."""
         problem = replace(self, Z=columns.T)
         problem.__dict__.update(columns=columns, norms=norms)  # the cached values
         return problem
