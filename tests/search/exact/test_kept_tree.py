@@ -118,7 +118,7 @@ def test_a_tree_of_few_bytes_holds_the_nodes_near_the_root():
     first = first_tree(regression(X[:600], Y[:600]), 5, **SHARED)
     whole, part = first.kept(MOST), first.kept(2000)
     assert sum(array.nbytes for array in part.values()) < 4000 < sum(array.nbytes for array in whole.values())
-    assert 0 < part["parent"].size < whole["parent"].size
+    assert 0 < part["depth"].size < whole["depth"].size
     objective = regression(X, Y)
     tree = following(objective, 5, part)
     tree.advance(ALL)
@@ -164,7 +164,7 @@ def test_workers_return_the_nodes_that_the_next_tree_follows():
     alone = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
     alone.advance(ALL)
     assert tree.best == alone.best
-    assert tree.kept(MOST)["parent"].size >= 0.5 * alone.kept(MOST)["parent"].size
+    assert tree.kept(MOST)["depth"].size >= 0.5 * alone.kept(MOST)["depth"].size
 
 
 def test_a_diagonal_of_other_columns_is_scaled_until_it_fits():
