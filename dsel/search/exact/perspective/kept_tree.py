@@ -104,7 +104,7 @@ class KeptTree:
     @property
     def known_root(self) -> bool:
         """Whether it has more than a diagonal."""
-        return self.nodes.shape[0] > 0
+        return bool(self.nodes.shape[0])
 
     def open_nodes(self, problem: Problem, enough: float, record: WarmStart) -> Iterator[tuple[float, Node]]:
         """Bound all nodes, and yield those that must be searched, each with what its subsets explain at most.

@@ -60,7 +60,7 @@ def _first(g: Floats, fixed: Bools, out: Bools, count: Int, order: Ints) -> int:
 
     order has room for `count` columns.
     """
-    found = 0
+    found: Int = np.int64(0)
     for j in range(g.size):
         if fixed[j] or out[j] or (found == count and not g[j] > g[order[found - 1]]):
             continue
@@ -70,7 +70,7 @@ def _first(g: Floats, fixed: Bools, out: Bools, count: Int, order: Ints) -> int:
             place -= 1
         order[place] = j
         found = min(found + 1, count)
-    return found
+    return int(found)
 
 
 @compiled("f8(f8[::1], i8, i8)", nogil=True, allocates=True)
@@ -307,7 +307,7 @@ def rebound(
             opened_bounds[rows] = bound
             rows += 1
     opened[0, 0] = rows
-    return nodes.shape[0]
+    return int(nodes.shape[0])
 
 
 @compiled("void(i8[:,::1], i8, f8[:,::1], i8[::1], f8[:,::1])", nogil=True)
