@@ -216,7 +216,7 @@ _SEMIDEFINITE_MOST = 1000
 #: How many columns are branched on to compare the two ways to bound children.
 _TRIALS = 2
 #: A tree that took longer than this share of the last one from the beginning leaves nothing to follow.
-_STALE = 1.0
+_STALE = 0.5
 #: Workers get nodes after about these seconds: a whole proof may take less than sending K.
 _ALONE_SECONDS = 0.5
 
