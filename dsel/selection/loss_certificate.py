@@ -57,6 +57,8 @@ def certify_loss(
     validated = run.validated
     if validated.groups is not None:
         raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
+    if validated.loss is not None and validated.loss.contrasts is not None:
+        raise OptionError("There is no proof for three or more classes.", "Certify a selection for two classes.")
     data = loss_data(run)
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
@@ -98,8 +100,10 @@ def _problem(
         )
     Z = (columns_of(data, columns) - data.scaling.center_x[columns]) / data.scaling.scale_x[columns]
     targets, m = data.targets, run.dataset.m
+    y = data.loss.encode(targets.y)
+    w = data.loss.row_weights(y, targets.w)
     problem = LossProblem(
-        Z, data.loss.encode(targets.y), np.ones(m) if targets.w is None else targets.w,
+        Z, y, np.ones(m) if w is None else w,
         np.zeros(m) if targets.offset is None else targets.offset, data.loss, data.lam, data.intercept, limit,
     )  # fmt: skip
     return problem, columns
