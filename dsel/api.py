@@ -90,7 +90,8 @@ def select(
     X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, AnnData, or str or Path
         The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow, and may hold text and
         categories. An xarray array of more dimensions has the features in all but that of the samples. A path or URL
-        names a store. A store or a Dataset may hold its own Y.
+        names a store. A store or a Dataset may hold its own Y. A session of Icechunk, or a URL such as
+        ``"icechunk://s3://bucket/prefix?branch=main"``, stands for the Dataset of its snapshot.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
         The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. Text and
         categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are
@@ -136,7 +137,8 @@ def select(
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
-        substitutes; with all of them; or refuse them. This is for single columns whose Gram matrix is in memory.
+        substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, the
+        correlations of centered columns are estimated. Groups stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.

@@ -23,6 +23,7 @@ from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
+from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
 from dsel.data.schema import SOURCE
@@ -232,7 +233,7 @@ def as_dataset(
 
     Parameters
     ----------
-        X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray, xarray Dataset or Sums
+    X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray, xarray Dataset, icechunk.Session or Sums
         The path of a store, or the data matrix, shape (m, n). An xarray Dataset has a variable X. Sums of rows
         (`dsel.open_sums`) are returned as they are.
     Y : array, DataFrame, Series, DataArray, str or list of str, optional
@@ -282,6 +283,13 @@ def as_dataset(
         if not as_it_is or not (sample_weight is None or sample_weight is False):
             raise OptionError("Sums hold their own targets and weights.", "Sum other targets or weights at each site.")
         return X
+    if is_snapshot(X):
+        snapshot = open_snapshot(X)
+        dataset = as_dataset(
+            snapshot.dataset(), Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+            categories=categories, dates=dates,
+        )  # fmt: skip
+        return replace(dataset, name=snapshot.name, digest=snapshot.digest(Y, targets, unsupervised, sample_weight))
     if isinstance(X, str | AnyPath):
         if Y is not None:
             raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")

@@ -130,8 +130,6 @@ def certify_selection(
         found, alternatives, notes = _prove(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
-    represented = int(selection.counts.get("represented", 0))
-    found = {size: replace(certificate, represented=represented) for size, certificate in found.items()}
     selection = with_certificates(selection, found, dataset.features.tolist())
     if alternatives:
         *smaller, last = (alternatives[size] for size in sorted(alternatives))

@@ -29,6 +29,7 @@ from dsel.passes.columns.column_factor import (
     row_gram_pass,
 )
 from dsel.passes.columns.column_statistics import (
+    SIGNED,
     ColumnStatistics,
     column_means_pass,
     column_moments_pass,
@@ -70,8 +71,8 @@ class ColumnRepresentation(Representation):
         dataset = validated.dataset
         if dataset.fingerprint is None:
             return Saved()
-        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing)
-        size = 8 * dataset.n * (5 + dataset.n_targets) + memory.HEADER
+        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing, sums=SIGNED)
+        size = 8 * dataset.n * (5 + SIGNED + dataset.n_targets) + memory.HEADER
         complete = cache.has(key)
         return Saved(complete, disk_bytes=0 if complete else size)
 
@@ -117,7 +118,7 @@ class ColumnRepresentation(Representation):
         request, blocks = validated.request, self.blocks(validated.dataset)
         statistics = load_or_compute(
             cache, validated.dataset, "columns", lambda: column_statistics(blocks, request.missing, engine),
-            missing=request.missing,
+            missing=request.missing, sums=SIGNED,
         )  # fmt: skip
         return statistics, ColumnFactor(blocks, statistics, request.preprocess, request.missing, engine)
 

@@ -17,6 +17,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import default_labels, is_a
 from dsel.data.offset import with_offset
 from dsel.data.store.reader import Store
@@ -217,6 +218,8 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
 
 def _opened(X: Any) -> Any:
     """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions."""
+    if is_snapshot(X):
+        X = open_snapshot(X).dataset()
     if isinstance(X, str | AnyPath):
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset) or _is_frame(X):
