@@ -125,8 +125,20 @@ def losses_proofs_command(
     print(json_line(losses_proofs.run(quick, seconds)))
 
 
+@app.command("growing")
+def growing_command(
+    quick: Quick = False,
+    certify: Annotated[bool, typer.Option("--certify", help="Measure proofs in place of runs: part `proofs`.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this part: runs or proofs.")] = None,
+    out: Out = FOLDER,
+    seconds: Seconds = None,
+) -> None:
+    """Compare nightly runs, and proofs, on a store that has grown by 1 % with those from the beginning."""
+    _command(BENCHMARKS["growing"])(quick, ["proofs"] if certify else only, out, seconds)
+
+
 #: Commands with options that the others do not have.
-_SPECIAL = ("out-of-core", "methods", "proofs", "losses-proofs")
+_SPECIAL = ("out-of-core", "methods", "proofs", "losses-proofs", "growing")
 for _name in BENCHMARKS:
     if _name not in _SPECIAL:
         app.command(_name, help=f"{BENCHMARKS[_name].summary} Parts: {', '.join(BENCHMARKS[_name].parts)}.")(
