@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -30,7 +29,7 @@ from pipelines.benchmarks import (
 )
 from pipelines.benchmarks.proofs import run as proofs
 from pipelines.benchmarks.proofs.problems import quick as quick_problems
-from pipelines.benchmarks.protocol import ROOT, Benchmark, Figures, run
+from pipelines.benchmarks.protocol import Benchmark, Figures, commit, run
 
 #: Packages whose versions are stated, with the names of distributions.
 _PACKAGES = ("dsel", "numpy", "scipy", "numba", "dask", "scikit-learn")
@@ -62,7 +61,7 @@ def run_all(quick: bool, out: Path, seconds: float | None, record: bool) -> Figu
     """
     found = run(list(BENCHMARKS.values()), quick, out, seconds=seconds)
     report = {
-        "benchmark": "all", "quick": quick, "commit": _commit(), "versions": _versions(), "cores": os.cpu_count(),
+        "benchmark": "all", "quick": quick, "commit": commit(), "versions": _versions(), "cores": os.cpu_count(),
         "behind": behind(found), "far_from_limit": found.get("limits", {}).get("far_from_limit", []),
         "slower": history.compared(found, quick, record), "absent": _absent(found),
         "unfinished": [n for n, f in found.items() if {"left", "failed", "stopped"} & f.keys()],
@@ -122,11 +121,6 @@ def _absent(found: Mapping[str, Figures]) -> dict[str, str]:
         **dask_ml,
         **{tool: why for absent in found_here.values() for tool, why in absent.items()},
     }
-
-
-def _commit() -> str:
-    ran = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return ran.stdout.strip()
 
 
 def _versions() -> dict[str, Any]:

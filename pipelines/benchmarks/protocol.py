@@ -1,7 +1,7 @@
 """How every benchmark runs: in parts, each in a new process with a limit of time, with one result file each.
 
-A part is a function of `quick` that prints its progress and returns figures. A part whose result is in the folder is
-not run again, so that an interrupted call continues with the next part. `--only` runs parts again.
+A part is a function of `quick` that prints its progress and returns figures. A part whose result of the same commit is
+in the folder is not run again by `all`, so that an interrupted call continues with the next part.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,28 @@ def run(
         name = benchmark.name if len(benchmark.parts) == 1 else f"{benchmark.name} {part}"
         file = out / f"{'quick-' if quick else ''}{name.replace(' ', '-')}.json"
         limit = min(remaining, _SHARES * remaining / others)
-        found[name] = _kept(file, name) if file.exists() and not only else _made(benchmark, part, quick, file, limit)
+        kept = None if only else _kept(file, name)
+        found[name] = kept or _made(benchmark, part, quick, file, limit)
         print(f"[{i + 1} of {len(left)}] {name}: {_summary(found[name])}", flush=True)
     return found
 
 
-def _kept(file: Path, name: str) -> Figures:
-    print(f"{name}: kept from {file}", flush=True)
+def _kept(file: Path, name: str) -> Figures | None:
+    """Return the saved figures of the same commit, or None."""
+    if not file.exists():
+        return None
     figures: Figures = json.loads(file.read_text())
+    if figures["commit"] != commit():
+        return None
+    print(f"{name}: kept from {file}", flush=True)
     return figures
+
+
+@cache
+def commit() -> str:
+    """Return the commit of this checkout, or an empty string outside of one."""
+    ran = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return ran.stdout.strip()
 
 
 def _made(benchmark: Benchmark, part: str, quick: bool, file: Path, limit: float) -> Figures:
@@ -95,7 +109,7 @@ def _made(benchmark: Benchmark, part: str, quick: bool, file: Path, limit: float
         used = _children_seconds() - before
         figures = {**json.loads(new.read_text()), "seconds": took, "cpu_seconds": used}
         new.unlink()
-    file.write_text(json_line(figures))
+    file.write_text(json_line({**figures, "commit": commit()}))
     return figures
 
 

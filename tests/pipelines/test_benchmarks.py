@@ -34,6 +34,11 @@ class Recorder:
     poll = wait
 
 
+@pytest.fixture(autouse=True)
+def one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "commit", lambda: "abc")
+
+
 def nothing(quick: bool) -> dict[str, Any]:
     return {}
 
