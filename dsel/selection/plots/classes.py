@@ -22,10 +22,8 @@ def draw_roc(
 ) -> Any:  # fmt: skip
     """Draw the share of true positives against that of false ones, and return the axes."""
     if X is None:
-        figures = _figures(selection)
-        curves = [
-            (name, *curve, area) for name, curve, area in zip(figures.drawn, figures.roc, figures.auc, strict=True)
-        ]
+        known = _figures(selection)
+        curves = [(name, *curve, area) for name, curve, area in zip(known.drawn, known.roc, known.auc, strict=True)]
     else:
         parts = [(name, *roc_curve(part)) for name, part in _classes(selection, X, y, sample_weight, offset)]
         curves = [(name, false, true, float(np.trapezoid(true, false))) for name, false, true in parts]
@@ -76,9 +74,7 @@ def calibration(rows: ScoredRows) -> tuple[Any, Any]:
 def _figures(selection: SelectionRecord) -> ClassFigures:
     """Return what is known of the rows of the selection. Errors: MissingInputError where there is nothing."""
     if selection.class_figures is None:
-        raise MissingInputError(
-            "The selection has no figures of classes.", 'Select with loss="logistic", or give X, y.'
-        )
+        raise MissingInputError("The selection has no counts of classes.", 'Select with loss="logistic", or give X, y.')
     return selection.class_figures
 
 
