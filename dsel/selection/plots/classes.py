@@ -21,6 +21,7 @@ def draw_roc(
     offset: Any = None,
 ) -> Any:  # fmt: skip
     """Draw the share of true positives against that of false ones, and return the axes."""
+    curves: list[tuple[str, Any, Any, float]]
     if X is None:
         known = _figures(selection)
         curves = [(name, *curve, area) for name, curve, area in zip(known.drawn, known.roc, known.auc, strict=True)]
@@ -41,6 +42,7 @@ def draw_calibration(
     offset: Any = None,
 ) -> Any:  # fmt: skip
     """Draw the share of a class against its predicted probability, and return the axes."""
+    lines: list[tuple[str, Any, Any]]
     if X is None:
         figures = _figures(selection)
         lines = [(name, *curve) for name, curve in zip(figures.drawn, figures.calibration, strict=True)]
