@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
+from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
 from dsel.passes.data_pass import PassCost
@@ -127,12 +129,17 @@ class LossFit:
         b = (self.coefficients.T / scaling.scale_x[self.columns]).T
         return b, self.intercept - scaling.center_x[self.columns] @ b
 
+    @property
+    def point(self) -> Floats:
+        """The coefficients, and the intercept as the last row: (s + 1,) or (s + 1, t)."""
+        return np.concatenate([self.coefficients, np.asarray(self.intercept)[None]])
+
 
 def loss_targets(dataset: Dataset) -> Targets:
     """Return the targets, weights and offsets of all rows. Reads no X."""
     blocks = dataset.blocks
     ys = [load_block(b.y.compute() if b.lazy else b.y, dataset.target_columns) for b in blocks]
-    y = np.concatenate([_one_target(dense_rows(part, 0, part.shape[0])) for part in ys])
+    y = np.concatenate([one_target(dense_rows(part, 0, part.shape[0])) for part in ys])
     w = None
     if dataset.weighted:
         parts = [(load_weights(b.w), b.stop - b.start) for b in blocks]
@@ -141,7 +148,7 @@ def loss_targets(dataset: Dataset) -> Targets:
     return Targets(y, w, None if offsets[0] is None else np.concatenate(offsets))
 
 
-def _one_target(y: Floats) -> Floats:
+def one_target(y: Floats) -> Floats:
     """Return one target (r,) of a block, or its columns of 0 and 1 for classes (r, q) as they are."""
     return y[:, 0] if y.shape[1] == 1 else y
 
@@ -188,20 +195,41 @@ def fit_subsets(
         active = [fit for fit in fits if not fit.done]
         if not active:
             break
-        needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
-        read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
-        arguments: dict[str, Any] = {
-            "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
-            "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
-            "fill": None if problem.fill is None else problem.fill[read],
-        }  # fmt: skip
-        if rows is None:
-            found = fits_pass(problem, active, read).run(problem.engine, **arguments)
-        else:
-            found = _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
-        for fit, parts in zip(active, found, strict=True):
+        for fit, parts in zip(active, _sums_at(problem, active, rows, union), strict=True):
             fit.tell(*parts)
     return [fit.result() for fit in fits]
+
+
+def _sums_at(problem: LossData, active: Sequence[_Newton], rows: Block | None, union: Ints) -> _Sums:
+    """Return the deviances at the trial points, and their derivatives. rows: with the columns `union`, if kept."""
+    needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
+    read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
+    arguments: dict[str, Any] = {
+        "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
+        "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
+        "fill": None if problem.fill is None else problem.fill[read],
+    }  # fmt: skip
+    if rows is not None:
+        return _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
+    found: _Sums = fits_pass(problem, active, read).run(problem.engine, **arguments)
+    return found
+
+
+def deviances(problem: LossData, fits: Sequence[LossFit]) -> list[float]:
+    """Return the deviance of each fit on the rows of the data, in one pass or without one if the columns are kept."""
+    union = np.unique(np.concatenate([fit.columns for fit in fits]))
+    points = [_Newton(problem, fit.columns, fit.point) for fit in fits]
+    rows = None if problem.dataset.in_memory else _kept(problem, union)
+    return [deviance for deviance, _, _ in _sums_at(problem, points, rows, union)]
+
+
+def on_rows(problem: LossData, there: NDArray[np.bool_]) -> LossData:
+    """Return the loss on some of the rows (m,): others have the weight 0."""
+    dataset, w = problem.dataset, problem.targets.w
+    weight = there.astype(np.float64) if w is None else w * there
+    blocks = tuple(replace(b, w=weight[b.start : b.stop]) for b in dataset.blocks)
+    dataset = replace(dataset, blocks=blocks, weights=Weights("fold", weight), digest=None)
+    return replace(problem, dataset=dataset, targets=replace(problem.targets, w=weight))
 
 
 def _kept(problem: LossData, columns: Ints) -> Block | None:
@@ -257,14 +285,18 @@ def _join(a: _Rows, b: _Rows) -> _Rows:
     return [*a, *b]
 
 
-def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
-    """Return the costs of the passes that a loss takes typically, besides those of the squared error."""
+def loss_costs(dataset: Dataset, k: int, folds: int = 0) -> list[PassCost]:
+    """Return the costs of the passes that a loss takes typically, besides those of the squared error.
+
+    folds: how many times the search runs again for the number of columns.
+    """
     columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
     one = read_pass(dataset, columns).cost()
     models = FEWEST_MODELS - 1 + any(block.offset is not None for block in dataset.blocks)
-    times = FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS
+    models += folds * FEWEST_MODELS
+    times = (folds + 1) * (FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
@@ -377,7 +409,7 @@ def _block_fits(
     for start in range(0, x.shape[0], _ROWS):
         z = dense_rows(x, start, start + _ROWS, fill)
         z = (z - center) / scale
-        t = loss.encode(_one_target(dense_rows(y, start, start + _ROWS)))
+        t = loss.encode(one_target(dense_rows(y, start, start + _ROWS)))
         w = loss.row_weights(t, None if block.w is None else block.w[start : start + _ROWS])
         w = np.ones(len(t)) if w is None else w
         base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + _ROWS]
@@ -438,7 +470,7 @@ def _block_model(
         z = dense_rows(chosen, start, start + _ROWS, None if fill is None else fill[members])
         eta[start : start + _ROWS] = z @ b + b0
     base = 0.0 if block.offset is None else block.offset
-    t = loss.encode(_one_target(dense_rows(y, 0, x.shape[0])))
+    t = loss.encode(one_target(dense_rows(y, 0, x.shape[0])))
     weight, target = working_rows(loss, t, eta, base)
     w = loss.row_weights(t, block.w)
     weight = weight if w is None else weight * w
@@ -479,7 +511,7 @@ def _block_scores(
         rows = slice(start, start + len(z))
         eta = z[:, members] @ b + b0
         eta = eta if block.offset is None else (eta.T + block.offset[rows]).T
-        t = loss.encode(_one_target(dense_rows(y, rows.start, rows.stop)))
+        t = loss.encode(one_target(dense_rows(y, rows.start, rows.stop)))
         slope, w = loss.slope(t, eta), loss.row_weights(t, None if block.w is None else block.w[rows])
         slope = slope if w is None else (slope.T * w).T
         total[:-1] += z.T @ slope

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from dsel._lib.text import shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import INFORMATION, SizeRule
+from dsel.config.size_rule import INFORMATION, LEFT_OUT, SizeRule
 from dsel.config.types import first_error, suggest_option
 from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
@@ -78,6 +78,8 @@ def plan_size(
     rule = _resolved(request.choose_k or SizeRule(), method)
     if loss is not None:
         rule = _size_rule_of_loss(request.choose_k or SizeRule(), loss)
+    elif rule.by in ("auc", "log-loss"):
+        raise OptionError(f"choose_k {rule.by} needs a loss for classes.", 'Use loss="logistic" or "multinomial".')
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
@@ -89,8 +91,9 @@ def plan_size(
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
-    if not method.uses_rows and (rule.by == "folds" or isinstance(rule.held_out, float)):
-        share = None if rule.by == "folds" else rule.held_out
+    folds = rule.by == "folds" or (rule.by in LEFT_OUT and rule.held_out is None)
+    if not method.uses_rows and (folds or isinstance(rule.held_out, float)):
+        share = None if folds else rule.held_out
         partition = _partition(dataset, rule, rule.folds, request.seed, share)
     elif not method.uses_rows and rule.by == "held-out":
         if not dataset.n_targets:
@@ -98,8 +101,11 @@ def plan_size(
                 "choose_k: held-out rows in another store need targets Y.", "Hold out a share of the rows."
             )
         held_out = held_out_dataset(dataset, rule.held_out)
-    if partition is not None:
+    if partition is not None and loss is None:
         notes = (f"k is chosen by {partition.description}: their errors take no further pass",)
+    elif partition is not None:
+        models = sum(1 for _ in partition.tests())
+        notes = (f"k is chosen by {partition.description}: the search runs {models} more times, on the other rows",)
     trained = dataset.m if partition is None else partition.fewest_trained
     most = min(MOST_COLUMNS, allowed, max(1, trained // _ROWS_PER_COLUMN))
     limit = max(most, included, 1) if request.max_k is None else min(request.max_k, allowed)
@@ -113,11 +119,22 @@ def _resolved(rule: SizeRule, method: Method) -> SizeRule:
 
 
 def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
-    """Return the rule for a deviance: an information criterion, by default BIC."""
-    by = rule.by or "bic"
-    if by not in ("aic", "bic", "ebic"):  # those that a deviance has
+    """Return the rule for a loss: an information criterion, by default BIC, or left-out rows."""
+    divided = "held-out" if rule.held_out is not None else "folds" if rule.divides_rows else "bic"
+    by = rule.by or divided
+    if by not in ("aic", "bic", "ebic", *LEFT_OUT):
         raise OptionError(
-            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".', "Choose by bic, aic or ebic."
+            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".',
+            "Choose by folds, held-out, bic, aic or ebic.",
+        )
+    if by in ("auc", "log-loss") and not loss.classifies:
+        raise OptionError(
+            f'choose_k {by} is for classes, and the loss is "{loss.name}".',
+            "Choose by folds, which compares deviances.",
+        )
+    if rule.held_out is not None and not isinstance(rule.held_out, float):
+        raise OptionError(
+            f'choose_k: with the loss "{loss.name}", held_out is a share of the rows.', "Give a share, such as 0.2."
         )
     return rule.model_copy(update={"by": by})
 
@@ -184,6 +201,8 @@ class ValidatedRequest:
         The groups of columns that are chosen together.
     loss : Loss, optional
         The loss that is minimized; None for the squared error.
+    loss_folds : RowPartition, optional
+        The folds by which the number of columns is chosen for a loss.
     """
 
     dataset: Dataset
@@ -200,6 +219,7 @@ class ValidatedRequest:
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
     loss: Loss | None = None
+    loss_folds: RowPartition | None = None
 
     def placed(self, site: Site) -> Placement:
         """Return where the search runs."""
@@ -295,7 +315,9 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
             partition = _partition(dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
-    if partition is not None:
+    if loss is not None:
+        requirements = replace(requirements, notes=(*requirements.notes, *size.notes))
+    elif partition is not None:
         requirements = replace(
             requirements, whole_gram=scored is None or scored.whole_gram, gram_sums=partition.parts * partition.repeats,
             row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
@@ -304,7 +326,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         _check_reduction(request, requirements)
     return ValidatedRequest(
         dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
-        partition, groups, loss,
+        None if loss is not None else partition, groups, loss, None if loss is None else partition,
     )  # fmt: skip
 
 

@@ -44,8 +44,6 @@ from dsel.search.exact.alternatives import swap_values
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
 from dsel.selection.context import SelectionRun
-from dsel.selection.information_criteria import NAMES, CriterionContext
-from dsel.selection.record import SizeCurve, SizePoint
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, run_method
 
@@ -104,6 +102,8 @@ class LossSearch:
         The selection. Its objective is the squared error.
     problem : LossData
         The loss on the data.
+    of_part : bool
+        Whether the loss is that of some rows only, of which the objective of the selection knows nothing.
     """
 
     run: SelectionRun
@@ -115,6 +115,7 @@ class LossSearch:
     rounds: int = 0
     modelled: set[tuple[int, ...]] = field(default_factory=set)
     model: _Model | None = None
+    of_part: bool = False
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -165,7 +166,8 @@ class LossSearch:
         """Return whether the model about the intercept is not the squared error of the targets."""
         loss, targets = self.problem.loss, self.problem.targets
         weighted = loss.row_weights(loss.encode(targets.y[:1]), None) is not None
-        return targets.offset is not None or weighted or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
+        known = not (self.of_part or weighted or targets.offset is not None)
+        return not known or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
 
     def _next(self) -> tuple[int, ...] | None:
         """Return the best subset of at most k columns that had no model yet, or None."""
@@ -174,7 +176,7 @@ class LossSearch:
 
     def every_size(self, run: SelectionRun) -> None:
         """Fit swaps of the best subset of each size, by a model about each."""
-        for S in self._front():
+        for S in self.front():
             if not 0 < self.sizes[S] <= run.most:
                 continue
             about = replace(run, objective=self._model(self.known[S]))
@@ -182,21 +184,6 @@ class LossSearch:
             if run.validated.groups is None:
                 points += tuple(self._swaps(about, S))
             self.consider(self._in_data(about, points))
-
-    def size_curve(self) -> SizeCurve:
-        """Return the curve of the information criterion along the sizes."""
-        run, rule = self.run, self.run.validated.size_rule
-        assert rule is not None
-        by: Any = rule.by
-        outputs = self.problem.loss.outputs
-        context = CriterionContext(run.prepared.statistics.weight, outputs, run.subject.n, 0.0, rule.gamma)
-        base = run.validated.included
-        points = [
-            SizePoint(base + size, context.value_of_deviance(by, self.known[S].deviance, size))
-            for S in self._front()
-            if (size := self.sizes[S]) <= run.most
-        ]
-        return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
 
     def _in_data(self, run: SelectionRun, points: Iterable[FrontPoint]) -> list[tuple[int, tuple[int, ...]]]:
         """Return the sizes and the columns of the data of some points."""
@@ -209,7 +196,7 @@ class LossSearch:
         if candidates.size > MOST_MODELLED and run.validated.groups is None:
             scores = np.full(problem.dataset.n, -1.0)
             scores[candidates] = score_columns(problem, fit)[candidates]
-            known = {j for S in self._front() for j in S}
+            known = {j for S in self.front() for j in S}
             scores[[*fit.columns, *run.base, *known]] = np.inf
             columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
         else:
@@ -274,7 +261,7 @@ class LossSearch:
                 points += [FrontPoint(len(S) + 1, 0.0, (*S, int(j))) for j in added if gains[j] > 0.0]
         return points
 
-    def _front(self) -> list[tuple[int, ...]]:
+    def front(self) -> list[tuple[int, ...]]:
         """Return the best subset of each size that is better than all smaller ones."""
         points = improving([FrontPoint(self.sizes[S], fit.value, S) for S, fit in self.known.items()])
         return [point.members for point in points]
@@ -284,10 +271,10 @@ class LossSearch:
         place = {int(j): i for i, j in enumerate(run.objective.columns)}
         included = set(run.objective.included) | set(run.base)
         front = []
-        for S in self._front():
+        for S in self.front():
             members = tuple(place[j] for j in S if j not in included)
             front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
-        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self._front()}
+        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self.front()}
         counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
 

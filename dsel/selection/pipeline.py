@@ -250,12 +250,12 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
 def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
     """Return the selection that minimizes a loss other than the squared error."""
     from dsel.selection.loss_search import LossSearch, loss_data
+    from dsel.selection.loss_sizes import choose_size
 
     search = LossSearch(run, loss_data(run, targets))
     run, curve = search.search(), None
     if run.validated.size_rule is not None:
-        search.every_size(run)
-        curve = search.size_curve()
+        curve = choose_size(run, search)
         run = run.asking(k=curve.k)
         search.run = search.run.asking(k=curve.k)
     outcome, errors = search.outcome(run)
