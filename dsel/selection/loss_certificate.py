@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.loss_fits import LossData, fit_subsets
