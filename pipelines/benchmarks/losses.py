@@ -33,7 +33,7 @@ from pipelines.table import text_table
 DATA_SETS = (
     "a9a", "mushrooms", "german.numer", "australian", "colon-cancer", "ionosphere", "madelon", "clean1", "sonar",
 )  # fmt: skip
-_QUICK = ("german.numer", "australian", "ionosphere", "sonar")
+_QUICK = ("sonar",)
 SIZES, LAM = (5, 10), 1.0
 #: A tool is left out where it is expected to take more seconds, from m n k.
 LIMIT, _FIT_SPEED = 120.0, 2e7
