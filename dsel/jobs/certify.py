@@ -285,15 +285,28 @@ def _prove(
     smaller: tuple[int, ...] = ()
     series = _series_of(run, folder)
     setup = CommonSetup(subject, guided=len(incumbents) > 1 or series is not None)
+    stores = {
+        size: ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        for size in sorted(incumbents)
+        for path, log_folder in [_places(folder, budget, size, base + size, last=size == k)]
+    }
+    carried = {size: store.carried(incumbents[size]) for size, store in stores.items()}
+    if None not in carried.values():
+        return {base + size: one for size, one in carried.items() if one is not None}, {}, ()
     together = _prove_together(run, setup, k, incumbents, budget)
     if together:
+        local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
+        for size, store in stores.items():
+            one = together[base + size]
+            store.keep_bound([local[j] for j in one.indices if j in local], one.nodes // k, one.seconds)
         return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
-        deadline = Deadline(seconds)
-        path, log_folder = _places(folder, budget, size, base + size, last=size == k)
-        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        deadline, store = Deadline(seconds), stores[size]
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
+        if (certificate := carried[size]) is not None:
+            found[base + size] = certificate
+            continue
         interrupted = False
         try:
             grown = extended(subject, smaller, size) if smaller else ()
