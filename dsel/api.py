@@ -76,6 +76,7 @@ def select(
     rows: dict[str, Any] | None = None,
     loss: Any = "squared",
     offset: Any = None,
+    class_weight: Any = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -89,7 +90,8 @@ def select(
     X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, AnnData, or str or Path
         The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow, and may hold text and
         categories. An xarray array of more dimensions has the features in all but that of the samples. A path or URL
-        names a store. A store or a Dataset may hold its own Y.
+        names a store. A store or a Dataset may hold its own Y. A session of Icechunk, or a URL such as
+        ``"icechunk://s3://bucket/prefix?branch=main"``, stands for the Dataset of its snapshot.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
         The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. Text and
         categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are
@@ -119,8 +121,8 @@ def select(
     preprocess : {"standardize", "center", "unit", "none"}
         Mean 0 and variance 1; mean 0; norm 1 without centering; or nothing.
     include, exclude : sequence of str or int
-        Columns that are always or never chosen. A string is a label. An integer is a position from 0, also where a
-        DataFrame has integer labels.
+        Columns that are always or never chosen. A string is a label. An integer is a position from 0, or the label
+        where whole numbers name all columns of a DataFrame or xarray array.
     groups : mapping, list of lists or str, optional
         Columns that enter and leave together, and count as one column towards k: a mapping from columns to names of
         groups, or from names to lists of columns; lists of columns; or the name of a coordinate of the features, such
@@ -128,13 +130,15 @@ def select(
         `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
         ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
     categories : {"groups", "columns", "refuse"}
-        Text and categories of a frame become a column of zeros and ones for each of at most 50 values. These are chosen
-        together and count as one column, by the methods that take `groups`; or are chosen one by one; or are refused.
+        Text and categories become a column of zeros and ones for each value: of a frame here (text with at most 50
+        values), of a store in `ingest`. These are chosen together and count as one column, by the methods that take
+        `groups`, among fewer than 10 000 columns; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
-        substitutes; with all of them; or refuse them. This is for single columns whose Gram matrix is in memory.
+        substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, the
+        correlations of centered columns are estimated. Groups stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -156,13 +160,17 @@ def select(
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
     loss : str or Loss
-        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes), "poisson"
-        (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
-        ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and `r2` the share of the deviance that
-        the columns explain (D2). The intercept is not penalized.
+        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes),
+        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers).
+        Or a loss with its parameters, such as ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and
+        `r2` the share of the deviance that the columns explain (D2). The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a variable over the samples. It needs a loss other than the squared error.
+    class_weight : {"balanced"} or dict, optional
+        Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
+        gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are
+        centered and scaled without them.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -213,13 +221,14 @@ def select(
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    request = _request(
-        k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
+    dataset, request = _asked(
+        X, Y, k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, categories=categories, dates=dates,
         near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
-        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset,
+        class_weight=class_weight, **options,
     )  # fmt: skip
-    return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
+    return select_from(dataset, request, progress=progress, on_event=on_event)
 
 
 def select_from(
@@ -757,8 +766,7 @@ def stability(
     >>> stability(X, y, k=3).stable(0.9)
     ['x3', 'x7']
     """
-    request = _request(k=k, method=method, **arguments)
-    dataset = dataset_of(request, X, Y)
+    dataset, request = _asked(X, Y, k=k, method=method, **arguments)
     with _engine_for(dataset) as engine:
         return run_stability(
             dataset, request, RunContext(engine), resample=resample,
@@ -797,8 +805,7 @@ def plan(
     OptionError, MissingInputError, DataError
         As for `select`, where they show before the first pass.
     """
-    request = _request(**arguments)
-    dataset = dataset_of(request, X, Y)
+    dataset, request = _asked(X, Y, **arguments)
     validated = validate(dataset, request)
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
@@ -899,6 +906,13 @@ def _running(client: Any, context: RunContext, progress: bool | None) -> Iterato
         on_tasks = None if line is None else line.tasks
         with engine_of(client, on_tasks) as engine:
             yield replace(shown, engine=engine)
+
+
+def _asked(X: Any, Y: Any, **arguments: Any) -> tuple[Dataset, SelectionRequest]:
+    """Return the data and the request of a call. Numbers are labels where numbers name the columns."""
+    request = _request(**arguments)
+    dataset = dataset_of(request, X, Y)
+    return dataset, request.by_name() if dataset.numbered else request
 
 
 def _request(**arguments: Any) -> SelectionRequest:

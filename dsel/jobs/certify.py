@@ -16,7 +16,7 @@ from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
-from dsel.jobs.locations import dataset_of
+from dsel.jobs.locations import as_selected, dataset_of
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -102,6 +102,7 @@ def certify_selection(
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
+    request = as_selected(request, selection)
     require_one_target(dataset, request, budget.coefficient_limit)
     if budget.near_best is not None and (request.groups is not None or budget.coefficient_limit is not None):
         raise OptionError(
@@ -127,8 +128,6 @@ def certify_selection(
         found, alternatives, notes = _prove(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
-    represented = int(selection.counts.get("represented", 0))
-    found = {size: replace(certificate, represented=represented) for size, certificate in found.items()}
     selection = with_certificates(selection, found, dataset.features.tolist())
     if alternatives:
         *smaller, last = (alternatives[size] for size in sorted(alternatives))
@@ -224,6 +223,7 @@ def validated_again(dataset: Dataset, request: SelectionRequest, selection: Sele
             f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
             "Certify with the data that the selection was made from.",
         )
+    request = as_selected(request, selection)
     if selection.size_curve is not None:
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
     return validate(dataset, request)

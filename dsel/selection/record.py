@@ -219,7 +219,7 @@ class SelectionRecord:
     """
 
     indices: tuple[int, ...]
-    labels: list[str]
+    labels: list[str | int]
     request: SelectionRequest
     error: float
     r2: float
@@ -276,6 +276,11 @@ class SelectionRecord:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def names(self) -> list[str]:
+        """The labels as text."""
+        return [str(label) for label in self.labels]
 
     @property
     def k(self) -> int:
@@ -363,14 +368,14 @@ class SelectionRecord:
         """Return the label of a column of the result, or its index as text if the label was not saved."""
         if index in self.column_labels:
             return self.column_labels[index]
-        return self.labels[self.indices.index(index)] if index in self.indices else str(index)
+        return self.names[self.indices.index(index)] if index in self.indices else str(index)
 
-    def substitutes(self) -> dict[str, tuple[Substitute, ...]]:
+    def substitutes(self) -> dict[str | int, tuple[Substitute, ...]]:
         """Return the best substitutes of each chosen column, which no column of `include` has.
 
         Returns
         -------
-        dict of str to tuple of Substitute
+        dict of label to tuple of Substitute
             By the label of the chosen column, at most five columns that could take its place, best first: with R2
             after the swap, and the correlation of the two columns. `proved` says that nothing better is possible
             without the chosen column. That takes `alternatives`.
@@ -397,11 +402,11 @@ class SelectionRecord:
         if self.alternatives is not None and self.alternatives.size == len(self):
             prices = {price.index: price.bound_without for price in self.alternatives.columns}
             slack = _TIE * self.alternatives.total
-        found: dict[str, tuple[Substitute, ...]] = {}
+        found: dict[str | int, tuple[Substitute, ...]] = {}
         place = {j: i for i, j in enumerate(self.indices)}
         for swap in sorted(self.swaps, key=lambda swap: place[swap.replaces]):
             proved = swap.replaces in prices and swap.error <= prices[swap.replaces] + slack
-            label = self.label(swap.replaces)
+            label = self.labels[place[swap.replaces]]
             found[label] = (*found.get(label, ()), replace(swap, proved=proved))
         return found
 
@@ -420,7 +425,7 @@ class SelectionRecord:
             members[i, : len(row.indices)] = row.indices
         trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
         arrays: dict[str, tuple[NDArray[Any], tuple[str, ...]]] = {
-            "selected": (np.array(self.labels, dtype=object), ("selected",)),
+            "selected": (np.array(self.names, dtype=object), ("selected",)),
             "indices": (np.asarray(self.indices, np.int64), ("selected",)),
             "coefficients": (self.coefficients, ("selected", "target")),
             "intercept": (self.intercept, ("target",)),

@@ -57,10 +57,10 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     if selection.size_curve is not None:
         yield f"k = {selection.k}: {selection.size_curve.description}"
         yield _size_curve(selection.size_curve)
-    chosen = list(selection.groups) or selection.labels
+    chosen = list(selection.groups) or selection.names
     yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
     if selection.groups:
-        yield f"Their columns: {_join(selection.labels)}"
+        yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):
         yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
     for certificate in selection.certificate:
@@ -135,7 +135,7 @@ def _substitutes(selection: SelectionRecord) -> Table:
         r2 = f"{first.r2:.6f}{', the best (proved)' if first.proved else ''}"
         correlation = "" if first.correlation is None else f"{first.correlation:.4f}"
         table.add_row(
-            printable(label), printable(first.label), r2, correlation,
+            printable(str(label)), printable(first.label), r2, correlation,
             ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
         )  # fmt: skip
     return table
@@ -178,7 +178,7 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
 
 def _ratios(selection: SelectionRecord) -> str:
     """Return the exponentials of the coefficients, as text."""
-    pairs = zip(selection.labels, np.exp(selection.coefficients[:, 0]), strict=True)
+    pairs = zip(selection.names, np.exp(selection.coefficients[:, 0]), strict=True)
     return shorten([f"{printable(label)} {ratio:.4g}" for label, ratio in pairs], _FEW)
 
 

@@ -10,6 +10,7 @@ half-way.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -28,6 +29,8 @@ KINDS = ("stationary", "drift", "change")
 COLUMNS, CHOSEN, ROWS = 200, 9, 600
 NIGHTS = 60
 _MOST_TREE_BYTES = 64 << 20
+#: Nights between two lines about the progress.
+_REPORTED = 5
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,8 @@ def follow(kind: str, nights: int) -> list[Night]:
     found = []
     for night in range(1, nights + 1):
         best, tree = proof.search.best, proof.search.kept(_MOST_TREE_BYTES)
-        Z = np.vstack(
-            [
-                Z,
-                _rows(
-                    rng,
-                    kind,
-                    night / NIGHTS + (0.5 if nights < NIGHTS and night > nights // 2 else 0.0),
-                    Z.shape[0] // 100,
-                ),
-            ]
-        )
+        late = 0.5 if nights < NIGHTS and night > nights // 2 else 0.0  # so that few nights see a change as well
+        Z = np.vstack([Z, _rows(rng, kind, night / NIGHTS + late, Z.shape[0] // 100)])
         objective = _objective(Z)
         proof, whole = _proof(objective, best, tree or None), _proof(objective, best, None)
         certificate, other = proof.certificate(), whole.certificate()
@@ -105,6 +99,9 @@ def follow(kind: str, nights: int) -> list[Night]:
                 certificate.bound > least + 1e-9 * objective.total,
             )
         )  # fmt: skip
+        if night % _REPORTED == 0 or night == nights:
+            line = f"{kind}: night {night} of {nights}, {_ratio(found):.2f} of the CPU from the beginning so far"
+            print(line, file=sys.stderr, flush=True)
     return found
 
 

@@ -41,7 +41,7 @@ _ROWS = 10_000
 _BETTER = 1e-9
 #: Methods that end when they are done, and methods with a limit of time. Restarts are as many as fit the time.
 GREEDY = ("forward", "omp", "foba", "rfe", "backward", "lasso")
-GREEDY_COLUMNS = ("forward", "backward", "two-stage", "approx-svd", "leverage", "pivoted-qr")
+GREEDY_COLUMNS = ("forward", "backward", "two-stage", "approx-svd", "leverage", "arp", "rpcholesky", "pivoted-qr")
 ANYTIME = ("poss", "pposs", "branch-and-bound", "astar")
 #: Methods that take a time of the order n^3 are left out from this many columns on.
 _CUBIC, _CUBIC_METHODS = 1000, ("backward", "rfe", "lasso", "branch-and-bound", "astar")

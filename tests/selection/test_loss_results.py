@@ -315,3 +315,26 @@ def test_targets_that_a_loss_cannot_take_are_refused(loss: str, change: Any, pro
 def test_a_class_without_weight_is_no_class() -> None:
     with pytest.raises(DataError, match="one class only, 0"):
         dsel.select(X, CLASSES, k=2, loss="logistic", sample_weight=1.0 - CLASSES)
+
+
+def test_a_proof_for_wide_data_is_the_same_for_a_store_and_an_array(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    wide = rng.normal(size=(150, 3100))
+    y = (2.0 * wide[:, 5] - 1.5 * wide[:, 3000] + rng.logistic(size=150) > 0).astype(float)
+    store = make_store(tmp_path / "wide.zarr", wide, y, chunks=(60, 700))
+    options = {"k": 2, "loss": "logistic", "lam": 20.0, "method": "forward"}
+    of_array = dsel.certify(dsel.select(wide, y, **options), wide, y)
+    of_store = dsel.certify(dsel.select(store, **options), store)
+    for selection in (of_array, of_store):
+        assert selection.certificate[-1]["proven"]
+        assert sorted(selection.indices) == [5, 3000]
+    assert of_store.certificate[-1]["bound"] == pytest.approx(of_array.certificate[-1]["bound"], rel=1e-9)
+
+
+def test_a_proof_for_wide_data_needs_a_penalty() -> None:
+    rng = np.random.default_rng(3)
+    wide = rng.normal(size=(60, 3100))
+    y = (wide[:, 5] + 3.0 * rng.logistic(size=60) > 0).astype(float)
+    selection = dsel.select(wide, y, k=1, loss="logistic", method="forward")
+    with pytest.raises(OptionError, match="Set lam, or coefficient_limit"):
+        dsel.certify(selection, wide, y)

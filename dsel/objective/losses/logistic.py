@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, xlogy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.class_loss import ClassLoss
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(ClassLoss):
     """The deviance of logistic regression, -2 log likelihood, with targets 0 and 1.
 
     classes: the two values of the targets in the data. The second one counts as 1.
     """
 
-    classes: tuple[float, float] = (0.0, 1.0)
-
     name = "logistic"
     link = "logit"
     summary = "two classes: the deviance of logistic regression"
-    classifies = True
     curvature_limit = 0.5
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Logistic:
@@ -39,9 +36,9 @@ class Logistic(Loss):
             shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if values.size > 5 else "")
             raise DataError(
                 f'loss="logistic" takes two classes, and the target has {values.size} values: {shown}.',
-                'Give a column of two values, such as 0 and 1, or use loss="squared".',
+                'For classes use loss="multinomial"; for numbers give a column of 0 and 1, or use loss="squared".',
             )
-        return replace(self, classes=(float(values[0]), float(values[1])))
+        return self.with_classes(values, y, w)
 
     def encode(self, y: Floats) -> Floats:
         """Return 0 and 1 for the two classes."""

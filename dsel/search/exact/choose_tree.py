@@ -30,6 +30,7 @@ from dsel.search.exact.near_best import ListRule, NearBest, near_best_of
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
+from dsel.search.exact.perspective.rebound import REBOUND_KERNELS
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.root_bound import RootBound, TargetBound
 from dsel.search.exact.tree import BestFirstTree
@@ -275,7 +276,7 @@ def _branch_and_bound(problem: ProofProblem, bound: BoundName = "combined") -> B
 def _perspective_tree(problem: ProofProblem, *, hands_over: bool) -> PerspectiveTree:
     """Return the tree of relaxations. Errors: ValueError if the columns are nearly dependent."""
     with problem.deadline.paused():
-        load_kernels(*RELAXATION_KERNELS)
+        load_kernels(*RELAXATION_KERNELS, *(REBOUND_KERNELS if problem.kept else ()))
     return PerspectiveTree(
         problem.objective, problem.k, incumbent=problem.incumbent, memory_limit=problem.memory_limit,
         setup=problem.setup, hands_over=hands_over, deadline=problem.deadline, near_best=problem.new_list(),

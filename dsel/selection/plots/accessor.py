@@ -207,7 +207,8 @@ class SelectionPlots:
     def roc(self, X: Any, y: Any, ax: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
         """Draw the share of true positives against that of false ones (the ROC curve), with the area under it.
 
-        It takes a selection by a loss for classes, such as ``loss="logistic"``.
+        It takes a selection by a loss for classes, such as ``loss="logistic"``. Of three or more classes, each one has
+        a curve against all others.
 
         Parameters
         ----------
@@ -232,7 +233,8 @@ class SelectionPlots:
     def calibration(self, X: Any, y: Any, ax: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
         """Draw the share of the second class against its predicted probability, in tenths of the rows.
 
-        It takes a selection by a loss for classes, such as ``loss="logistic"``.
+        It takes a selection by a loss for classes, such as ``loss="logistic"``. Of three or more classes, each one has
+        a line.
 
         Parameters
         ----------

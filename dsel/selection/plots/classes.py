@@ -9,7 +9,7 @@ import numpy as np
 from dsel.errors import OptionError
 from dsel.selection.plots import style
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.score import ScoredRows, roc_curve, scored_rows
+from dsel.selection.results.score import ScoredRows, class_names, roc_curve, scored_rows
 
 #: Rows are divided by their probability into so many parts of the same size.
 _PARTS = 10
@@ -20,11 +20,12 @@ def draw_roc(
 ) -> Any:
     """Draw the share of true positives against that of false ones, and return the axes."""
     rows = _rows(selection, X, y, sample_weight, offset)
-    false, true = roc_curve(rows)
     ax = style.axes(ax, grid="y")
     _draw_diagonal(ax)
-    area = float(np.trapezoid(true, false))
-    ax.plot(false, true, color=style.BLUE, linewidth=1.8, label=f"area {area:.3f}")
+    for number, (name, part) in enumerate(_classes(selection, rows)):
+        false, true = roc_curve(part)
+        area = float(np.trapezoid(true, false))
+        ax.plot(false, true, color=_color(number), linewidth=1.8, label=f"{name}area {area:.3f}")
     style.name_axes(ax, "share of false positives", "share of true positives")
     style.legend(ax, loc="lower right")
     return ax
@@ -33,12 +34,14 @@ def draw_roc(
 def draw_calibration(
     selection: SelectionRecord, X: Any, y: Any, ax: Any = None, sample_weight: Any = None, offset: Any = None
 ) -> Any:
-    """Draw the share of the second class against its predicted probability, and return the axes."""
+    """Draw the share of a class against its predicted probability, and return the axes."""
     rows = _rows(selection, X, y, sample_weight, offset)
-    predicted, observed = calibration(rows)
     ax = style.axes(ax, grid="y")
     _draw_diagonal(ax)
-    ax.plot(predicted, observed, "o-", color=style.BLUE, markersize=4.5, linewidth=1.8, label="tenths of the rows")
+    for number, (name, part) in enumerate(_classes(selection, rows)):
+        predicted, observed = calibration(part)
+        label = f"{name}tenths of the rows"
+        ax.plot(predicted, observed, "o-", color=_color(number), markersize=4.5, linewidth=1.8, label=label)
     style.name_axes(ax, "predicted probability", "share of the rows")
     style.legend(ax, loc="lower right")
     return ax
@@ -59,6 +62,18 @@ def calibration(rows: ScoredRows) -> tuple[Any, Any]:
     return predicted, observed
 
 
+def _classes(selection: SelectionRecord, rows: ScoredRows) -> list[tuple[str, ScoredRows]]:
+    """Return the rows as they are for two classes; for more, each class by its name against all others."""
+    if rows.loss.contrasts is None:
+        return [("", rows)]
+    return [(f"{name}: ", rows.against_others(i)) for i, name in enumerate(class_names(selection))]
+
+
+def _color(number: int) -> str:
+    """Return the color of a class: blue for the only one."""
+    return style.BLUE if number == 0 else f"C{number}"
+
+
 def _draw_diagonal(ax: Any) -> None:
     ax.plot([0.0, 1.0], [0.0, 1.0], color=style.MUTED, linestyle="--", linewidth=1.2)
 
@@ -68,6 +83,6 @@ def _rows(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any, offset
     if not selection.loss.classifies:
         raise OptionError(
             f"The selection was made with the {selection.request.loss} loss, which has no classes.",
-            'Select with loss="logistic".',
+            'Select with loss="logistic" or loss="multinomial".',
         )
     return scored_rows(selection, X, y, sample_weight, offset)

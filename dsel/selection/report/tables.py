@@ -209,7 +209,7 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     return [
         {
             "place": i + 1,
-            "label": printable(selection.labels[i]),
+            "label": printable(selection.names[i]),
             "index": selection.indices[i],
             "gain": fixed(gains[i], decimals),
             "width": round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
@@ -217,7 +217,7 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
             "coefficients": tuple(number(value) for value in listed[i]),
             "standardized": fixed(standardized[i], 3),
             "std": number(None if statistics is None else float(statistics.std[i])),
-            "group": printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
+            "group": printable(group.get(selection.indices[i], selection.names[i])) if group else "",
         }
         for i in range(s)
     ]
@@ -229,7 +229,7 @@ def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
         return []
     return [
         {
-            "label": printable(label),
+            "label": printable(str(label)),
             "first": printable(best.label),
             "r2": f"{best.r2:.6f}".replace("-", "−"),
             "proved": "the best (proved)" if best.proved else "",
@@ -422,7 +422,7 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
     """Return the section; None without a result of stability selection, or if it is of data of another shape."""
     if stability is None or stability.shape != selection.shape or not len(selection):
         return None
-    chosen = list(selection.groups) if selection.groups else selection.labels
+    chosen = list(selection.groups) if selection.groups else selection.names
     size = min(len(chosen), stability.k)
     frequency, order = stability.frequency(size), stability.ranked(size)
     mine = [j for j in order if stability.names[j] in chosen]

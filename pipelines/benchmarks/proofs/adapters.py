@@ -6,8 +6,8 @@ This file runs in the environment of the solver, so that it imports NumPy and th
 
 A problem is: minimize f(S) = min |y - X_S b|^2 + lam |b|^2 over the sets S of k columns. PROBLEM.json holds `X` and `y`
 (paths of .npy files), `loss` (the deviance in place of the squared error, for El0ps), `k`, `lam`, `seconds` and
-`memory` (limits of the solve), `penalty` (the price of a column, for solvers without a limit of columns), and `largest`
-(a bound on the coefficients, for the solvers named "+M").
+`memory` (limits of the solve), `penalty` (the price of a column, for solvers without a limit of columns), `largest`
+(a bound on the coefficients, for the solvers named "+M"), and `start` (good columns, for solvers that take a start).
 PROBLEM.SOLVER.json gets `indices`, `bound` (on f of all sets of at most k columns), `proved`, `seconds` and
 `preparation`: the processor seconds of the solve, and those of tiny problems before it, which compile.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -106,22 +107,36 @@ def by_el0ps(X: Any, y: Any, options: Found) -> Found:
     penalty = kind(*([] if largest is None else [largest]), *([lam / 2.0] if lam else []))
     solver = Solver(relative_gap=GAP, time_limit=options["seconds"])
     datafit = Logistic(2.0 * y - 1.0) if options.get("loss") == "logistic" else Leastsquares(y)
-    result = solver.solve(datafit, penalty, np.asfortranarray(X), price)
+    result = solver.solve(datafit, penalty, np.asfortranarray(X), price, started(X, y, options))
     return penalised(result.x, solver.bound, str(result.status) == "optimal", options)
 
 
 def by_l0bnb(X: Any, y: Any, options: Found) -> Found:
-    """Solve the same by L0BnB."""
+    """Solve the same by L0BnB, which needs a start: its tree hardly improves on the columns that it begins with.
+
+    One order of memory for tiny and real problems: L0BnB compiles again for another order.
+    """
     from l0bnb import BNBTree
 
     largest = 1e20 if options["largest"] is None else options["largest"]
-    tree = BNBTree(X, y)
+    tree = BNBTree(np.asfortranarray(X), y)
     found = tree.solve(
-        options["penalty"] / 2.0, options["lam"] / 2.0, largest, gap_tol=GAP, time_limit=options["seconds"]
-    )
+        options["penalty"] / 2.0, options["lam"] / 2.0, largest, gap_tol=GAP, time_limit=options["seconds"],
+        warm_start=started(X, y, options),
+    )  # fmt: skip
     ended = tree.bfs_queue.qsize() + tree.dfs_queue.qsize() == 0
     bound = found.cost * (1.0 - max(found.gap, 0.0)) if found.gap < 1e3 else 0.0
     return penalised(found.beta, found.cost if ended else bound, ended or found.gap <= GAP, options)
+
+
+def started(X: Any, y: Any, options: Found) -> Any:
+    """Return (n,) the ridge coefficients of the columns to start from, or None without them."""
+    if not (S := options.get("start")):
+        return None
+    b = np.zeros(X.shape[1])
+    A = X[:, S]
+    b[S] = np.linalg.lstsq(A.T @ A + options["lam"] * np.eye(len(S)), A.T @ y, rcond=None)[0]
+    return b
 
 
 def penalised(b: Any, bound: float, optimal: bool, options: Found) -> Found:
@@ -164,7 +179,11 @@ def tiny(options: Found) -> tuple[Any, Any, Found]:
     y = (y > 0.0).astype(np.float64) if options.get("loss") == "logistic" else y
     largest = options["largest"] and 2.0
     penalty, lam = 20.0 if "loss" in options else 50.0, options["lam"] and 1.0
-    return X, y, {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0}
+    return (
+        X,
+        y,
+        {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0, "start": [0, 1]},
+    )
 
 
 def prepare(name: str, kinds: Iterable[Found]) -> None:
@@ -205,7 +224,11 @@ def solve_here(name: str, problem: Path, options: Found, preparation: float) -> 
 
 def main(name: str, problems: list[Path]) -> None:
     """Solve the tiny problems, and each given one in a separate process."""
-    (count_processor_time_of_dsel if name in ("dsel", "dsel+M", "front") else count_processor_time)()
+    if name in ("dsel", "dsel+M", "front"):
+        count_processor_time_of_dsel()
+    else:
+        os.environ["NUMBA_THREADING_LAYER"] = "workqueue"  # GNU OpenMP ends every forked process of L0BnB
+        count_processor_time()
     listed = [json.loads(problem.read_text()) for problem in problems]
     for options in listed:
         options["largest"] = options["largest"] if name.endswith("+M") else None
@@ -216,8 +239,10 @@ def main(name: str, problems: list[Path]) -> None:
         if (child := os.fork()) == 0:
             solve_here(name, problem, options, preparation)
             os._exit(0)
-        else:
-            os.waitpid(child, 0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status not in (0, -signal.SIGXCPU, -signal.SIGKILL):  # these are the limits of time and memory
+            answer = {"failed": f"its process ended with status {status}"}
+            Path(f"{problem}.{name}.json").write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -47,19 +47,13 @@ class CachedRelaxation(NamedTuple):
 class WarmStart:
     """The branchings and coefficients of a tree for subsets of k columns.
 
-    d (n,): the diagonal of its relaxations. stages: better diagonals that it has not tried. learned: what its subtree
-    solver has learned. checked, searched: how many leaves of it another tree has bounded again, and how many of these
-    are no leaves any more. seconds: about how long the last tree took that followed none.
+    d (n,): the diagonal of its relaxations. stages: better diagonals that it has not tried.
     """
 
     k: int
     d: Floats
     stages: tuple[str, ...]
-    learned: list[float] = field(default_factory=list)
     known: dict[Path, CachedRelaxation] = field(default_factory=dict)
-    seconds: float = 0.0
-    checked: int = 0
-    searched: int = 0
     _columns: dict[Path, int] = field(default_factory=dict)
     _bytes: int = 0
 
