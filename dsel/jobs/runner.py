@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dask.utils import format_bytes
-
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.events import emit
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset

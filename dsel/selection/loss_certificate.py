@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.loss_fits import LossData, fit_subsets
@@ -186,4 +186,5 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     fields = answer_fields(search.run, last, chosen, dependent[:0])
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
-    return replace(selection, **fields, notes=(*selection.notes, note))
+    figures = search.class_figures()
+    return replace(selection, **fields, class_figures=figures, notes=(*selection.notes, note))
