@@ -120,7 +120,8 @@ def _none_better(
     q, t = r.shape
     left, squares, shares = np.zeros(q), np.zeros(q), np.zeros(q)
     left[0] = needed
-    work, d = 0, 0
+    work: int = 0
+    d: int = 0
     while d >= 0:
         rest = q - d
         work += t
