@@ -186,4 +186,5 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     fields = answer_fields(search.run, last, chosen, dependent[:0])
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
-    return replace(selection, **fields, notes=(*selection.notes, note))
+    figures = search.class_figures()
+    return replace(selection, **fields, class_figures=figures, notes=(*selection.notes, note))
