@@ -106,7 +106,7 @@ def _solve(
     targets: dict[Problem, Floats] = {}
     options: dict[Problem, dict[str, Any]] = {}
     for i, problem in enumerate(problems):
-        y = problem.data.target(columns[problem.data], problem.k, problem.ratio)
+        y = problem.data.target(columns[problem.data], problem.k, problem.ratio, problem.draw)
         np.save(folder / f"y{i}.npy", y)
         limit = clean1 if problem.data.name == "clean1" and not problem.lam else seconds
         options[problem] = {
