@@ -78,12 +78,13 @@ def run_all(quick: bool, out: Path, seconds: float | None, record: bool) -> Figu
     record: whether the ratios to the calibration kernel are added to the history file, and the page to the site.
     """
     chosen = [replace(b, parts=_quick_parts(b) if quick else b.parts) for b in BENCHMARKS.values()]
+    ran = {b.name: b.parts.keys() for b in chosen}
     found = run(chosen, quick, out, seconds=seconds)
     report = {
         "benchmark": "all", "quick": quick, "commit": commit(), "versions": _versions(), "cores": os.cpu_count(),
         "behind": behind(found), "far_from_limit": found.get("limits", {}).get("far_from_limit", []),
         "slower": history.compared(found, quick, record), "absent": _absent(found),
-        "left_out": [f"{b.name} {p}" for b in BENCHMARKS.values() if quick for p in b.parts if p not in _quick_parts(b)],
+        "left_out": [f"{b.name} {p}" for b in BENCHMARKS.values() for p in b.parts.keys() - ran[b.name]],
         "unfinished": [n for n, f in found.items() if {"left", "failed", "stopped"} & f.keys()],
         **_scalars(found), "parts": found,
     }  # fmt: skip
