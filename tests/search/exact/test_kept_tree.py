@@ -150,12 +150,31 @@ def test_a_tree_of_few_bytes_holds_the_nodes_near_the_root():
     assert tree.best == first_tree(objective, 5).best
 
 
-def test_an_unfinished_tree_keeps_nothing():
+def test_an_unfinished_tree_is_continued_from_its_open_nodes():
+    X, Y = noisy(606)
+    old, objective = regression(X[:600], Y[:600]), regression(X, Y)
+    first = PerspectiveTree(old, 5, setup=CommonSetup(old, guided=True), **SHARED)
+    first.advance(20)
+    assert not first.done
+    tree, whole = following(objective, 5, first.kept(MOST)), first_tree(objective, 5, **SHARED)
+    tree.advance(ALL)
+    assert (tree.best, tree.proven, whole.proven) == (whole.best, True, True)
+    assert tree.iteration < whole.iteration
+    assert tree.kept(MOST)["finished"]
+    assert tree.kept(MOST)["seconds"] > first.seconds  # of both parts
+
+
+def test_a_tree_that_is_interrupted_again_and_again_ends_with_the_same_answer():
     objective = regression(*noisy(600))
-    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True))
-    tree.advance(2)
-    assert not tree.done
-    assert tree.kept(MOST) == {}
+    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
+    for _ in range(60):
+        tree.advance(80)  # nodes that only a visit closes are visited each time
+        if tree.done:
+            break
+        tree = following(objective, 5, tree.kept(MOST), incumbent=tree.best)
+    whole = first_tree(objective, 5, **SHARED)
+    assert tree.proven
+    assert tree.best_value == pytest.approx(whole.best_value)
 
 
 def test_near_best_subsets_are_those_of_a_proof_from_the_beginning():

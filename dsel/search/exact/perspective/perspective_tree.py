@@ -364,18 +364,20 @@ class PerspectiveTree(RelaxationTree[Node]):
         self._clear()
 
     def kept(self, most_bytes: int) -> dict[str, Any]:
-        """Return what a tree on data that grew continues from, as arrays; empty if this one is not done."""
-        advice = self.setup.warm_start
-        if not (self.proven and self.setup.guided and advice is not None and advice.k == self.k):
+        """Return what a tree on data that grew continues from, as arrays; empty if there is nothing."""
+        advice, before = self.setup.warm_start, self._followed
+        if not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
             return {}
-        first = self.seconds if self._followed is None else self._followed.seconds
-        if (
-            self._followed is not None and self.seconds > _STALE * first
-        ):  # the next tree is found sooner from the beginning
-            return {}
+        seconds = self.seconds
+        if before is not None and not before.finished:  # both are parts of one proof
+            seconds += before.seconds
+        elif before is not None and self.proven:
+            if seconds > _STALE * before.seconds:  # another tree is found sooner from the beginning
+                return {}
+            seconds = before.seconds
         learned = [] if self._solver is None else self._solver.learned()
         norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
-        return as_arrays(advice, norms, most_bytes, first, learned)
+        return as_arrays(advice, norms, most_bytes, seconds, learned, finished=self.proven)
 
     @property
     def follows(self) -> bool:
