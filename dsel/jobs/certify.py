@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dsel._lib.events import emit, is_observed
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
@@ -27,7 +29,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, suits_all_sizes
+from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
@@ -46,14 +48,13 @@ from dsel.selection.alternatives import Alternatives
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
+from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: The share of the time of a proof for all sizes that they share, and its seconds without a limit.
-_TOGETHER, _MOST_TOGETHER = 0.5, 300.0
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
@@ -97,6 +98,33 @@ def certify_selection(
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
+    with stage_events("certificate" if budget.near_best is None else "alternatives"):
+        found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
+        for row in found.certificate if budget.near_best is None else ():
+            emit("certificate", **row)
+    return found
+
+
+@contextmanager
+def proof_events(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, **values: Any
+) -> Iterator[Callable[[Selection], None]]:  # fmt: skip
+    """Tell observers that a proof begins and ends, as of a run. It yields a function that takes the selection.
+
+    values: the id and the folder of the run, where it has them.
+    """
+    if not is_observed():
+        yield lambda found: None
+        return
+    with run_events(validated_again(dataset, request, selection), **values) as ended:
+        yield ended
+
+
+def _certified(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget, context: RunContext,
+    folder: AnyPath | None, runner: Runner | None, validated: ValidatedRequest | None,
+) -> Selection:  # fmt: skip
+    """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
         raise OptionError(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
@@ -111,7 +139,6 @@ def certify_selection(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
             "Select without groups, and leave coefficient_limit out.",
         )
-    context = context or RunContext()
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
         validated = None
@@ -178,7 +205,7 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
-        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory,
+        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory and request.lam == 0.0,
         in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
@@ -375,10 +402,10 @@ def _prove_together(
     run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
-    limit = _MOST_TOGETHER if budget.seconds is None else _TOGETHER * budget.seconds
-    subject, start, deadline = setup.objective, time.monotonic(), Deadline(limit)
+    subject, start = setup.objective, time.monotonic()
+    deadline = Deadline(traversal_seconds(subject, k, budget.seconds))
     listed = budget.log or budget.nodes is not None or budget.near_best is not None
-    if budget.sizes != "all" or listed or not suits_all_sizes(subject, k):
+    if budget.sizes != "all" or listed or deadline.passed:
         return {}
     try:
         path = [point.members for point in forward(subject, k).front]

@@ -30,7 +30,6 @@ from dsel.search.exact.carried_bound import CarriedBound, can_carry
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.near_best import ListRule
-from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.storage.json_files import read_json, write_json
@@ -251,23 +250,11 @@ class ProofStore:
         proof_log = self._continued_log(saved)
         if proof_log is not None:
             proof_log.require_whole()
-        if self.series is not None and saved["proof"]["search"]["kind"] == PerspectiveTree.kind:
-            tree = self.series.own_tree(self.size, self.budget)
-            if tree is not None and "above" not in tree:
-                return self._follow_own(saved["proof"], incumbent, tree)
-        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
-
-    def _follow_own(self, state: dict[str, Any], incumbent: Sequence[int], tree: dict[str, Any]) -> Proof:
-        """Continue from the tree that this proof has kept, so that the next run can follow all of it."""
-        best = state["search"]["best"]
-        proof = Proof.begin(
-            self.objective, self.size, incumbent or best, setup=self.setup, near_best=self.budget.list_rule, kept=tree
-        )  # fmt: skip
-        proof.search.offer(best)
-        return replace(
-            proof, seconds=state["seconds"], cpu=proof.cpu + state.get("cpu", 0.0),
-            began_again=state.get("began_again", ""),
-        )  # fmt: skip
+        proof = Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        tree = None if self.series is None else self.series.own_tree(self.size, self.budget)
+        if tree is not None and "above" not in tree:
+            proof.search.recall(tree)
+        return proof
 
     def save(self, proof: Proof) -> None:
         """Write the proof, unless it has no file or too many open nodes, and its tree for the next run."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.on_demand import FEW_COLUMNS

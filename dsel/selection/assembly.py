@@ -28,6 +28,7 @@ from dsel.search.exact.alternatives import swap_values
 from dsel.search.exact.certificate import dependence
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.perfect_fit import saturation
@@ -57,6 +58,7 @@ class Answer:
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
     front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
     targets: the names of the columns of the coefficients, where they are not those of the data.
+    class_figures: how well the fit tells classes apart.
     """
 
     run: SelectionRun
@@ -70,6 +72,7 @@ class Answer:
     errors: Errors = field(default_factory=dict)
     loss_parameters: dict[str, Any] = field(default_factory=dict)
     targets: tuple[str, ...] | None = None
+    class_figures: ClassFigures | None = None
 
     @property
     def best(self) -> FrontPoint:
@@ -153,6 +156,7 @@ def assemble(
         provenance=provenance,
         column_labels=_column_labels(answer),
         loss_parameters=answer.loss_parameters,
+        class_figures=answer.class_figures,
     )
 
 

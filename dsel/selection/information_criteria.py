@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import gammaln
+import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
@@ -74,7 +74,9 @@ class CriterionContext:
             return 2.0 * N * df + small
         if by == "bic":
             return N * df * math.log(m)
-        choices = gammaln(self.p + 1) - gammaln(s + 1) - gammaln(self.p - s + 1)
+        choices = (
+            scipy.special.gammaln(self.p + 1) - scipy.special.gammaln(s + 1) - scipy.special.gammaln(self.p - s + 1)
+        )
         return N * df * math.log(m) + 2.0 * self.gamma * float(choices)
 
     def rss(self, by: InformationCriterion, value: float, df: float, s: int) -> float:

@@ -23,6 +23,7 @@ from dsel.data.labels import format_labels
 from dsel.data.weights import Weights
 from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
+from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_fits import (
     FEWEST_MODELS,
     MOST_MODELLED,
@@ -43,6 +44,7 @@ from dsel.passes.statistics import Statistics
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, run_method
@@ -303,6 +305,17 @@ class LossSearch:
             return None
         name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else dataset.targets[0]
         return tuple(f"{name}={class_name(value)}" for value in loss.parameters()["classes"])
+
+    def class_figures(self) -> ClassFigures | None:
+        """Return how well the best fit tells the classes apart on the rows; None for a loss without classes."""
+        problem, dataset = self.problem, self.run.dataset
+        if not problem.loss.classifies:
+            return None
+        levels = next(iter(dataset.classes.values()), None)
+        names = levels or [class_name(value) for value in problem.loss.parameters()["classes"]]
+        if levels is None and problem.loss.contrasts is not None and dataset.n_targets > 1:
+            names = [str(target) for target in dataset.targets]
+        return ClassFigures.of(class_tables(problem, [self.known[self.best]])[0], names)
 
     def notes(self, run: SelectionRun) -> list[str]:
         """Return notes on the targets and on the fit."""

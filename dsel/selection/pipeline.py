@@ -262,6 +262,7 @@ def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer:
     outcome = _over_representatives(run, outcome)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
+        figures = search.class_figures()
     answer = Answer(
         run,
         outcome,
@@ -272,6 +273,7 @@ def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer:
         errors=errors,
         loss_parameters=search.problem.loss.parameters(),
         targets=search.score_names,
+        class_figures=figures,
     )
     notes = (*notes, *search.notes(run))
     if run.context.compare is not None:

@@ -17,6 +17,7 @@ from dsel.errors import OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
 from dsel.selection.alternatives import Alternatives, Substitute
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.front_row import FrontRow
 from dsel.selection.submodularity import Submodularity
 
@@ -260,6 +261,7 @@ class SelectionRecord:
     alternatives: Alternatives | None = None
     swaps: tuple[Substitute, ...] | None = None
     loss_parameters: dict[str, Any] = field(default_factory=dict)
+    class_figures: ClassFigures | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -501,7 +503,7 @@ class SelectionRecord:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
-        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps"):
+        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures"):
             if values[name] is None:
                 del values[name]
         if not self.loss_parameters:

@@ -147,7 +147,7 @@ def _r2_of(found: Alternatives, error: float | None) -> str:
 
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
-    from dask.utils import format_bytes
+    from dsel._lib.byte_sizes import format_bytes
 
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
     passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
@@ -295,7 +295,7 @@ def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
 
 def _plan(plan: dict[str, Any]) -> str:
     """Return the planned and the measured figures as one line."""
-    from dask.utils import format_bytes
+    from dsel._lib.byte_sizes import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
     about = "" if plan["exact"] else "about "

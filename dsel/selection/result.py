@@ -120,6 +120,9 @@ class Selection(SelectionRecord):
         The best substitutes of the chosen columns; see `substitutes`. None where they are not cheap.
     loss_parameters : dict
         The parameters of the loss that the data set, such as the classes; `loss` has them.
+    class_figures : ClassFigures, optional
+        With a loss for classes: the ROC curve, the calibration and the confusion on the rows of the selection. These
+        rows flatter it: `score` and `plot.roc` take other rows.
     """
 
     @property

@@ -91,6 +91,11 @@ def test_scores_are_those_of_scikit_learn() -> None:
         found.score(new, np.full(100, "oak"))
     assert len(found.plot.roc(new, names).get_legend_handles_labels()[1]) == 3
     assert len(found.plot.calibration(new, names).get_lines()) == 4
+    own = scored_rows(found, X[:100], NAMES[y[:100]])
+    assert found.class_figures.names == ("ash", "elm", "fir")
+    np.testing.assert_allclose(found.class_figures.confusion, confusion(own))
+    area = found.score(X[:100], NAMES[y[:100]])["auc"]
+    assert np.mean(found.class_figures.auc) == pytest.approx(area, abs=1e-3)
 
 
 def test_a_store_gives_the_answer_of_the_arrays(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, xlogy
+import scipy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError
@@ -50,22 +50,22 @@ class Logistic(ClassLoss):
 
     def slope(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (p - y) with the probability p."""
-        return np.asarray(2.0 * (expit(eta) - y))
+        return np.asarray(2.0 * (scipy.special.expit(eta) - y))
 
     def curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 p (1 - p)."""
-        return np.asarray(2.0 * expit(eta) * expit(-eta))
+        return np.asarray(2.0 * scipy.special.expit(eta) * scipy.special.expit(-eta))
 
     def conjugate(self, y: Floats, a: Floats) -> Floats:
         """Return twice the negative entropy of the probability y + a / 2, which must be from 0 to 1."""
         p = y + a / 2.0
         inside = (p >= 0.0) & (p <= 1.0)
         p = np.clip(p, 0.0, 1.0)
-        return np.where(inside, 2.0 * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)), np.inf)
+        return np.where(inside, 2.0 * (scipy.special.xlogy(p, p) + scipy.special.xlogy(1.0 - p, 1.0 - p)), np.inf)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the probability of the second class."""
-        return np.asarray(expit(eta))
+        return np.asarray(scipy.special.expit(eta))
 
     def notes(self) -> tuple[str, ...]:
         """Return which class counts as 1, where the targets are not 0 and 1."""

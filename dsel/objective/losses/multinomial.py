@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import scipy.linalg
-from scipy.special import logsumexp, softmax, xlogy
+import scipy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError
@@ -83,15 +82,19 @@ class Multinomial(ClassLoss):
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return -2 log p of the class of each row."""
         scores = eta @ self.contrasts.T
-        return np.asarray(2.0 * (logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(np.int64)]))
+        return np.asarray(
+            2.0 * (scipy.special.logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(np.int64)])
+        )
 
     def slope(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (p - e_y) in the basis, (r, q - 1)."""
-        return np.asarray(2.0 * (softmax(eta @ self.contrasts.T, axis=1) - self._indicators(y)) @ self.contrasts)
+        return np.asarray(
+            2.0 * (scipy.special.softmax(eta @ self.contrasts.T, axis=1) - self._indicators(y)) @ self.contrasts
+        )
 
     def curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (diag(p) - p p') in the basis, (r, q - 1, q - 1)."""
-        p = softmax(eta @ self.contrasts.T, axis=1)
+        p = scipy.special.softmax(eta @ self.contrasts.T, axis=1)
         mean = p @ self.contrasts
         square = (self.contrasts[:, :, None] * self.contrasts[:, None, :]).reshape(p.shape[1], -1)
         spread = (p @ square).reshape(len(p), self.outputs, self.outputs) - mean[:, :, None] * mean[:, None]
@@ -99,7 +102,7 @@ class Multinomial(ClassLoss):
 
     def working_curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return the mean eigenvalue of the curvature of each row, (r,)."""
-        p = softmax(eta @ self.contrasts.T, axis=1)
+        p = scipy.special.softmax(eta @ self.contrasts.T, axis=1)
         return np.asarray(2.0 * (1.0 - np.square(p).sum(axis=1)) / self.outputs)
 
     def conjugate(self, y: Floats, a: Floats) -> Floats:
@@ -107,11 +110,11 @@ class Multinomial(ClassLoss):
         p = self._indicators(y) + a @ self.contrasts.T / 2.0
         inside = (p >= -1e-12).all(axis=1)
         p = np.maximum(p, 0.0)
-        return np.where(inside, 2.0 * xlogy(p, p).sum(axis=1), np.inf)
+        return np.where(inside, 2.0 * scipy.special.xlogy(p, p).sum(axis=1), np.inf)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the probability of each class (r, q) for scores of the classes (r, q)."""
-        return np.asarray(softmax(eta, axis=1))
+        return np.asarray(scipy.special.softmax(eta, axis=1))
 
     def _indicators(self, y: Floats) -> Floats:
         """Return a column of 0 and 1 for each class."""

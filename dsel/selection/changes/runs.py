@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from dask.utils import format_bytes
-
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.errors import MissingInputError

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
@@ -22,6 +22,8 @@ from dsel.selection.stability.result import Stability
 
 #: Coefficients of more targets than this are left to the pictures.
 MOST_TARGETS = 4
+#: Classes of a table of confusions.
+MOST_CLASSES = 12
 #: Columns that a notebook lists; the others are counted.
 NOTEBOOK_ROWS = 15
 
@@ -96,6 +98,15 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     if selection.lam:
         return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
     return f"Best possible {share_name(selection)}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
+
+
+def confusion(selection: SelectionRecord) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
+    """Return the classes, and for each one the weight of its rows by predicted class; None for many or none."""
+    figures = selection.class_figures
+    if figures is None or len(figures.names) > MOST_CLASSES:
+        return None
+    rows = zip(figures.names, figures.confusion, strict=True)
+    return list(figures.names), [(name, [number(value, 6) for value in row]) for name, row in rows]
 
 
 def search_end(selection: SelectionRecord) -> str:

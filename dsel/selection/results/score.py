@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
+import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
@@ -67,7 +67,7 @@ class ScoredRows:
         """Return the deviance of the best constant in the linear predictors, by Newton's method with halved steps."""
         if self.loss.contrasts is not None:
             sums = np.bincount(self.y.astype(np.int64), self.w)
-            return float(-2.0 * xlogy(sums, sums / sums.sum()).sum())
+            return float(-2.0 * scipy.special.xlogy(sums, sums / sums.sum()).sum())
         b, shift = 0.0, np.broadcast_to(np.asarray(self.offset, np.float64), self.y.shape)
         value = float(self.w @ self.loss.deviance(self.y, b + shift))
         for _ in range(200):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
@@ -164,17 +165,18 @@ def test_an_unfinished_tree_is_continued_from_its_open_nodes():
     assert tree.kept(MOST)["seconds"] > first.seconds  # of both parts
 
 
-def test_a_tree_that_is_interrupted_again_and_again_ends_with_the_same_answer():
+def test_a_tree_that_is_restored_again_and_again_keeps_all_of_it():
     objective = regression(*noisy(600))
     tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
-    for _ in range(60):
-        tree.advance(80)  # nodes that only a visit closes are visited each time
-        if tree.done:
-            break
-        tree = following(objective, 5, tree.kept(MOST), incumbent=tree.best)
+    while not tree.done:
+        tree.advance(tree.iteration + 20)
+        kept, state = tree.kept(MOST), json.loads(json.dumps(tree.state()))
+        tree = PerspectiveTree.restore(objective, state, setup=CommonSetup(objective, guided=True))
+        tree.recall(kept)
     whole = first_tree(objective, 5, **SHARED)
-    assert tree.proven
-    assert tree.best_value == pytest.approx(whole.best_value)
+    assert (tree.best, tree.iteration) == (whole.best, whole.iteration)
+    assert tree.kept(MOST)["column"].tolist() == whole.kept(MOST)["column"].tolist()
+    assert tree.kept(MOST)["step"].tolist() == whole.kept(MOST)["step"].tolist()
 
 
 def test_near_best_subsets_are_those_of_a_proof_from_the_beginning():

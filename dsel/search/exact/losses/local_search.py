@@ -22,15 +22,8 @@ _CLOSE = 1e-12
 def refit(problem: LossProblem, S: Ints, start: Point = START, enough: float = np.inf) -> Relaxed:
     """Return the fit on columns S; its value is F(S), unless it is proved to be at least `enough`."""
     every = np.ones(S.size, np.bool_)
-    fit = relax(problem.of_columns(S), every, ~every, 0, _placed(start, S), enough, _CLOSE)
-    return replace(fit, point=replace(fit.point, S=S[fit.point.S]))
-
-
-def _placed(point: Point, S: Ints) -> Point:
-    """Return a point for the problem of columns S alone, in their order."""
-    place = {j: i for i, j in enumerate(S.tolist())}
-    kept = np.array([j in place for j in point.S.tolist()], np.bool_)
-    return replace(point, S=np.array([place[j] for j in point.S[kept].tolist()], np.int64), b=point.b[kept])
+    fit = relax(problem.of_columns(S), every, ~every, 0, start.among(S), enough, _CLOSE)
+    return replace(fit, point=fit.point.of(S))
 
 
 def improved(

@@ -90,7 +90,13 @@ class LossProblem:
 
     def of_columns(self, S: Ints) -> LossProblem:
         """Return the problem of some columns."""
-        return replace(self, Z=self.Z[:, S])
+        return self.with_columns(self.columns[S], self.norms[S])
+
+    def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
+        """Return the problem of other columns (s, m), centered where there is an intercept, with their norms (s,)."""
+        problem = replace(self, Z=columns.T)
+        problem.__dict__.update(columns=columns, norms=norms)  # the cached values
+        return problem
 
     def loss_at(self, eta: Floats) -> float:
         """Return the weighted sum of the losses of the rows at linear predictors (m,)."""
@@ -119,8 +125,12 @@ class LossProblem:
             return Dual(a, -np.inf, np.full(self.Z.shape[1], np.inf))
         size = float(np.abs(terms).sum() + np.abs(linear).sum())
         rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
-        of_products = (a.size + 8.0) * _EPS * float(np.sqrt(a @ a)) * self.norms
-        return Dual(a, constant - rounding, self.gains(np.abs(self.columns @ a) + of_products), rounding)
+        return Dual(a, constant - rounding, self.gains_of(a), rounding)
+
+    def gains_of(self, a: Floats, first: int = 0) -> Floats:
+        """Return the gains (n - first,) of the columns from `first` on by a dual vector, rounding included."""
+        products = np.abs(self.columns[first:] @ a)
+        return self.gains(products + rounding_of_products(a, self.norms[first:]))
 
     def _size(self, a: Floats, unit: Floats) -> float:
         """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
@@ -149,12 +159,21 @@ class Dual:
     gains: Floats
     rounding: float = 0.0
 
-    def bound(self, fixed: Bools, free: Bools, q: int) -> float:
-        """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,)."""
-        inside, others = float(self.gains[fixed].sum()), largest(self.gains[free], min(q, int(free.sum())))
+    def bound(self, fixed: Bools, free: Bools, q: int, more: Floats | None = None) -> float:
+        """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,).
+
+        more: the gains of other columns that are free.
+        """
+        gains = self.gains[free] if more is None else np.append(self.gains[free], more)
+        inside, others = float(self.gains[fixed].sum()), largest(gains, min(q, gains.size))
         bound = self.constant - inside - others
         rounded = bound - _SUM * _EPS * (abs(self.constant) + inside + others)
         return rounded if np.isfinite(rounded) else -np.inf
+
+
+def rounding_of_products(a: Floats, norms: Floats) -> Floats:
+    """Return what rounding may change in the product of a (m,) with each column of these norms (n,), in any order."""
+    return np.asarray((a.size + 8.0) * _EPS * float(np.sqrt(a @ a)) * norms)
 
 
 def balanced(a: Floats) -> Floats:

@@ -22,6 +22,9 @@ from dsel.search.exact.perspective.coordinate_descent import level, penalty
 _STEPS, _HALVINGS = 60, 12
 #: The tolerance of coordinate descent, for a relaxation that is to be exact and for others.
 _EXACT, _ROUGH = 1e-8, 1e-4
+#: Columns among which a node is relaxed at most, at first; the share of the q-th largest gain that leads there; rounds
+#: with more of them; and the share of what is missing that the others may lower the bound by.
+_FEW, _LEADS, _ROUNDS, _LOWERED = 300, 0.4, 4, 0.1
 #: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
 _LEAST_CURVATURE = 1e-10
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
@@ -40,6 +43,17 @@ class Point:
     b: Floats
     b0: float
     s: float = 0.0
+
+    def among(self, columns: Ints) -> Point:
+        """Return the point for the problem of some columns alone, in their order."""
+        place = {j: i for i, j in enumerate(columns.tolist())}
+        kept = np.array([j in place for j in self.S.tolist()], np.bool_)
+        S = np.array([place[j] for j in self.S[kept].tolist()], np.int64)
+        return Point(S, self.b[kept], self.b0, self.s)
+
+    def of(self, columns: Ints) -> Point:
+        """Return the point of the whole problem, for a point of the problem of some columns."""
+        return Point(columns[self.S], self.b, self.b0, self.s)
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,45 @@ def relax(
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def relax_near(
+    problem: LossProblem, fixed: Bools, free: Bools, q: int, near: Relaxed, enough: float, close: float
+) -> Relaxed:  # fmt: skip
+    """Return a relaxation as `relax` does, among the columns that matter; its bound is for all columns.
+
+    near: the relaxation of the node above, which shows what matters.
+    """
+    if q <= 0 or free.size <= _FEW:
+        return relax(problem, fixed, free, q, near.point, enough, close)
+    inside, point, best = fixed.copy(), near.point, None
+    inside[point.S] = True
+    inside |= _leading(near.dual.gains, free, q)
+    for _ in range(_ROUNDS):
+        at = np.flatnonzero(inside)
+        found = relax(problem.of_columns(at), fixed[at], free[at], q, point.among(at), enough, close)
+        dual, point = problem.dual(found.dual.a), found.point.of(at)
+        bound = dual.bound(fixed, free, q)
+        if best is None or bound > best.bound:
+            best = Relaxed(bound, dual, point, found.value)
+        more = _leading(dual.gains, free, q) & ~inside
+        missing = min(enough - best.bound, abs(found.value))
+        if missing <= 0.0 or found.bound - bound <= _LOWERED * missing or not more.any():
+            break
+        inside |= more
+    assert best is not None
+    return best
+
+
+def _leading(gains: Floats, free: Bools, q: int) -> Bools:
+    """Return which columns (n,) are free and have a gain near the q largest ones, some hundreds at most."""
+    gains = np.where(free, gains, -np.inf)
+    most = min(max(20 * q, _FEW), gains.size)
+    order = np.argpartition(-gains, most - 1)[:most]
+    least = np.sort(gains[order])[-min(q, most)]
+    found = np.zeros(free.size, np.bool_)
+    found[order[gains[order] >= max(_LEADS * least, 0.0)]] = True
+    return found & free
 
 
 def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:

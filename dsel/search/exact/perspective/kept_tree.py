@@ -37,7 +37,7 @@ def as_arrays(
     whose coefficients are for norm 1. most_bytes: nodes far from the root are left out if there would be more.
     learned: by its subtree solver.
     """
-    known = sorted(((path, found) for path, found in advice.known.items() if path is not None), key=_depth)
+    known = _whole(advice)
     sizes = np.cumsum([_NODE_BYTES + 4 * (found.support.size + found.b.size) for _, found in known])
     known = known[: int(np.searchsorted(sizes, most_bytes - 24 * norms.size, side="right"))]
     known.sort(key=lambda item: item[0])  # a node comes after its parent, and before its siblings
@@ -55,8 +55,28 @@ def as_arrays(
     }  # fmt: skip
 
 
-def _depth(item: tuple[tuple[int, ...], CachedRelaxation]) -> int:
-    return len(item[0])
+def _whole(advice: WarmStart) -> list[tuple[tuple[int, ...], CachedRelaxation]]:
+    """Return the nodes below a node that was split at their column, and the root, those near the root first."""
+    found: dict[Path, CachedRelaxation] = {}
+    for path in sorted((path for path in advice.known if path is not None), key=len):
+        if not path or (path[:-1] in found and advice.column(path[:-1]) == abs(path[-1]) - 1):
+            found[path] = advice.known[path]
+    return [(path, known) for path, known in found.items() if path is not None]
+
+
+def nodes_of(saved: Mapping[str, Any], dimensions: int) -> Iterator[tuple[Path, int, CachedRelaxation]]:
+    """Yield the path of each node, the column that it was split at or -1, and its coefficients.
+
+    dimensions: of the coefficients, 1 for one target.
+    """
+    path, ends, k = list[int](), np.cumsum(saved["support_sizes"]).tolist(), int(saved["k"])
+    numbers = (saved[name].tolist() for name in ("depth", "step", "column", "support_sizes"))
+    for depth, step, column, size, end in zip(*numbers, ends, strict=True):
+        del path[max(depth - 1, 0) :]
+        path += [step] * (depth > 0)
+        b = saved["b"][end - size : end].astype(np.float64)
+        support = saved["support"][end - size : end].astype(np.int64)
+        yield tuple(path), column, CachedRelaxation(k, support, b[:, 0] if dimensions == 1 else b)
 
 
 @dataclass

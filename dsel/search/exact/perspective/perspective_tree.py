@@ -34,7 +34,7 @@ from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays
+from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays, nodes_of
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
 from dsel.search.exact.perspective.relaxation import Problem
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
@@ -378,6 +378,17 @@ class PerspectiveTree(RelaxationTree[Node]):
         learned = [] if self._solver is None else self._solver.learned()
         norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
         return as_arrays(advice, norms, most_bytes, seconds, learned, finished=self.proven)
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Take what this tree had kept before it was saved and restored, so that a later one can follow all of it."""
+        branching = self._branching
+        if self.setup.guided and not branching.own_diagonals and np.array_equal(kept["d"], branching.problem.d):
+            record = WarmStart(self.k, branching.problem.d, tuple(self._stages))
+            for path, column, found in nodes_of(kept, self._c.ndim):
+                record.keep(path, found)
+                if column >= 0:
+                    record.branched(path, column)
+            self.setup.warm_start = branching.record = record
 
     @property
     def follows(self) -> bool:
