@@ -27,7 +27,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, suits_all_sizes
+from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
@@ -52,8 +52,6 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: The share of the time of a proof for all sizes that they share, and its seconds without a limit.
-_TOGETHER, _MOST_TOGETHER = 0.5, 300.0
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
@@ -178,7 +176,7 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
-        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory,
+        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory and request.lam == 0.0,
         in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
@@ -285,15 +283,28 @@ def _prove(
     smaller: tuple[int, ...] = ()
     series = _series_of(run, folder)
     setup = CommonSetup(subject, guided=len(incumbents) > 1 or series is not None)
+    stores = {
+        size: ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        for size in sorted(incumbents)
+        for path, log_folder in [_places(folder, budget, size, base + size, last=size == k)]
+    }
+    carried = {size: store.carried(incumbents[size]) for size, store in stores.items()}
+    if None not in carried.values():
+        return {base + size: one for size, one in carried.items() if one is not None}, {}, ()
     together = _prove_together(run, setup, k, incumbents, budget)
     if together:
+        local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
+        for size, store in stores.items():
+            one = together[base + size]
+            store.keep_bound([local[j] for j in one.indices if j in local], one.nodes // k, one.seconds)
         return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
-        deadline = Deadline(seconds)
-        path, log_folder = _places(folder, budget, size, base + size, last=size == k)
-        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        deadline, store = Deadline(seconds), stores[size]
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
+        if (certificate := carried[size]) is not None:
+            found[base + size] = certificate
+            continue
         interrupted = False
         try:
             grown = extended(subject, smaller, size) if smaller else ()
@@ -362,10 +373,10 @@ def _prove_together(
     run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
-    limit = _MOST_TOGETHER if budget.seconds is None else _TOGETHER * budget.seconds
-    subject, start, deadline = setup.objective, time.monotonic(), Deadline(limit)
+    subject, start = setup.objective, time.monotonic()
+    deadline = Deadline(traversal_seconds(subject, k, budget.seconds))
     listed = budget.log or budget.nodes is not None or budget.near_best is not None
-    if budget.sizes != "all" or listed or not suits_all_sizes(subject, k):
+    if budget.sizes != "all" or listed or deadline.passed:
         return {}
     try:
         path = [point.members for point in forward(subject, k).front]

@@ -22,7 +22,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.exchange import exchange
-from pipelines.table import json_line, text_table
+from pipelines.table import text_table
 
 KINDS = ("stationary", "drift", "change")
 #: Columns, columns to choose, and the rows of the first night.
@@ -51,10 +51,13 @@ class Night:
 
 
 def run(quick: bool) -> dict[str, float]:
-    """Print a table and, as the last line, the figures as JSON."""
+    """Print a table, and return the figures."""
     nights = 6 if quick else NIGHTS
     print(f"{ROWS} x {COLUMNS}, k = {CHOSEN}; {nights} nights of 1 % more rows")
-    found = {kind: follow(kind, nights) for kind in KINDS}
+    found = {}
+    for kind in KINDS:
+        found[kind] = follow(kind, nights)
+        print(f"{kind}: ratio {_ratio(found[kind]):.2f}", flush=True)
     rows = [
         [
             kind, f"{median(one.beginning for one in all_):.2f}", f"{median(one.continued for one in all_):.2f}",
@@ -73,7 +76,6 @@ def run(quick: bool) -> dict[str, float]:
         "different": float(sum(not one.same for one in every)), "nights": float(len(every)),
         "most_tree_bytes": float(max(one.kept for one in every)),
     }  # fmt: skip
-    print(json_line(figures))
     return figures
 
 

@@ -58,6 +58,8 @@ _BETTER = 0.35
 _MANY_SUBSETS, _HEAD_START, _BETTER_THEN = 10**12, 0.5, 0.65
 #: With less time than this it has no such head start.
 _ENOUGH_TIME = 2.5
+#: With a limit for coefficients, the seconds of the first and of the last turn of the trees that are compared.
+_FIRST_TURN, _LAST_TURN = 0.25, 4.0
 #: Branch and bound is too slow if a node takes longer, in seconds.
 _SLOW_NODE = 1.0
 
@@ -199,10 +201,40 @@ def _begin_in_passes(problem: ProofProblem) -> Tree:
     if problem.limited:
         tree = OutOfCoreTree(problem.objective, problem.k, coefficient_limit=problem.coefficient_limit, **arguments)
         if tree.limit > 0.0:  # otherwise no column explains anything
-            return tree
+            return _with_or_without_limit(problem, tree)
     if relaxable(problem.objective):
         return OutOfCoreTree(problem.objective, problem.k, **arguments)
     return _begin_targets(problem)
+
+
+def _with_or_without_limit(problem: ProofProblem, limited: OutOfCoreTree) -> Tree:
+    """Return the tree for limited coefficients, or the one for all subsets in memory, whichever promises more.
+
+    Both take turns, each as long as all its turns before, until one is done or they have taken long enough.
+    """
+    objective, deadline = problem.objective, problem.deadline
+    if not objective.has_gram or objective.n > MOST_DENSE:
+        return limited
+    try:
+        general = _perspective_tree(replace(problem, incumbent=limited.best), hands_over=True)
+    except ValueError:  # nearly dependent columns
+        return limited
+    for tree in (general, limited):
+        with deadline.paused():
+            tree.warm_up()
+    seconds, start = _FIRST_TURN, deadline.remaining
+    while not (general.done or limited.done or deadline.passed) and seconds <= _LAST_TURN:
+        for tree in (general, limited):
+            with tree.time_limit(min(seconds, 0.5 * deadline.remaining)):
+                tree.advance(2**62)
+            if tree.done:
+                break
+        general.offer(limited.best)
+        limited.offer(general.best)
+        seconds *= 2.0
+    gap = limited.best_value - limited.lower
+    logger.info("gap after %.1f s: %g with the limit, %g without", start - deadline.remaining, gap, general.gap)
+    return general if general.done or general.gap <= gap else limited
 
 
 def _begin_targets(problem: ProofProblem) -> Tree:

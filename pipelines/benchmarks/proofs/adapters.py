@@ -28,6 +28,8 @@ import numpy as np
 
 #: The relative gap at which the other solvers end.
 GAP = 1e-4
+#: Seconds of a Gram matrix, about, over m n^2. dsel's limits do not count the passes over the data before a proof.
+_PASS_SECONDS = 1e-10
 #: Bytes that OKRidge may use for its nodes and caches, in GB.
 _OKRIDGE_MEMORY = 4
 
@@ -41,27 +43,33 @@ def cpu() -> float:
 
 
 def count_processor_time() -> None:
-    """Have a solver's limit of time count processor time, so that other load on the machine does not matter.
-
-    dsel's compiled code reads the system's clock. Its limit is a wall time instead, which grows with the load.
-    """
+    """Have a solver's limit of time count processor time, so that other load on the machine does not matter."""
     time.time = time.monotonic = time.perf_counter = time.process_time
+
+
+def count_processor_time_of_dsel() -> None:
+    """Do the same for dsel, which has one clock for all limits."""
+    from dsel.search import anytime
+
+    anytime.default_clock = time.process_time
 
 
 def by_dsel(X: Any, y: Any, options: Found) -> Found:
     """Solve by dsel's branch and bound, and with very many columns by splicing and a proof in passes."""
     import dsel
 
+    limited, start = options["largest"] is not None, cpu()
+    in_passes = _is_wide(X) or (limited and not options["lam"])  # without a Gram matrix
+    seconds = options["seconds"] - (0.0 if in_passes else _PASS_SECONDS * X.shape[0] * X.shape[1] ** 2)
     usual = {"k": options["k"], "lam": options["lam"], "preprocess": "none", "progress": False}
-    if _is_wide(X) or options["largest"] is not None:
-        start = time.monotonic()
+    if in_passes or limited:
         selection = dsel.select(X, y, method="splicing", **usual)
-        limit = None if options["largest"] is None else _times_squared(selection, X, y, options)
-        left = max(options["seconds"] - (time.monotonic() - start), 0.1)
+        limit = _times_squared(selection, X, y, options) if limited else None
+        left = max(seconds - (cpu() - start), 0.1)
         certified = dsel.certify(selection, X, y, seconds=left, coefficient_limit=limit, progress=False)
         (proof,) = certified.certificate
         return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proof["proven"]}
-    selection = dsel.select(X, y, method="branch-and-bound", seconds=options["seconds"], **usual)
+    selection = dsel.select(X, y, method="branch-and-bound", seconds=max(seconds, 0.1), **usual)
     counts = selection.counts
     found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}
     return {**found, "nodes": selection.iterations, "ended": selection.ended}
@@ -198,14 +206,14 @@ def set_limits(options: Found) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (options["memory"], options["memory"]))
 
 
-def solve_here(name: str, problem: Path, options: Found, preparation: float, load: float) -> None:
-    """Solve one problem and write the answer. load: wall time over processor time."""
+def solve_here(name: str, problem: Path, options: Found, preparation: float) -> None:
+    """Solve one problem and write the answer."""
     solve = SOLVERS[name.removesuffix("+M")]
     set_limits(options)
     try:
         X, y = np.load(options["X"]), np.load(options["y"])
         start = cpu()
-        found = solve(X, y, {**options, "seconds": load * options["seconds"]})
+        found = solve(X, y, options)
         answer = {**found, "seconds": cpu() - start}
     except MemoryError:
         answer = {"failed": f"more than {options['memory'] / 2**30:.0f} GiB"}
@@ -216,20 +224,20 @@ def solve_here(name: str, problem: Path, options: Found, preparation: float, loa
 
 def main(name: str, problems: list[Path]) -> None:
     """Solve the tiny problems, and each given one in a separate process."""
-    own = name in ("dsel", "dsel+M", "front")
-    if not own:
+    if name in ("dsel", "dsel+M", "front"):
+        count_processor_time_of_dsel()
+    else:
         os.environ["NUMBA_THREADING_LAYER"] = "workqueue"  # GNU OpenMP ends every forked process of L0BnB
         count_processor_time()
     listed = [json.loads(problem.read_text()) for problem in problems]
     for options in listed:
         options["largest"] = options["largest"] if name.endswith("+M") else None
-    start, begun = cpu(), time.monotonic()
+    start = cpu()
     prepare(name, {(options["largest"] is None, options["lam"] == 0.0): options for options in listed}.values())
     preparation = cpu() - start
-    load = max((time.monotonic() - begun) / max(preparation, 1e-3), 1.0) if own else 1.0
     for problem, options in zip(problems, listed, strict=True):
         if (child := os.fork()) == 0:
-            solve_here(name, problem, options, preparation, load)
+            solve_here(name, problem, options, preparation)
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status not in (0, -signal.SIGXCPU, -signal.SIGKILL):  # these are the limits of time and memory

@@ -68,6 +68,14 @@ def run(
     return cells
 
 
+def figures(quickly: bool, seconds: float, only: Sequence[str], solvers: Sequence[str] = SOLVERS) -> dict[str, Any]:
+    """Print the tables, and return the figures with the solvers that are absent."""
+    cells = run(quickly, seconds, only, solvers)
+    notes = {s: a.note for cell in cells for s, a in cell.answers.items() if a.state == "skipped"}
+    absent = {s: why for s, why in notes.items() if all(c.answers[s].note == why for c in cells if s in c.answers)}
+    return {"limit": seconds, **summary(cells), "absent": absent}
+
+
 def _batches(problems: Iterable[Problem]) -> Iterator[tuple[list[Problem], dict[Data, Floats]]]:
     """Yield problems that are solved together, so that each solver compiles once, and the columns of their data."""
     batch: list[Problem] = []
@@ -98,7 +106,7 @@ def _solve(
     targets: dict[Problem, Floats] = {}
     options: dict[Problem, dict[str, Any]] = {}
     for i, problem in enumerate(problems):
-        y = problem.data.target(columns[problem.data], problem.k, problem.ratio)
+        y = problem.data.target(columns[problem.data], problem.k, problem.ratio, problem.draw)
         np.save(folder / f"y{i}.npy", y)
         limit = clean1 if problem.data.name == "clean1" and not problem.lam else seconds
         options[problem] = {

@@ -19,6 +19,7 @@ from dsel.search.exact.perspective.kept_tree import KeptTree
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, Path, WarmStart, step
 from dsel.search.exact.perspective.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective.semidefinite import Solved, solve
+from dsel.search.exact.perspective.sparse_eigenvalues import MOST_ADDED
 from dsel.search.exact.perspective.subtree_solver import NOTHING, SubtreeSolver
 
 #: Weights within this of 0 and 1 are whole.
@@ -141,6 +142,8 @@ class Branching:
         if self.subtree_solver is None:
             return False
         S, J, before = np.flatnonzero(fixed), np.flatnonzero(free), self.subtree_solver.seconds
+        if self._is_excluded(fixed, free, q, incumbent):
+            return True
         found = self.subtree_solver.enumerate(S, J, q, *reduced, incumbent.cutoff) if reduced is not None else NOTHING
         if not found.closed:
             found = self.subtree_solver.attempt(S, J, q, bound, incumbent.cutoff)
@@ -148,6 +151,16 @@ class Branching:
         for S in found.subsets:
             incumbent.take(S, bound)
         return found.closed
+
+    def _is_excluded(self, fixed: Mask, free: Mask, q: int, incumbent: Incumbent) -> bool:
+        """Return whether few columns are to be added, and eigenvalues show that none explain more."""
+        solver = self.subtree_solver
+        if solver is None or q > MOST_ADDED:
+            return False
+        before = solver.seconds
+        excluded = solver.excludes(np.flatnonzero(fixed), np.flatnonzero(free), q, incumbent.cutoff)
+        self.seconds += solver.seconds - before
+        return excluded
 
     def _column(self, free: Mask, q: int, b: Floats) -> int:
         """Return the free column with the most fractional weight."""
@@ -176,6 +189,8 @@ class Branching:
                 self.seconds += self.problem.bound_seconds(known.support.size)
                 self.record.keep(path, known)
                 return min(self.problem.bound(b, fixed, free, q), bound), node
+        if self._is_excluded(fixed, free, q, incumbent):
+            return None
         found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff)
         self.seconds += found.seconds
         weight = sizes(found.b) * np.sqrt(self.problem.d)

@@ -369,7 +369,9 @@ class PerspectiveTree(RelaxationTree[Node]):
         if not (self.proven and self.setup.guided and advice is not None and advice.k == self.k):
             return {}
         first = self.seconds if self._followed is None else self._followed.seconds
-        if self.seconds > _STALE * first:  # the next tree is found sooner from the beginning
+        if (
+            self._followed is not None and self.seconds > _STALE * first
+        ):  # the next tree is found sooner from the beginning
             return {}
         learned = [] if self._solver is None else self._solver.learned()
         norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
