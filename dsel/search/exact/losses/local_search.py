@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.search.exact.losses.problem import LossProblem
-from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax
+from dsel.search.exact.losses.problem import START, LossProblem, Point, Relaxed
+from dsel.search.exact.losses.relaxation import relax
 
 #: How many of the best changes by the model are refitted before a subset counts as best among its neighbors.
 _REFITS = 6

@@ -52,7 +52,7 @@ def dual_of_outputs(problem: LossProblem, eta: Floats) -> Dual:
     moved[np.arange(m), y] = -moved.sum(axis=1)
     a = 2.0 * moved
     size = float(np.abs(terms).sum())
-    rounding = _EPS * ((64.0 + np.log2(m)) * size + 1300.0 * (2.0 + p.shape[1]) * float(w.sum()))
+    rounding = float(_EPS * ((64.0 + np.log2(m)) * size + 1300.0 * (2.0 + p.shape[1]) * float(w.sum())))
     products = lengths(problem.columns @ a) + (m + 8.0) * _EPS * float(np.sqrt(np.vdot(a, a))) * problem.norms
     return Dual(a, -float(terms.sum()) - rounding, problem.gains(products), rounding)
 
@@ -249,7 +249,7 @@ def _priced(
     s = s if 0.0 < s < np.inf else 0.5 * top
     for _ in range(_PRICES):
         found = over(s)
-        if abs(found) <= 1e-4 * q or (found < 0.0 and s == 0.0) or high - low <= 1e-12 * high:
+        if abs(found) <= 1e-4 * q or (found < 0.0 and s == 0.0) or (high < np.inf and high - low <= 1e-12 * high):
             break
         if found > 0.0:
             low = s

@@ -17,8 +17,8 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.losses.coordinate_descent import LOSS_RELAXATION_KERNELS
 from dsel.search.exact.losses.local_search import improved, refit
 from dsel.search.exact.losses.outputs import lengths
-from dsel.search.exact.losses.problem import Dual, LossProblem, dual_bound, masks
-from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, relax_near, weights
+from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, dual_bound, masks
+from dsel.search.exact.losses.relaxation import relax, relax_near, weights
 
 __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
