@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dsel._lib.events import emit, is_observed
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
@@ -46,6 +48,7 @@ from dsel.selection.alternatives import Alternatives
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
+from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -95,6 +98,33 @@ def certify_selection(
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
+    with stage_events("certificate" if budget.near_best is None else "alternatives"):
+        found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
+        for row in found.certificate if budget.near_best is None else ():
+            emit("certificate", **row)
+    return found
+
+
+@contextmanager
+def proof_events(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, **values: Any
+) -> Iterator[Callable[[Selection], None]]:  # fmt: skip
+    """Tell observers that a proof begins and ends, as of a run. It yields a function that takes the selection.
+
+    values: the id and the folder of the run, where it has them.
+    """
+    if not is_observed():
+        yield lambda found: None
+        return
+    with run_events(validated_again(dataset, request, selection), **values) as ended:
+        yield ended
+
+
+def _certified(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget, context: RunContext,
+    folder: AnyPath | None, runner: Runner | None, validated: ValidatedRequest | None,
+) -> Selection:  # fmt: skip
+    """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
         raise OptionError(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
@@ -109,7 +139,6 @@ def certify_selection(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
             "Select without groups, and leave coefficient_limit out.",
         )
-    context = context or RunContext()
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
         validated = None

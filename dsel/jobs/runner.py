@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.events import emit
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.jobs.certify import certify_selection, require_one_target
+from dsel.jobs.certify import certify_selection, proof_events, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -49,7 +48,7 @@ from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound, with_verdicts
 from dsel.selection.changes.runs import RunSummary, is_series
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_events, run_validated, stage_events
+from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.render import describe_changes, describe_cost
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock, locked
@@ -323,7 +322,11 @@ def certify_run(
     selection = open_selection(folder)
     dataset = unchanged_dataset(job, identity, folder)
     reporter = reporter or Reporter.for_terminal()
-    with trusting(folder, trust), RunFolder(folder).hold(reporter) as (lock, interrupts):
+    with (
+        trusting(folder, trust),
+        RunFolder(folder).hold(reporter) as (lock, interrupts),
+        proof_events(dataset, job.request(), selection, run=reporter.run, folder=str(folder)) as ended,
+    ):
         context, budget = RunContext(cache=statistics_cache(job)), budget.model_copy(update={"keep_partial": True})
         started = local_cluster(workers) if workers > 1 else nullcontext()
         with dask_logging(), started as client, engine_of(client) as engine:
@@ -331,6 +334,7 @@ def certify_run(
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
         certified.save(folder, overwrite=True)
+        ended(certified)
         return certified
 
 
@@ -347,14 +351,7 @@ def _certified(
     reporter.stage("certificate" if budget.near_best is None else "alternatives")
     interrupts.deferred = True
     context = replace(context, on_slice=on_slice)
-    with stage_events("certificate" if budget.near_best is None else "alternatives"):
-        found = certify_selection(
-            dataset, job.request(), selection, budget, context, out_folder(job), runner, validated
-        )
-        if budget.near_best is None:
-            for row in found.certificate:
-                emit("certificate", **row)
-        return found
+    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner, validated)
 
 
 def _run_series(job: JobFile, series: RunSeries, reporter: Reporter) -> Selection:
