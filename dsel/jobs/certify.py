@@ -383,7 +383,7 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
         "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
         "penalty": request.lam, "list of groups": run.validated.groups is not None,
     }  # fmt: skip
-    return SeriesOfProofs(folder, run.context.last_run, problem)
+    return SeriesOfProofs(folder, run.context.last_runs, problem)
 
 
 def _places(

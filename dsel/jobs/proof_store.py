@@ -96,12 +96,12 @@ _MAX_NUMBERS = 20_000_000
 class SeriesOfProofs:
     """The trees of the proofs of a series of runs: that of the run before is read, and that of this run is written.
 
-    folder: of this run. last: of the run before, None for the first run. problem: what both must have in common besides
-    the size, by a name for people.
+    folder: of this run. last: of the runs before, that of an unfinished one first; none for the first run. problem:
+    what all must have in common besides the size, by a name for people.
     """
 
     folder: AnyPath
-    last: AnyPath | None
+    last: Sequence[AnyPath]
     problem: Mapping[str, Any]
 
     def _identity(self, size: int, budget: ProofBudget) -> dict[str, str]:
@@ -112,9 +112,19 @@ class SeriesOfProofs:
 
     def last_tree(self, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
         """Return the tree of the run before; None with the reason if there is none that suits."""
-        if self.last is None:
-            return None, ""
-        file = self.last / tree_name(size, budget)
+        why = ""
+        for folder in self.last:
+            tree, why = self._tree_in(folder, size, budget)
+            if tree is not None:
+                return tree, ""
+        return None, why
+
+    def own_tree(self, size: int, budget: ProofBudget) -> dict[str, Any] | None:
+        """Return the tree that this run has written before it was interrupted, None if there is none."""
+        return self._tree_in(self.folder, size, budget)[0]
+
+    def _tree_in(self, folder: AnyPath, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
+        file = folder / tree_name(size, budget)
         try:
             saved = read_npz(io.BytesIO(file.read_bytes()))
             identity = json.loads(bytes(saved.pop("identity")))
@@ -240,10 +250,16 @@ class ProofStore:
         proof_log = self._continued_log(saved)
         if proof_log is not None:
             proof_log.require_whole()
-        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        proof = Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        tree = None if self.series is None else self.series.own_tree(self.size, self.budget)
+        if tree is not None and "above" not in tree:
+            proof.search.recall(tree)
+        return proof
 
     def save(self, proof: Proof) -> None:
-        """Write the proof, unless it has no file or too many open nodes."""
+        """Write the proof, unless it has no file or too many open nodes, and its tree for the next run."""
+        if self.series is not None and not proof.search.proven and (kept := proof.search.kept(MOST_TREE_BYTES)):
+            self.series.write(self.size, self.budget, kept)
         if self.path is None:
             return
         if proof.search.saved_numbers > _MAX_NUMBERS:
@@ -255,7 +271,7 @@ class ProofStore:
         write_json(self.path, values)
 
     def keep_tree(self, proof: Proof) -> None:
-        """Write the tree of a finished proof for the next run of the series, if there is one, or else a bound."""
+        """Write the tree of a proof for the next run of the series, if there is one, or else a bound."""
         if self.series is None:
             return
         if kept := proof.search.kept(MOST_TREE_BYTES):

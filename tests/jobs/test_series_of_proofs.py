@@ -15,7 +15,7 @@ from dsel._lib.npz import pack_npz, read_npz
 from dsel.config.job import JobFile
 from dsel.jobs.runner import plan_job, run_job
 from dsel.search.exact.carried_bound import CARRIED
-from dsel.selection.changes.runs import run_names
+from dsel.selection.changes.runs import SUMMARY, run_names
 from dsel.selection.render import describe_changes
 from dsel.selection.result import Selection
 from tests.cli_runner import call
@@ -237,3 +237,28 @@ def test_proofs_that_always_begin_again_say_why(folder: Path, keys: dict[str, An
     narrow(folder, 1, 5)
     found = proof(run_job(job(folder, **keys)))
     assert (found["status"], found["began_again"]) == ("optimal", why)
+
+
+def test_a_proof_without_enough_time_is_continued_the_next_night(folder: Path) -> None:
+    first = proof(run_job(job(folder, certify={"nodes": 5})))
+    assert first["status"] != "optimal"
+    append(folder, 1)
+    found = proof(run_job(job(folder)))
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert found["leaves_checked"] > 0
+
+
+def test_a_run_that_was_killed_leaves_its_tree_to_the_next_one(folder: Path) -> None:
+    run_job(job(folder))
+    append(folder, 1)
+    run_job(job(folder))
+    killed = last(folder)
+    (killed / SUMMARY).unlink()  # as if it had been killed during its proof
+    values = json.loads((killed / "selection.json").read_text())
+    (killed / "selection.json").write_text(json.dumps({**values, "certificate": []}))
+    append(folder, 2)
+    before = [name for name in run_names(folder / "runs") if name != killed.name][-1]
+    (folder / "runs" / before / TREE).unlink(missing_ok=True)
+    found = proof(run_job(job(folder)))
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert found["leaves_checked"] > 0
