@@ -29,7 +29,7 @@ from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.certify import certify_selection, data_again
+from dsel.jobs.certify import certify_selection, data_again, proof_events
 from dsel.jobs.locations import dataset_of
 from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
@@ -275,18 +275,16 @@ def _selected(validated: ValidatedRequest, cache: StatisticsCache | None, progre
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
     with _running(client, RunContext(cache=cache), progress) as context:
-        if is_observed():
-            context = replace(context, on_slice=_telling_slices(context.on_slice))
         return run_validated(validated, context)
 
 
-def _telling_slices(before: OnSlice | None) -> OnSlice:
+def _telling_slices(before: OnSlice | None, stage: str) -> OnSlice:
     """Return what tells observers of each slice, after what is called already."""
 
     def on_slice(search: AnytimeSearch) -> None:
         if before is not None:
             before(search)
-        slice_event("search", search)
+        slice_event(stage, search)
 
     return on_slice
 
@@ -513,6 +511,7 @@ def certify(
     coefficient_limit: float | None = None,
     sample_weight: Any = None,
     progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
     **earlier: Any,
 ) -> Selection:
     """Prove how far a selection can be from the best one.
@@ -536,6 +535,8 @@ def certify(
         The weights of the selection.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each `Event` of the proof, as for `select`.
     **earlier
         `coefficients`, the earlier name of `coefficient_limit`.
 
@@ -571,8 +572,12 @@ def certify(
         raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
     budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, coefficient_limit=coefficient_limit, **earlier)
     dataset, request = data_again(selection, X, Y, sample_weight)
-    with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
-        return certify_selection(dataset, request, selection, budget, context)
+    client = None if dataset.in_memory else active_client()
+    with telling(on_event), proof_events(dataset, request, selection) as ended:
+        with _running(client, RunContext(), progress, "certificate") as context:
+            certified = certify_selection(dataset, request, selection, budget, context)
+        ended(certified)
+        return certified
 
 
 def alternatives(
@@ -900,9 +905,16 @@ def _engine_for(dataset: Dataset) -> AbstractContextManager[Engine]:
 
 
 @contextmanager
-def _running(client: Any, context: RunContext, progress: bool | None) -> Iterator[RunContext]:
-    """Provide the context on a client's workers, or in this process if it is None, with a line of progress."""
+def _running(
+    client: Any, context: RunContext, progress: bool | None, stage: str = "search"
+) -> Iterator[RunContext]:  # fmt: skip
+    """Provide the context on a client's workers, or in this process if it is None, with a line of progress.
+
+    stage: what observers are told of each slice of.
+    """
     with showing_progress(context, progress) as (shown, line):
+        if is_observed():
+            shown = replace(shown, on_slice=_telling_slices(shown.on_slice, stage))
         on_tasks = None if line is None else line.tasks
         with engine_of(client, on_tasks) as engine:
             yield replace(shown, engine=engine)

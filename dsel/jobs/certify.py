@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dsel._lib.events import emit, is_observed
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
@@ -46,6 +48,7 @@ from dsel.selection.alternatives import Alternatives
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
+from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -95,6 +98,33 @@ def certify_selection(
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
+    with stage_events("certificate" if budget.near_best is None else "alternatives"):
+        found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
+        for row in found.certificate if budget.near_best is None else ():
+            emit("certificate", **row)
+    return found
+
+
+@contextmanager
+def proof_events(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, **values: Any
+) -> Iterator[Callable[[Selection], None]]:  # fmt: skip
+    """Tell observers that a proof begins and ends, as of a run. It yields a function that takes the selection.
+
+    values: the id and the folder of the run, where it has them.
+    """
+    if not is_observed():
+        yield lambda found: None
+        return
+    with run_events(validated_again(dataset, request, selection), **values) as ended:
+        yield ended
+
+
+def _certified(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget, context: RunContext,
+    folder: AnyPath | None, runner: Runner | None, validated: ValidatedRequest | None,
+) -> Selection:  # fmt: skip
+    """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
         raise OptionError(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
@@ -109,7 +139,6 @@ def certify_selection(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
             "Select without groups, and leave coefficient_limit out.",
         )
-    context = context or RunContext()
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
         validated = None
@@ -284,15 +313,28 @@ def _prove(
     smaller: tuple[int, ...] = ()
     series = _series_of(run, folder)
     setup = CommonSetup(subject, guided=len(incumbents) > 1 or series is not None)
+    stores = {
+        size: ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        for size in sorted(incumbents)
+        for path, log_folder in [_places(folder, budget, size, base + size, last=size == k)]
+    }
+    carried = {size: store.carried(incumbents[size]) for size, store in stores.items()}
+    if None not in carried.values():
+        return {base + size: one for size, one in carried.items() if one is not None}, {}, ()
     together = _prove_together(run, setup, k, incumbents, budget)
     if together:
+        local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
+        for size, store in stores.items():
+            one = together[base + size]
+            store.keep_bound([local[j] for j in one.indices if j in local], one.nodes // k, one.seconds)
         return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
-        deadline = Deadline(seconds)
-        path, log_folder = _places(folder, budget, size, base + size, last=size == k)
-        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        deadline, store = Deadline(seconds), stores[size]
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
+        if (certificate := carried[size]) is not None:
+            found[base + size] = certificate
+            continue
         interrupted = False
         try:
             grown = extended(subject, smaller, size) if smaller else ()
@@ -342,7 +384,7 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
         "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
         "penalty": request.lam, "list of groups": run.validated.groups is not None,
     }  # fmt: skip
-    return SeriesOfProofs(folder, run.context.last_run, problem)
+    return SeriesOfProofs(folder, run.context.last_runs, problem)
 
 
 def _places(

@@ -77,8 +77,8 @@ def text(report: Figures, drawn: Sequence[str], folder: str) -> str:
     ]
     lines += _table(("figure", "measured", "limit", "factor", "the limit is", "why"), rows)
     lines += ["## What was not compared", "", *[f"- {tool}: {why}" for tool, why in report["absent"].items()], ""]
-    if report["unfinished"]:
-        lines += [f"Not finished: {', '.join(report['unfinished'])}.", ""]
+    for title, key in (("Not finished", "unfinished"), ("Left out by `--quick`", "left_out")):
+        lines += [f"{title}: {', '.join(report[key])}.", ""] if report[key] else []
     slower = [f"- {row['figure']}: {row['factor']:.2f} times since {row['since']}" for row in report["slower"]]
     return "\n".join([*lines, *(["Slower than the last entry of the history:", "", *slower, ""] if slower else [])])
 
