@@ -35,9 +35,10 @@ def random_classes(seed: int, index: int) -> tuple[str, LossProblem, int, tuple[
     y = (rng.choice([0.0, 1.0, 3.0]) * signal + rng.gumbel(size=(m, q))).argmax(axis=1).astype(np.float64)
     y[:q] = np.arange(q)
     w = np.ones(m) if rng.random() < 0.5 else 10.0 ** rng.uniform(-2, 2, m)
-    penalty = str(rng.choice(["lam", "lam", "tiny"]))
+    penalty = str(rng.choice(["lam", "lam", "tiny", "none"]))
     size = float(np.median(np.einsum("i,ij,ij->j", w, Z, Z)))
     lam = max(size, 1e-6) * 10.0 ** float(rng.uniform(-3, 1) if penalty == "lam" else rng.uniform(-5, -3))
+    lam = 0.0 if penalty == "none" else lam
     k = int(rng.integers(1, min(n, 4)))
     order = rng.permutation(n).tolist()
     include = tuple(order[: int(rng.integers(0, k + 1))]) if rng.random() < 0.3 else ()

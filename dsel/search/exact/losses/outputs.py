@@ -120,6 +120,7 @@ def relax_outputs(
     eta = Zt[S].T @ b + b0
     value = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q)
     best: tuple[float, Dual] | None = None
+    tried = eta
     for step in range(_STEPS):
         dual = dual_of_outputs(problem, eta)
         bound = dual.bound(fixed, free, q)
@@ -129,14 +130,17 @@ def relax_outputs(
         if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), 1e-12 * abs(value))):
             break
         S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
-        newton = bool(fixed[S].all()) and problem.largest == np.inf
         moved = None
-        for safe in (False, True):
-            if newton and not safe:
-                new, d0 = _newton(problem, S, b, eta)
+        for attempt in range(3):
+            if attempt == 0:
+                new, d0 = _newton(problem, S, b, eta) if fixed[S].all() else (b, None)
+                if d0 is None or lengths(new).max(initial=0.0) > problem.largest:
+                    continue
             else:
-                new, d0, s = _by_model(problem, S, b, eta, fixed[S], q, s, safe)
-            moved = _line_search(problem, (b, b0, eta, value), (new - b, d0, Zt[S].T @ (new - b) + d0), fixed[S], q)
+                new, d0, s = _by_model(problem, S, b, eta, fixed[S], q, s, safe=attempt == 2)
+            step_of_eta = Zt[S].T @ (new - b) + d0
+            tried = eta + step_of_eta if attempt == 0 else tried
+            moved = _line_search(problem, (b, b0, eta, value), (new - b, d0, step_of_eta), fixed[S], q)
             if moved is not None:
                 break
         if moved is None:
@@ -146,8 +150,9 @@ def relax_outputs(
         if lowered <= _SETTLED * abs(value):
             break
     assert best is not None
-    dual = dual_of_outputs(problem, eta)
-    best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
+    for at in (eta, tried):  # a last step that rounding hides in the objective makes the bound better
+        dual = dual_of_outputs(problem, at)
+        best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
     used = b.any(axis=1)
     return Relaxed(*best, Point(S[used], b[used], b0, s), value)
 
