@@ -116,7 +116,7 @@ class Comparison:
                 continue
             most = max(own, key=lambda r: r["explained"], default={"tool": "dsel", "explained": 0.0})
             other = best or most
-            both = f"{other['tool']} explains {other['explained']:.6f}, {row['tool']} {row['explained']:.6f}"
+            both = f"{other['tool']} explains {other['explained']:.4f}, {row['tool']} {row['explained']:.4f}"
             found.append({
                 "problem": row["problem"], "peer": row["tool"], "seconds": row["seconds"], "factor": factor,
                 "dsel": None if best is None else best["seconds"], "reason": both + ("" if best is None else _STEPS),

@@ -105,7 +105,7 @@ def test_a_tool_is_ahead_where_no_method_of_dsel_explains_as_much_in_its_time() 
     assert found.keys() == {"faster", "better"}
     assert found["faster"]["factor"] == pytest.approx(2.0)
     assert found["better"]["factor"] is None
-    assert "dsel explains 0.500000, better 0.600000" in found["better"]["reason"]
+    assert "dsel explains 0.5000, better 0.6000" in found["better"]["reason"]
 
 
 def test_times_below_the_resolution_count_as_equal() -> None:
