@@ -11,6 +11,7 @@ from pipelines.benchmarks import (
     alternatives,
     card,
     certificate,
+    cold,
     greedy_rls,
     growing,
     growing_proofs,
@@ -42,6 +43,14 @@ def certificate_command(
 ) -> None:
     """Measure branch and bound: nodes with each bound, nodes per second, speedup with two workers."""
     certificate.run(quick)
+
+
+@app.command("cold")
+def cold_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out the second run, which is compiled.")] = False,
+) -> None:
+    """Measure the first selection and the first proof on a machine, whose kernels are not compiled yet."""
+    cold.run(quick)
 
 
 @app.command("card")
