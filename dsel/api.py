@@ -29,7 +29,7 @@ from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.certify import certify_selection, data_again
+from dsel.jobs.certify import certify_selection, data_again, proof_events
 from dsel.jobs.locations import dataset_of
 from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
@@ -76,6 +76,7 @@ def select(
     rows: dict[str, Any] | None = None,
     loss: Any = "squared",
     offset: Any = None,
+    class_weight: Any = None,
     criterion: Callable[..., float] | str | None = None,
     reduce: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -89,7 +90,8 @@ def select(
     X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, AnnData, or str or Path
         The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow, and may hold text and
         categories. An xarray array of more dimensions has the features in all but that of the samples. A path or URL
-        names a store. A store or a Dataset may hold its own Y.
+        names a store. A store or a Dataset may hold its own Y. A session of Icechunk, or a URL such as
+        ``"icechunk://s3://bucket/prefix?branch=main"``, stands for the Dataset of its snapshot.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
         The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. Text and
         categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are
@@ -119,8 +121,8 @@ def select(
     preprocess : {"standardize", "center", "unit", "none"}
         Mean 0 and variance 1; mean 0; norm 1 without centering; or nothing.
     include, exclude : sequence of str or int
-        Columns that are always or never chosen. A string is a label. An integer is a position from 0, also where a
-        DataFrame has integer labels.
+        Columns that are always or never chosen. A string is a label. An integer is a position from 0, or the label
+        where whole numbers name all columns of a DataFrame or xarray array.
     groups : mapping, list of lists or str, optional
         Columns that enter and leave together, and count as one column towards k: a mapping from columns to names of
         groups, or from names to lists of columns; lists of columns; or the name of a coordinate of the features, such
@@ -128,13 +130,15 @@ def select(
         `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
         ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
     categories : {"groups", "columns", "refuse"}
-        Text and categories of a frame become a column of zeros and ones for each of at most 50 values. These are chosen
-        together and count as one column, by the methods that take `groups`; or are chosen one by one; or are refused.
+        Text and categories become a column of zeros and ones for each value: of a frame here (text with at most 50
+        values), of a store in `ingest`. These are chosen together and count as one column, by the methods that take
+        `groups`, among fewer than 10 000 columns; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
-        substitutes; with all of them; or refuse them. This is for single columns whose Gram matrix is in memory.
+        substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, the
+        correlations of centered columns are estimated. Groups stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -156,13 +160,17 @@ def select(
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
     loss : str or Loss
-        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes), "poisson"
-        (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
-        ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and `r2` the share of the deviance that
-        the columns explain (D2). The intercept is not penalized.
+        What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes),
+        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers).
+        Or a loss with its parameters, such as ``Huber(delta=2.0)``. `error` is then the deviance with the penalty, and
+        `r2` the share of the deviance that the columns explain (D2). The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a variable over the samples. It needs a loss other than the squared error.
+    class_weight : {"balanced"} or dict, optional
+        Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
+        gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are
+        centered and scaled without them.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -213,13 +221,14 @@ def select(
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    request = _request(
-        k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
+    dataset, request = _asked(
+        X, Y, k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, categories=categories, dates=dates,
         near_copies=near_copies, polish=polish, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
-        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset, **options,
+        sample_weight=sample_weight, rows=rows, criterion=criterion, reduce=reduce, loss=loss, offset=offset,
+        class_weight=class_weight, **options,
     )  # fmt: skip
-    return select_from(dataset_of(request, X, Y), request, progress=progress, on_event=on_event)
+    return select_from(dataset, request, progress=progress, on_event=on_event)
 
 
 def select_from(
@@ -266,18 +275,16 @@ def _selected(validated: ValidatedRequest, cache: StatisticsCache | None, progre
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
     with _running(client, RunContext(cache=cache), progress) as context:
-        if is_observed():
-            context = replace(context, on_slice=_telling_slices(context.on_slice))
         return run_validated(validated, context)
 
 
-def _telling_slices(before: OnSlice | None) -> OnSlice:
+def _telling_slices(before: OnSlice | None, stage: str) -> OnSlice:
     """Return what tells observers of each slice, after what is called already."""
 
     def on_slice(search: AnytimeSearch) -> None:
         if before is not None:
             before(search)
-        slice_event("search", search)
+        slice_event(stage, search)
 
     return on_slice
 
@@ -504,6 +511,7 @@ def certify(
     coefficient_limit: float | None = None,
     sample_weight: Any = None,
     progress: bool | None = None,
+    on_event: Callable[[Event], None] | None = None,
     **earlier: Any,
 ) -> Selection:
     """Prove how far a selection can be from the best one.
@@ -527,6 +535,8 @@ def certify(
         The weights of the selection.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
+    on_event : callable, optional
+        Called with each `Event` of the proof, as for `select`.
     **earlier
         `coefficients`, the earlier name of `coefficient_limit`.
 
@@ -562,8 +572,12 @@ def certify(
         raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
     budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, coefficient_limit=coefficient_limit, **earlier)
     dataset, request = data_again(selection, X, Y, sample_weight)
-    with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
-        return certify_selection(dataset, request, selection, budget, context)
+    client = None if dataset.in_memory else active_client()
+    with telling(on_event), proof_events(dataset, request, selection) as ended:
+        with _running(client, RunContext(), progress, "certificate") as context:
+            certified = certify_selection(dataset, request, selection, budget, context)
+        ended(certified)
+        return certified
 
 
 def alternatives(
@@ -757,8 +771,7 @@ def stability(
     >>> stability(X, y, k=3).stable(0.9)
     ['x3', 'x7']
     """
-    request = _request(k=k, method=method, **arguments)
-    dataset = dataset_of(request, X, Y)
+    dataset, request = _asked(X, Y, k=k, method=method, **arguments)
     with _engine_for(dataset) as engine:
         return run_stability(
             dataset, request, RunContext(engine), resample=resample,
@@ -797,8 +810,7 @@ def plan(
     OptionError, MissingInputError, DataError
         As for `select`, where they show before the first pass.
     """
-    request = _request(**arguments)
-    dataset = dataset_of(request, X, Y)
+    dataset, request = _asked(X, Y, **arguments)
     validated = validate(dataset, request)
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
@@ -893,12 +905,26 @@ def _engine_for(dataset: Dataset) -> AbstractContextManager[Engine]:
 
 
 @contextmanager
-def _running(client: Any, context: RunContext, progress: bool | None) -> Iterator[RunContext]:
-    """Provide the context on a client's workers, or in this process if it is None, with a line of progress."""
+def _running(
+    client: Any, context: RunContext, progress: bool | None, stage: str = "search"
+) -> Iterator[RunContext]:  # fmt: skip
+    """Provide the context on a client's workers, or in this process if it is None, with a line of progress.
+
+    stage: what observers are told of each slice of.
+    """
     with showing_progress(context, progress) as (shown, line):
+        if is_observed():
+            shown = replace(shown, on_slice=_telling_slices(shown.on_slice, stage))
         on_tasks = None if line is None else line.tasks
         with engine_of(client, on_tasks) as engine:
             yield replace(shown, engine=engine)
+
+
+def _asked(X: Any, Y: Any, **arguments: Any) -> tuple[Dataset, SelectionRequest]:
+    """Return the data and the request of a call. Numbers are labels where numbers name the columns."""
+    request = _request(**arguments)
+    dataset = dataset_of(request, X, Y)
+    return dataset, request.by_name() if dataset.numbered else request
 
 
 def _request(**arguments: Any) -> SelectionRequest:

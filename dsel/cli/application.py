@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,11 +208,13 @@ def path_of(text: str) -> AnyPath:
     return as_path(text)
 
 
-def reporter_of(log_format: LogFormat) -> Reporter:
-    """Return what shows the progress of a job in this terminal, or logs it."""
+def reporter_of(log_format: LogFormat, events: Sequence[str] | None = None) -> Reporter:
+    """Return what shows the progress of a job in this terminal, or logs it, and the observers that are told."""
     from dsel.jobs.reporting import Reporter
 
-    return Reporter.for_terminal(log_format)
+    reporter = Reporter.for_terminal(log_format)
+    reporter.events = tuple(events or ())
+    return reporter
 
 
 def print_selection(selection: Selection, as_json: bool, *, details: bool = False, footer: str = "") -> None:

@@ -113,8 +113,7 @@ def run(
 
     asked = job_of(job, out, cluster, k, max_k, choose_k)
     with require_no_change(asked, fail_on_change):
-        reporter = reporter_of(log_format)
-        reporter.events = tuple(events or ())
+        reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
         if selection is None:
             from dsel.jobs.runner import run_job  # it imports all that searches need
@@ -200,9 +199,7 @@ def resume(
     """Continue an interrupted job."""
     from dsel.jobs.runner import resume_job
 
-    reporter = reporter_of(log_format)
-    reporter.events = tuple(events or ())
-    print_selection(resume_job(path_of(folder), reporter, trust=trust), json)
+    print_selection(resume_job(path_of(folder), reporter_of(log_format, events), trust=trust), json)
 
 
 @app.command(epilog=examples("dsel certify result --time 10m", "dsel certify result --time 1h --all-sizes --workers 4"))
@@ -225,6 +222,7 @@ def certify(
         ),
     ] = None,
     trust: Trust = False,
+    events: Events = None,
     log_format: Log = "text",
     json: Json = False,
 ) -> None:
@@ -237,7 +235,7 @@ def certify(
         seconds=parse_duration(time), nodes=nodes, sizes="all" if all_sizes else "chosen", log=log,
         coefficient_limit=coefficient_limit,
     )  # fmt: skip
-    reporter = reporter_of(log_format)
+    reporter = reporter_of(log_format, events)
     print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)
 
 
@@ -261,6 +259,7 @@ def alternatives(
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     trust: Trust = False,
+    events: Events = None,
     log_format: Log = "text",
     json: Json = False,
 ) -> None:
@@ -277,7 +276,7 @@ def alternatives(
     limits = ListLimits.of(within=within, nbest=nbest, by=by, limit=limit)
     sizes = "all" if all_sizes else "chosen"
     budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, log=log, near_best=limits)
-    selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format), trust=trust)
+    selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format, events), trust=trust)
     values = None if selection.alternatives is None else selection.alternatives.as_dict()
     print_answer(json, values, lambda: render_alternatives(selection, terminal_width()).rstrip("\n"))
 

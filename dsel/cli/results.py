@@ -85,8 +85,7 @@ def predict(
     """Predict the targets for every row of a store, block by block, and write them to a Zarr group."""
     from dataclasses import asdict
 
-    from dask.utils import format_bytes
-
+    from dsel._lib.byte_sizes import format_bytes
     from dsel.config.job import read_cluster
     from dsel.jobs.workers import predict_run
 

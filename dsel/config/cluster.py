@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from dask.utils import parse_bytes
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from dsel._lib.byte_sizes import parse_bytes
 from dsel.config.types import Duration, Int, Section, parse_duration
 from dsel.config.yaml_files import refuse_passwords, refuse_secrets
 from dsel.errors import OptionError

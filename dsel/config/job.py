@@ -277,6 +277,7 @@ _LATER_FIELDS = (
     "near_copies",
     "loss",
     "offset",
+    "class_weight",
 )
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -172,6 +172,18 @@ def _column_groups(value: Any) -> Any:
     raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
 
 
+def _class_weight(value: Any) -> Any:
+    """Validate weights of classes: which classes there are is checked with the data."""
+    if value is None or (isinstance(value, str) and value == "balanced"):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError('it must be "balanced", or a mapping from classes to weights')
+    found = {str(getattr(name, "item", lambda name=name: name)()): float(weight) for name, weight in value.items()}
+    if not all(0.0 < weight < math.inf for weight in found.values()):
+        raise ValueError("weights of classes are finite numbers above 0; leave rows out by sample_weight")
+    return found
+
+
 def _targets(value: Any) -> Any:
     """Validate the names of targets, of which one may be text."""
     return _columns([value] if isinstance(value, str) else value)
@@ -218,13 +230,15 @@ class SelectionRequest(Section):
         names to lists of columns; lists of columns; or the name of a coordinate of the features, such as `source`,
         which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
     categories : {"groups", "columns", "refuse"}
-        Text and categories of a frame become a column of zeros and ones for each value. The columns of one variable are
-        chosen together and count as one, where the method can do that; are chosen one by one; or are refused.
+        Text and categories become a column of zeros and ones for each value, of a frame here, of a store in `ingest`.
+        The columns of one variable are chosen together and count as one, where the method can do that and there are
+        fewer than 10 000 columns; are chosen one by one; or are refused.
     dates : {"refuse", "days"}
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only; with all of them; or refuse
-        them. Where the Gram matrix is in memory, for single columns and the squared error.
+        them. Without the Gram matrix in memory, the correlations of centered columns are estimated. Groups of columns
+        stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
     reduce : SketchRule, optional
@@ -238,12 +252,15 @@ class SelectionRequest(Section):
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
         code, which runs with the rights of the job.
     loss : str or Loss
-        What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "poisson" (counts),
-        "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its parameters, such as
-        ``Huber(delta=2.0)``.
+        What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "multinomial" (three or
+        more), "poisson" (counts), "gamma" (amounts above 0) or "huber" (numbers with outliers). Or a loss with its
+        parameters, such as ``Huber(delta=2.0)``.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
         a variable over the samples. It needs a loss other than the squared error.
+    class_weight : "balanced" or mapping, optional
+        Weights of the classes, which multiply those of the rows in a loss for classes. "balanced": all classes weigh
+        the same in total. A mapping from classes to weights leaves the others at 1.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -273,6 +290,16 @@ class SelectionRequest(Section):
     criterion: Callable[..., float] | str | None = None
     loss: Any = "squared"
     offset: Any = None
+    class_weight: Annotated[Any, BeforeValidator(_class_weight)] = None
+
+    def by_name(self) -> Self:
+        """Return the request with each number of a column as its label, for data whose columns numbers name."""
+        named: dict[str, Any] = {name: tuple(map(str, getattr(self, name))) for name in ("include", "exclude")}
+        if isinstance(self.groups, Mapping):
+            named["groups"] = {name: [str(j) for j in columns] for name, columns in self.groups.items()}
+        elif self.groups is not None and not isinstance(self.groups, str):
+            named["groups"] = [[str(j) for j in columns] for columns in self.groups]
+        return self.model_copy(update=named)
 
     @property
     def limit(self) -> int:

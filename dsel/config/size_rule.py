@@ -17,9 +17,13 @@ RowSplit = Literal["random", "blocks", "forward"]
 #: The same, a splitter of scikit-learn, or pairs of row numbers to train and to test on.
 RowSplits = Annotated[Any, BeforeValidator(lambda value: row_splits(value))]
 InformationCriterion = Literal["aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"]
-SizeCriterion = Literal["folds", "held-out", "path", "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"]
+SizeCriterion = Literal[
+    "folds", "held-out", "auc", "log-loss", "path", "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"
+]
 #: The rules that are information criteria.
 INFORMATION = get_args(InformationCriterion)
+#: The rules that compare rows which a model has not seen.
+LEFT_OUT = ("folds", "held-out", "auc", "log-loss")
 _FOLD_OPTIONS = ("folds", "split", "repeats", "row_groups", "gap")
 
 
@@ -84,12 +88,14 @@ class SizeRule(Section):
 
     Parameters
     ----------
-    by : {"folds", "held-out", "path", "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
+    by : {"folds", "held-out", "auc", "log-loss", "path", "aic", "aicc", "bic", "ebic", ...}, optional
         "folds": the error on left-out folds; the search runs again on the rows outside each fold. "held-out": the
         error on held-out rows. "aic", "aicc", "bic", "ebic", "cp", "adjusted-r2": an information criterion of the
         subsets that the search finds on all rows. "path": the errors on left-out rows along the path of ``greedy-rls``
-        or ``kfold``. The default is "path" for these two methods, "held-out" where `held_out` is given, and "folds"
-        otherwise.
+        or ``kfold``. "auc", "log-loss": one minus the area under the ROC curve, or the mean logarithmic loss, on
+        left-out folds or held-out rows, with a loss for classes. With a loss, "folds" and "held-out" compare the
+        deviance, and the default is "bic" unless folds or held-out rows are asked for. Without a loss, the default is
+        "path" for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
     folds : int
         The number of folds.
     split : {"random", "blocks", "forward"}
@@ -144,7 +150,7 @@ class SizeRule(Section):
             raise ValueError("gap and splitters cannot be used with held_out: give pairs of rows as split")
         if self.by == "held-out" and self.held_out is None:
             raise ValueError("by held-out needs held_out: a share of the rows, a store, or a pair X, Y")
-        if self.held_out is not None and self.by not in (None, "held-out"):
+        if self.held_out is not None and self.by not in (None, *LEFT_OUT[1:]):
             raise ValueError(f"held_out goes with by held-out, not with by {self.by}")
         if self.one_standard_error and self.by in (*INFORMATION, "path"):
             raise ValueError(
@@ -160,6 +166,11 @@ class SizeRule(Section):
         if self._is_changed("gamma") and self.by != "ebic":
             raise ValueError("gamma goes with by ebic")
         return self
+
+    @property
+    def divides_rows(self) -> bool:
+        """Whether folds or held-out rows are asked for."""
+        return self.held_out is not None or any(self._is_changed(name) for name in _FOLD_OPTIONS)
 
     def _is_changed(self, name: str) -> bool:
         value, default = getattr(self, name), type(self).model_fields[name].default

@@ -23,8 +23,10 @@ from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
+from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
+from dsel.data.schema import SOURCE
 from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.segments import Segment, segment_ranges
@@ -68,7 +70,7 @@ class Dataset:
     tag : str
         The tag of a store in object storage when it was opened; empty for other data.
     coordinates : dict of str to ndarray of str
-        Further labels of the features by name, of data in memory.
+        Further labels of the features by name: of data in memory, and `source` of a store.
     window : str
         Which rows of the store these are, as they were asked for; empty for all.
     first_row : int
@@ -77,6 +79,8 @@ class Dataset:
         The classes of each target in memory that became columns of zeros and ones.
     notes : tuple of str
         What the user should know about the columns of a frame.
+    numbered : bool
+        Whether whole numbers name the features in their frame. `features` holds them as text.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Dataset:
     first_row: int = 0
     classes: dict[str, list[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    numbered: bool = False
 
     @property
     def has_long_integers(self) -> bool:
@@ -136,6 +141,17 @@ class Dataset:
             for block in self.blocks
             if block.start < stop and block.stop > start
         )
+
+    @cached_property
+    def categories(self) -> Labels | None:
+        """For each feature the column that it was made from, where categories became columns of zeros and ones."""
+        sources = self.coordinates.get(SOURCE)
+        if sources is None:
+            return None
+        made = [
+            str(label).startswith(f"{one}=") for label, one in zip(self.features, sources, strict=True) if label != one
+        ]
+        return sources if made and all(made) else None
 
     @property
     def weighted(self) -> bool:
@@ -217,7 +233,7 @@ def as_dataset(
 
     Parameters
     ----------
-        X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray, xarray Dataset or Sums
+    X : str, Path, ObjectPath, array, sparse matrix, DataFrame, DataArray, xarray Dataset, icechunk.Session or Sums
         The path of a store, or the data matrix, shape (m, n). An xarray Dataset has a variable X. Sums of rows
         (`dsel.open_sums`) are returned as they are.
     Y : array, DataFrame, Series, DataArray, str or list of str, optional
@@ -267,6 +283,13 @@ def as_dataset(
         if not as_it_is or not (sample_weight is None or sample_weight is False):
             raise OptionError("Sums hold their own targets and weights.", "Sum other targets or weights at each site.")
         return X
+    if is_snapshot(X):
+        snapshot = open_snapshot(X)
+        dataset = as_dataset(
+            snapshot.dataset(), Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+            categories=categories, dates=dates,
+        )  # fmt: skip
+        return replace(dataset, name=snapshot.name, digest=snapshot.digest(Y, targets, unsupervised, sample_weight))
     if isinstance(X, str | AnyPath):
         if Y is not None:
             raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")
@@ -307,14 +330,15 @@ def _from_arrays(X: Any, Y: Any, features: Labels | None, categories: Categories
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
     given = found.labels if features is None else features.tolist()
+    labels = in_memory.column_labels(X, "x", n, given)
     flat = classes.Y if classes.labels else Y
     return Dataset(
-        name="X", m=m, n=n, n_targets=N, features=in_memory.column_labels(X, "x", n, given),
+        name="X", m=m, n=n, n_targets=N, features=labels,
         targets=in_memory.column_labels(Y, "y", N, classes.labels), blocks=in_memory.row_blocks(x, y),
         x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
-        classes=classes.classes, notes=found.notes,
+        classes=classes.classes, notes=found.notes, numbered=frames.numbered(X, labels),
     )  # fmt: skip
 
 
@@ -336,6 +360,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     return Dataset(
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen, tag=group_tag(str(store.path)),
+        coordinates={} if (sources := store.sources) is None else {SOURCE: sources},
     )  # fmt: skip
 
 

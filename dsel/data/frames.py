@@ -22,7 +22,8 @@ from dsel.config.request import Categories
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
-from dsel.data.formats.tables.source import IDENTIFIER_ROWS, TableSource, has_levels, likely_mistake
+from dsel.data.formats.tables.scan import IDENTIFIER_ROWS, has_levels, likely_mistake
+from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO
 from dsel.data.labels import Labels, as_labels, is_a
 from dsel.data.schema import SOURCE
@@ -39,6 +40,21 @@ def frame_labels(data: Any) -> list[str] | None:
     if type(data).__name__ == "Table" and hasattr(data, "column_names"):
         return [str(name) for name in data.column_names]
     return None
+
+
+def numbered(data: Any, labels: Labels) -> bool:
+    """Return whether whole numbers name the columns of a frame or an xarray array, and `labels` are these as text."""
+    names: Any = ()
+    if frame_labels(data) is not None and hasattr(data, "columns"):
+        names = data.columns
+    elif is_a(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
+        names = data.coords[data.dims[1]].values.tolist()
+    whole = all(map(_is_whole, names))
+    return bool(len(names)) and whole and [str(name) for name in names] == labels.tolist()
+
+
+def _is_whole(name: Any) -> bool:
+    return isinstance(name, int | np.integer) and not isinstance(name, bool)
 
 
 def is_series(data: Any) -> bool:
@@ -76,6 +92,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         return X, Y, weights, features
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
+    if _is_whole(Y):
+        Y = str(Y)  # the name of a column, as of a file without a header
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
@@ -100,11 +118,11 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
         raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
     if missing := [name for name in wanted if name not in labels]:
         raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
-    kept = [name for name in labels if name not in wanted]
-    chosen: Any = names if isinstance(names, str) else wanted
     if type(frame).__name__ == "Table":
-        return frame.select(kept), frame.select(wanted)
-    return frame[kept], frame[chosen]
+        return frame.select([name for name in labels if name not in wanted]), frame.select(wanted)
+    own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns
+    kept = [own[name] for name in labels if name not in wanted]
+    return frame[kept], frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
 
 
 @dataclass(frozen=True)

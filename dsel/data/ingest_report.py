@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.text import shorten
 from dsel.data.formats.source import Source, SparseSource

@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dask.utils import format_bytes
-
+from dsel._lib.byte_sizes import format_bytes
 from dsel.errors import ClusterError, DselError
 
 log = logging.getLogger("dsel")

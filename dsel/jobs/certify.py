@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dsel._lib.events import emit, is_observed
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
-from dsel.jobs.locations import dataset_of
+from dsel.jobs.locations import as_selected, dataset_of
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -27,9 +29,9 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, suits_all_sizes
+from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
+from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
@@ -46,14 +48,13 @@ from dsel.selection.alternatives import Alternatives
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
+from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: The share of the time of a proof for all sizes that they share, and its seconds without a limit.
-_TOGETHER, _MOST_TOGETHER = 0.5, 300.0
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
@@ -97,6 +98,33 @@ def certify_selection(
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
+    with stage_events("certificate" if budget.near_best is None else "alternatives"):
+        found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
+        for row in found.certificate if budget.near_best is None else ():
+            emit("certificate", **row)
+    return found
+
+
+@contextmanager
+def proof_events(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, **values: Any
+) -> Iterator[Callable[[Selection], None]]:  # fmt: skip
+    """Tell observers that a proof begins and ends, as of a run. It yields a function that takes the selection.
+
+    values: the id and the folder of the run, where it has them.
+    """
+    if not is_observed():
+        yield lambda found: None
+        return
+    with run_events(validated_again(dataset, request, selection), **values) as ended:
+        yield ended
+
+
+def _certified(
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget, context: RunContext,
+    folder: AnyPath | None, runner: Runner | None, validated: ValidatedRequest | None,
+) -> Selection:  # fmt: skip
+    """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
         raise OptionError(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
@@ -104,13 +132,13 @@ def certify_selection(
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
+    request = as_selected(request, selection)
     require_one_target(dataset, request, budget.coefficient_limit)
     if budget.near_best is not None and (request.groups is not None or budget.coefficient_limit is not None):
         raise OptionError(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
             "Select without groups, and leave coefficient_limit out.",
         )
-    context = context or RunContext()
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
         validated = None
@@ -129,8 +157,6 @@ def certify_selection(
         found, alternatives, notes = _prove(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
-    represented = int(selection.counts.get("represented", 0))
-    found = {size: replace(certificate, represented=represented) for size, certificate in found.items()}
     selection = with_certificates(selection, found, dataset.features.tolist())
     if alternatives:
         *smaller, last = (alternatives[size] for size in sorted(alternatives))
@@ -176,10 +202,11 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
     limited = budget.coefficient_limit is not None
+    by_passes = limited and (request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED)
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
-        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory,
+        shape, resources, saved=saved, quick_passes=by_passes and dataset.in_memory,
         in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
@@ -226,6 +253,7 @@ def validated_again(dataset: Dataset, request: SelectionRequest, selection: Sele
             f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
             "Certify with the data that the selection was made from.",
         )
+    request = as_selected(request, selection)
     if selection.size_curve is not None:
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
     return validate(dataset, request)
@@ -285,15 +313,28 @@ def _prove(
     smaller: tuple[int, ...] = ()
     series = _series_of(run, folder)
     setup = CommonSetup(subject, guided=len(incumbents) > 1 or series is not None)
+    stores = {
+        size: ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        for size in sorted(incumbents)
+        for path, log_folder in [_places(folder, budget, size, base + size, last=size == k)]
+    }
+    carried = {size: store.carried(incumbents[size]) for size, store in stores.items()}
+    if None not in carried.values():
+        return {base + size: one for size, one in carried.items() if one is not None}, {}, ()
     together = _prove_together(run, setup, k, incumbents, budget)
     if together:
+        local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
+        for size, store in stores.items():
+            one = together[base + size]
+            store.keep_bound([local[j] for j in one.indices if j in local], one.nodes // k, one.seconds)
         return together, {}, ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
-        deadline = Deadline(seconds)
-        path, log_folder = _places(folder, budget, size, base + size, last=size == k)
-        store = ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
+        deadline, store = Deadline(seconds), stores[size]
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, what)
+        if (certificate := carried[size]) is not None:
+            found[base + size] = certificate
+            continue
         interrupted = False
         try:
             grown = extended(subject, smaller, size) if smaller else ()
@@ -343,7 +384,7 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
         "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
         "penalty": request.lam, "list of groups": run.validated.groups is not None,
     }  # fmt: skip
-    return SeriesOfProofs(folder, run.context.last_run, problem)
+    return SeriesOfProofs(folder, run.context.last_runs, problem)
 
 
 def _places(
@@ -362,10 +403,10 @@ def _prove_together(
     run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
-    limit = _MOST_TOGETHER if budget.seconds is None else _TOGETHER * budget.seconds
-    subject, start, deadline = setup.objective, time.monotonic(), Deadline(limit)
+    subject, start = setup.objective, time.monotonic()
+    deadline = Deadline(traversal_seconds(subject, k, budget.seconds))
     listed = budget.log or budget.nodes is not None or budget.near_best is not None
-    if budget.sizes != "all" or listed or not suits_all_sizes(subject, k):
+    if budget.sizes != "all" or listed or deadline.passed:
         return {}
     try:
         path = [point.members for point in forward(subject, k).front]

@@ -45,6 +45,11 @@ def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
     return select_rows(dataset, request.rows)
 
 
+def as_selected(request: SelectionRequest, selection: Selection) -> SelectionRequest:
+    """Return the request with the groups of the selection, also where categories made them."""
+    return request.model_copy(update={"groups": selection.request.groups, "categories": "columns"})
+
+
 def job_dataset(job: JobFile) -> Dataset:
     """Return the dataset of a job. Only labels are read.
 

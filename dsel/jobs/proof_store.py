@@ -19,13 +19,16 @@ from pydantic import Field
 
 from dsel._lib.damage import DamagedFileError, digest_of, warn_of_damage
 from dsel._lib.npz import pack_npz, read_npz
+from dsel._lib.tolerances import MARGIN
 from dsel.config.job import ListLimits, ProofLimits
 from dsel.config.types import Float
 from dsel.errors import DselError
 from dsel.jobs.run_folder import TREE
 from dsel.objective.objective_interface import ItemObjective
-from dsel.search.anytime import AnytimeSearch, Deadline
-from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
+from dsel.search.exact.carried_bound import CarriedBound, can_carry
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
@@ -35,7 +38,7 @@ from dsel.storage.paths import AnyPath, write_bytes
 log = logging.getLogger("dsel")
 
 #: A tree with another number is not read.
-TREE_FORMAT = 1
+TREE_FORMAT = 2
 #: The most bytes of a tree. What is far from the root is left out.
 MOST_TREE_BYTES = 64 << 20
 
@@ -81,6 +84,10 @@ class ProofBudget(ProofLimits):
             yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
 
 
+#: So many of the best subsets are found after a proof whose tree is not kept, for a bound on all others. That takes at
+#: most this many times as many nodes, as much time as the proof or `_LEAST_SECONDS`, and `_MOST_SECONDS`.
+_LISTED, _MORE_NODES, _FEW_NODES = 10, 4, 1000
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 #: A proof is not saved if its open nodes hold more numbers than this.
 _MAX_NUMBERS = 20_000_000
 
@@ -89,12 +96,12 @@ _MAX_NUMBERS = 20_000_000
 class SeriesOfProofs:
     """The trees of the proofs of a series of runs: that of the run before is read, and that of this run is written.
 
-    folder: of this run. last: of the run before, None for the first run. problem: what both must have in common besides
-    the size, by a name for people.
+    folder: of this run. last: of the runs before, that of an unfinished one first; none for the first run. problem:
+    what all must have in common besides the size, by a name for people.
     """
 
     folder: AnyPath
-    last: AnyPath | None
+    last: Sequence[AnyPath]
     problem: Mapping[str, Any]
 
     def _identity(self, size: int, budget: ProofBudget) -> dict[str, str]:
@@ -105,9 +112,19 @@ class SeriesOfProofs:
 
     def last_tree(self, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
         """Return the tree of the run before; None with the reason if there is none that suits."""
-        if self.last is None:
-            return None, ""
-        file = self.last / tree_name(size, budget)
+        why = ""
+        for folder in self.last:
+            tree, why = self._tree_in(folder, size, budget)
+            if tree is not None:
+                return tree, ""
+        return None, why
+
+    def own_tree(self, size: int, budget: ProofBudget) -> dict[str, Any] | None:
+        """Return the tree that this run has written before it was interrupted, None if there is none."""
+        return self._tree_in(self.folder, size, budget)[0]
+
+    def _tree_in(self, folder: AnyPath, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
+        file = folder / tree_name(size, budget)
         try:
             saved = read_npz(io.BytesIO(file.read_bytes()))
             identity = json.loads(bytes(saved.pop("identity")))
@@ -179,6 +196,10 @@ class ProofStore:
                 log.info("continuing the proof in %s", self.path)
                 return proof
         tree, why = (None, "") if self.series is None else self.series.last_tree(self.size, self.budget)
+        if tree is not None and "above" in tree:
+            tree, why = None, "because the bound of the run before no longer suffices"
+        if why:
+            why = self._never_continues or why
         proof = Proof.begin(
             self.objective, self.size, incumbent, seed=seed, deadline=deadline,
             log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit, setup=self.setup,
@@ -190,6 +211,36 @@ class ProofStore:
             log.info("the proof for size %d begins again, %s", self.size, why)
         return replace(proof, began_again=why)
 
+    @property
+    def _never_continues(self) -> str:
+        """Why no run continues such a proof; empty if it may."""
+        if self.objective.groups is not None:
+            return "because proofs of groups of columns keep no tree"
+        if self.log is not None:
+            return "because the log of each proof is checked alone"
+        return "" if self.objective.has_gram else "because proofs in passes over the data keep no tree"
+
+    def carried(self, known: Sequence[int]) -> Certificate | None:
+        """Return the certificate that follows from the bound of the run before, without a search; None if none does.
+
+        known: the subset to certify, empty if there is none.
+        """
+        began = time.monotonic(), time.process_time()
+        if self.series is None or self.log is not None or self.budget.near_best is not None:
+            return None
+        saved, _ = self.series.last_tree(self.size, self.budget)
+        if saved is None or "above" not in saved:
+            return None
+        try:
+            found = CarriedBound.from_arrays(saved).certificate(self.setup, self.size, known)
+        except (LookupError, *FAILURES) as error:
+            log.info("the bound of the run before is not used: %r", error)
+            return None
+        if found is None:
+            return None
+        self.series.write(self.size, self.budget, saved)
+        return replace(found, seconds=time.monotonic() - began[0], cpu_seconds=time.process_time() - began[1])
+
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:
             return None
@@ -199,10 +250,16 @@ class ProofStore:
         proof_log = self._continued_log(saved)
         if proof_log is not None:
             proof_log.require_whole()
-        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        proof = Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        tree = None if self.series is None else self.series.own_tree(self.size, self.budget)
+        if tree is not None and "above" not in tree:
+            proof.search.recall(tree)
+        return proof
 
     def save(self, proof: Proof) -> None:
-        """Write the proof, unless it has no file or too many open nodes."""
+        """Write the proof, unless it has no file or too many open nodes, and its tree for the next run."""
+        if self.series is not None and not proof.search.proven and (kept := proof.search.kept(MOST_TREE_BYTES)):
+            self.series.write(self.size, self.budget, kept)
         if self.path is None:
             return
         if proof.search.saved_numbers > _MAX_NUMBERS:
@@ -214,9 +271,37 @@ class ProofStore:
         write_json(self.path, values)
 
     def keep_tree(self, proof: Proof) -> None:
-        """Write the tree of a finished proof for the next run of the series, if there is one."""
-        if self.series is not None and (kept := proof.search.kept(MOST_TREE_BYTES)):
+        """Write the tree of a proof for the next run of the series, if there is one, or else a bound."""
+        if self.series is None:
+            return
+        if kept := proof.search.kept(MOST_TREE_BYTES):
             self.series.write(self.size, self.budget, kept)
+        elif proof.search.proven and not proof.search.follows:
+            self.keep_bound(proof.search.best, proof.search.iteration, proof.cpu)
+
+    def keep_bound(self, best: Sequence[int], nodes: int, seconds: float) -> None:
+        """Find the best few subsets and a bound on all others for the next run, where that takes as long as the proof.
+
+        best: the best one, which is proved. nodes, seconds: of its proof.
+        """
+        small = 8 * self.objective.n**2 < MOST_TREE_BYTES
+        listed = self.log is None and self.budget.near_best is None
+        if self.series is None or not (small and listed and can_carry(self.objective.columns_of)):
+            return
+        deadline = Deadline(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
+        try:
+            more = Proof.begin(
+                self.objective, self.size, best, setup=self.setup, near_best=ListRule(None, _LISTED), deadline=deadline
+            )  # fmt: skip
+            more.run(deadline.left, _MORE_NODES * nodes + _FEW_NODES)
+        except (OutOfTime, *FAILURES) as error:
+            log.info("no bound is kept for the next run: %r", error)
+            return
+        near = more.search.near_best
+        if near is not None and more.search.proven:
+            above = near.listed_below - (more.search.guarantee.error + MARGIN) * self.objective.total
+            bound = CarriedBound.of(self.objective.columns_of, [S for S, _ in near.subsets], above)
+            self.series.write(self.size, self.budget, bound.as_arrays())
 
     def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.

@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dask.utils import format_bytes
-
-from dsel._lib.events import emit
+from dsel._lib.byte_sizes import format_bytes
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.jobs.certify import certify_selection, require_one_target
+from dsel.jobs.certify import certify_selection, proof_events, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -50,7 +48,7 @@ from dsel.search.journal import Journal
 from dsel.selection.changes.compare import PreviousRun, comparing, with_bound, with_verdicts
 from dsel.selection.changes.runs import RunSummary, is_series
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import plan_selection, run_events, run_validated, stage_events
+from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.render import describe_changes, describe_cost
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock, locked
@@ -138,11 +136,11 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
 
 def _run_in_folder(
     job: JobFile, reporter: Reporter, dataset: Dataset, identity: dict[str, Any], previous: PreviousRun | None = None,
-    *, in_series: bool = False,
+    *, in_series: bool = False, left: str | None = None,
 ) -> Selection:  # fmt: skip
     """Run a job in its folder `job.out`, and compare its result with that of the previous run, if there is one.
 
-    in_series: whether a later run may be compared with this one.
+    in_series: whether a later run may be compared with this one. left: the name of an unfinished run of older data.
     """
     opened = _OpenedJob.of(job, dataset, identity)
     folder = opened.folder
@@ -150,9 +148,10 @@ def _run_in_folder(
     reporter.expect(plan.iterations, plan.iteration_seconds)
     start = () if previous is None else previous.subsets(dataset.features)
     compare = comparing(folder.path, previous) if in_series else None
-    last = None if previous is None else folder.path.absolute().parent / previous.name
+    runs = [name for name in (left, previous and previous.name) if name]
+    last = tuple(folder.path.absolute().parent / name for name in runs)
     opened = replace(
-        opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_run=last)
+        opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_runs=last)
     )  # fmt: skip
     with folder.hold(reporter) as (lock, interrupts):
         saved = folder.finished(identity)
@@ -324,7 +323,11 @@ def certify_run(
     selection = open_selection(folder)
     dataset = unchanged_dataset(job, identity, folder)
     reporter = reporter or Reporter.for_terminal()
-    with trusting(folder, trust), RunFolder(folder).hold(reporter) as (lock, interrupts):
+    with (
+        trusting(folder, trust),
+        RunFolder(folder).hold(reporter) as (lock, interrupts),
+        proof_events(dataset, job.request(), selection, run=reporter.run, folder=str(folder)) as ended,
+    ):
         context, budget = RunContext(cache=statistics_cache(job)), budget.model_copy(update={"keep_partial": True})
         started = local_cluster(workers) if workers > 1 else nullcontext()
         with dask_logging(), started as client, engine_of(client) as engine:
@@ -332,6 +335,7 @@ def certify_run(
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
         certified.save(folder, overwrite=True)
+        ended(certified)
         return certified
 
 
@@ -348,14 +352,7 @@ def _certified(
     reporter.stage("certificate" if budget.near_best is None else "alternatives")
     interrupts.deferred = True
     context = replace(context, on_slice=on_slice)
-    with stage_events("certificate" if budget.near_best is None else "alternatives"):
-        found = certify_selection(
-            dataset, job.request(), selection, budget, context, out_folder(job), runner, validated
-        )
-        if budget.near_best is None:
-            for row in found.certificate:
-                emit("certificate", **row)
-        return found
+    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner, validated)
 
 
 def _run_series(job: JobFile, series: RunSeries, reporter: Reporter) -> Selection:
@@ -378,10 +375,10 @@ class _Series:
         self._folders.settle(self._series.keep)  # the last run may have been killed before it did
         dataset = job_dataset(self._job)
         identity = identity_of(self._job, dataset)
-        name, previous = self._folders.unfinished(), self._previous()
+        name, previous, left = self._folders.unfinished(), self._previous(), None
         if name is not None and self._saved_identity(name) != self._after(previous, identity):
             self._finish(name)
-            name, previous = None, self._previous()
+            name, previous, left = None, self._previous(), name
         if name is None and previous is not None:
             saved = self._saved_identity(previous.name)
             if saved == with_previous(identity, saved.get("previous")):  # that of another previous run is as good
@@ -392,7 +389,7 @@ class _Series:
         log.info("run %s in %s, after %s", name, self._series.folder, "none" if previous is None else previous.name)
         job = self._job.model_copy(update={"out": self._series.folder / name})
         identity = self._after(previous, identity)
-        selection = _run_in_folder(job, self._reporter, dataset, identity, previous, in_series=True)
+        selection = _run_in_folder(job, self._reporter, dataset, identity, previous, in_series=True, left=left)
         self._publish(name, selection)
         return selection
 

@@ -15,6 +15,7 @@ from dsel.errors import MissingInputError, OptionError
 from dsel.jobs.locations import dataset_of, unchanged_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
+from dsel.planning.validation import with_category_groups
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside
@@ -80,8 +81,11 @@ def verify(
         raise MissingInputError(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
         )
-    request = job.request()
     dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
+    request = job.request()
+    if not selection.groups:  # as of a version that did not group categories by default
+        request = request.model_copy(update={"categories": "columns"})
+    request = with_category_groups(dataset, request)
     items = SingleColumns(dataset.n) if request.groups is None else column_groups(dataset, request.groups)
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)

@@ -16,6 +16,7 @@ from dsel.search.exact.all_sizes_kernel import traverse
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
+from dsel.search.exact.perspective.sparse_eigenvalues import SPARSE_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto
@@ -58,7 +59,8 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
     names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
         pareto = (run_pareto, look_ahead, merge_external)
-        proofs = (begin, explore, traverse, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
+        tree = (*RELAXATION_KERNELS, *ENUMERATION_KERNELS, *SPARSE_KERNELS)
+        proofs = (begin, explore, traverse, *DELETION_KERNELS, *tree)
         load_kernels(*pareto, *proofs)
         X, Y = _data(3)
         Proof.begin(DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y))), _CHOSEN).run(nodes=10)

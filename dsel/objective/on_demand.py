@@ -222,6 +222,8 @@ class OnDemandObjective(ColumnObjective):
 
     #: Rows of K must be fetched before they are used.
     has_gram = False
+    #: M follows from the targets, or from T.
+    moments_follow = True
 
     factor: MatrixFactor
     diagonal: Floats
@@ -246,7 +248,11 @@ class OnDemandObjective(ColumnObjective):
     def __post_init__(self) -> None:
         if not self.lam >= 0.0:
             raise OptionError(f"lam is {self.lam}; the ridge penalty is a number >= 0.")
-        if self.cross is None and (self.target_operator is None or not self.moment_diagonal.size):
+        if (
+            self.moments_follow
+            and self.cross is None
+            and not (self.target_operator is not None and self.moment_diagonal.size)
+        ):
             raise OptionError("Without targets M = F' T F needs T and its diagonal.")
         n, N = self.diagonal.size, 0 if self.cross is None else self.cross.shape[1]
         self.columns = self.columns if self.columns.size else np.arange(n)
@@ -515,6 +521,29 @@ class OnDemandObjective(ColumnObjective):
                 I, rest, K_I[:, I], A[:, rest], None if self.cross is None else self.cross[I], M_II
             ),
         )  # fmt: skip
+
+
+class GramRowsObjective(OnDemandObjective):
+    """Error f(S) for Y = X from the rows of K alone: M_SS = K_S: K_:S. There is no T, and no row of M."""
+
+    moments_follow = False
+
+    def _fetch(self, S: Ints) -> None:
+        V = np.zeros((self.factor.shape[0], self.batch))  # batches of one shape
+        V[:, : S.size] = self.factor.columns(S)
+        self._store(self._gram_table, S, self.factor.products(V)[: S.size])
+        self.row_passes += 1
+        self.rows_fetched += S.size
+
+    def _evaluate(self, S: Iterable[int]) -> tuple[float, int]:
+        members = np.unique(np.asarray(list(S), np.int64))
+        self.fetch_rows(members.tolist())
+        R = self.rows(members)
+        chosen = DenseObjective(
+            K=np.ascontiguousarray(R[:, members]), cross=None, c=self.c, lam=self.lam, scale=self.scale[members],
+            moments=R @ R.T, total=self.total,
+        )  # fmt: skip
+        return chosen._evaluate(range(members.size))
 
 
 def _apply(target_operator: Floats, F: Floats) -> Floats:

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
+from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.objective.losses.loss import Loss
 from dsel.passes.data_pass import PassCost
@@ -48,7 +50,10 @@ _INFINITE = 30.0
 
 @dataclass(frozen=True)
 class Targets:
-    """The targets of all rows as they are in the data, and the weights and offsets where there are any."""
+    """The targets of all rows as they are in the data, and the weights and offsets where there are any.
+
+    y: (m,), or (m, q) for classes that are a column of 0 and 1 each.
+    """
 
     y: Floats
     w: Floats | None
@@ -62,7 +67,7 @@ class LossData:
     Parameters
     ----------
     dataset : Dataset
-        The data, with one target.
+        The data, with one target or a column of 0 and 1 for each class.
     loss : Loss
         The loss, fitted to the targets.
     scaling : Scaling
@@ -104,9 +109,9 @@ class LossFit:
         F(S), with the penalty.
     deviance : float
         F(S) without the penalty.
-    coefficients : (s,) array
-        Those of the scaled columns.
-    intercept : float
+    coefficients : (s,) or (s, t) array
+        Those of the scaled columns, for each of t outputs of the loss where there are several.
+    intercept : float or (t,) array
         That of the scaled columns; 0 without one.
     infinite : bool
         Whether the fit does not end, because the columns separate the classes.
@@ -116,15 +121,25 @@ class LossFit:
     value: float
     deviance: float
     coefficients: Floats
-    intercept: float
+    intercept: Any
     infinite: bool = False
+
+    def in_data_units(self, scaling: Scaling) -> tuple[Floats, Any]:
+        """Return the coefficients and the intercept for the columns as they are in the data."""
+        b = (self.coefficients.T / scaling.scale_x[self.columns]).T
+        return b, self.intercept - scaling.center_x[self.columns] @ b
+
+    @property
+    def point(self) -> Floats:
+        """The coefficients, and the intercept as the last row: (s + 1,) or (s + 1, t)."""
+        return np.concatenate([self.coefficients, np.asarray(self.intercept)[None]])
 
 
 def loss_targets(dataset: Dataset) -> Targets:
     """Return the targets, weights and offsets of all rows. Reads no X."""
     blocks = dataset.blocks
     ys = [load_block(b.y.compute() if b.lazy else b.y, dataset.target_columns) for b in blocks]
-    y = np.concatenate([dense_rows(part, 0, part.shape[0])[:, 0] for part in ys])
+    y = np.concatenate([one_target(dense_rows(part, 0, part.shape[0])) for part in ys])
     w = None
     if dataset.weighted:
         parts = [(load_weights(b.w), b.stop - b.start) for b in blocks]
@@ -133,10 +148,15 @@ def loss_targets(dataset: Dataset) -> Targets:
     return Targets(y, w, None if offsets[0] is None else np.concatenate(offsets))
 
 
+def one_target(y: Floats) -> Floats:
+    """Return one target (r,) of a block, or its columns of 0 and 1 for classes (r, q) as they are."""
+    return y[:, 0] if y.shape[1] == 1 else y
+
+
 def checked_targets(dataset: Dataset, loss: Loss) -> Targets:
     """Return the targets of all rows. Reads no X. Errors: DataError where the loss cannot take them."""
     targets = loss_targets(dataset)
-    require_finite(targets.y[:, None], dataset.name, "Y", 0)
+    require_finite(targets.y.reshape(dataset.m, -1), dataset.name, "Y", 0)
     loss.fitted_to(targets.y, targets.w)
     return targets
 
@@ -152,7 +172,7 @@ def fit_subsets(
         The loss and the data.
     subsets : sequence of (s,) int arrays
         Columns of the data. An empty one is the fit of the intercept.
-    starts : sequence of (s + 1,) arrays or None, optional
+    starts : sequence of (s + 1,) or (s + 1, t) arrays or None, optional
         Where each fit begins: the coefficients of the scaled columns, and the intercept.
 
     Returns
@@ -163,7 +183,7 @@ def fit_subsets(
     Notes
     -----
     Columns that fit into KEPT_BYTES are read once. Others take about five passes over the union of the columns,
-    whatever the number of subsets: O(m s^2) operations for each subset and pass.
+    whatever the number of subsets: O(m s^2 t^2) operations for each subset and pass, with t outputs of the loss.
     """
     if not len(subsets):
         return []
@@ -175,20 +195,41 @@ def fit_subsets(
         active = [fit for fit in fits if not fit.done]
         if not active:
             break
-        needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
-        read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
-        arguments: dict[str, Any] = {
-            "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
-            "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
-            "fill": None if problem.fill is None else problem.fill[read],
-        }  # fmt: skip
-        if rows is None:
-            found = fits_pass(problem, active, read).run(problem.engine, **arguments)
-        else:
-            found = _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
-        for fit, parts in zip(active, found, strict=True):
+        for fit, parts in zip(active, _sums_at(problem, active, rows, union), strict=True):
             fit.tell(*parts)
     return [fit.result() for fit in fits]
+
+
+def _sums_at(problem: LossData, active: Sequence[_Newton], rows: Block | None, union: Ints) -> _Sums:
+    """Return the deviances at the trial points, and their derivatives. rows: with the columns `union`, if kept."""
+    needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
+    read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
+    arguments: dict[str, Any] = {
+        "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
+        "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
+        "fill": None if problem.fill is None else problem.fill[read],
+    }  # fmt: skip
+    if rows is not None:
+        return _block_fits(rows.x, rows.y, rows, loss=problem.loss, intercept=problem.intercept, **arguments)
+    found: _Sums = fits_pass(problem, active, read).run(problem.engine, **arguments)
+    return found
+
+
+def deviances(problem: LossData, fits: Sequence[LossFit]) -> list[float]:
+    """Return the deviance of each fit on the rows of the data, in one pass or without one if the columns are kept."""
+    union = np.unique(np.concatenate([fit.columns for fit in fits]))
+    points = [_Newton(problem, fit.columns, fit.point) for fit in fits]
+    rows = None if problem.dataset.in_memory else _kept(problem, union)
+    return [deviance for deviance, _, _ in _sums_at(problem, points, rows, union)]
+
+
+def on_rows(problem: LossData, there: NDArray[np.bool_]) -> LossData:
+    """Return the loss on some of the rows (m,): others have the weight 0."""
+    dataset, w = problem.dataset, problem.targets.w
+    weight = there.astype(np.float64) if w is None else w * there
+    blocks = tuple(replace(b, w=weight[b.start : b.stop]) for b in dataset.blocks)
+    dataset = replace(dataset, blocks=blocks, weights=Weights("fold", weight), digest=None)
+    return replace(problem, dataset=dataset, targets=replace(problem.targets, w=weight))
 
 
 def _kept(problem: LossData, columns: Ints) -> Block | None:
@@ -200,7 +241,7 @@ def _kept(problem: LossData, columns: Ints) -> Block | None:
             del problem.columns[j]
     targets = problem.targets
     X = columns_of(problem, columns)
-    return Block(0, problem.dataset.m, X, targets.y[:, None], w=targets.w, offset=targets.offset)
+    return Block(0, len(X), X, targets.y.reshape(len(X), -1), w=targets.w, offset=targets.offset)
 
 
 def columns_of(problem: LossData, columns: Ints) -> Floats:
@@ -244,14 +285,18 @@ def _join(a: _Rows, b: _Rows) -> _Rows:
     return [*a, *b]
 
 
-def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
-    """Return the costs of the passes that a loss takes typically, besides those of the squared error."""
+def loss_costs(dataset: Dataset, k: int, folds: int = 0) -> list[PassCost]:
+    """Return the costs of the passes that a loss takes typically, besides those of the squared error.
+
+    folds: how many times the search runs again for the number of columns.
+    """
     columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
     one = read_pass(dataset, columns).cost()
     models = FEWEST_MODELS - 1 + any(block.offset is not None for block in dataset.blocks)
-    times = FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS
+    models += folds * FEWEST_MODELS
+    times = (folds + 1) * (FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
@@ -262,7 +307,7 @@ def loss_costs(dataset: Dataset, k: int) -> list[PassCost]:
 
 def fits_pass(problem: LossData, fits: Sequence[_Newton], columns: Ints) -> RowPass:
     """Return the pass of one Newton step of some fits. Arguments: those of `_block_fits`."""
-    squares = sum((fit.columns.size + 1) ** 2 for fit in fits)
+    squares = sum(fit.trial.size**2 for fit in fits)
     per_block = partial(_block_fits, loss=problem.loss, intercept=problem.intercept)
     return RowPass(
         "fits of the loss", problem.dataset, per_block, _add, 8 * squares, 2 * problem.dataset.m * squares,
@@ -286,9 +331,7 @@ def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
     The columns must contain those of the fit.
     """
     whole = columns.size == problem.dataset.n
-    scale = problem.scaling.scale_x[fit.columns]
-    b = fit.coefficients / scale
-    b0 = fit.intercept - float(problem.scaling.center_x[fit.columns] @ b)
+    b, b0 = fit.in_data_units(problem.scaling)
     moments: Moments = model_pass(problem, None if whole else columns).run(
         problem.engine, members=np.searchsorted(columns, fit.columns), b=b, b0=b0,
         fill=None if problem.fill is None else problem.fill[columns],
@@ -301,36 +344,40 @@ class _Newton:
 
     def __init__(self, problem: LossData, columns: Ints, start: Floats | None = None) -> None:
         self.problem, self.columns = problem, columns
-        self.trial: Floats = np.zeros(columns.size + 1) if start is None else start
+        outputs = problem.loss.outputs
+        shape = (columns.size + 1,) if outputs == 1 else (columns.size + 1, outputs)
+        self.trial: Floats = np.zeros(shape) if start is None else start
         self.best = self.trial
         self.value, self.deviance, self.done, self.infinite = np.inf, np.inf, False, False
-        self._step: Floats = np.zeros(columns.size + 1)
+        self._step: Floats = np.zeros(shape)
 
     def tell(self, deviance: float, g: Floats, H: Floats) -> None:
         """Take the sums of a pass at the trial point, and choose the next one."""
         lam, s = self.problem.lam, self.columns.size
-        penalty = np.append(np.full(s, 2.0 * lam), 0.0)
-        value = deviance + lam * float(self.trial[:s] @ self.trial[:s])
+        penalty = np.repeat([2.0 * lam, 0.0], [self.trial[:s].size, self.trial[s:].size])
+        value = deviance + lam * float(np.vdot(self.trial[:s], self.trial[:s]))
         if not value <= self.value:  # a step too long, or nothing left to gain but rounding
             self._step = self._step / 4.0
             self.trial = self.best + self._step
             self.done = bool(np.abs(self._step).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(self.best).max(initial=0.0)))
             return
         self.best, self.value, self.deviance = self.trial, value, deviance
-        g, H = g + penalty * self.trial, H + np.diag(penalty)
-        free = slice(None) if self.problem.intercept else slice(0, s)
-        step = np.zeros(s + 1)
+        g, H = g + penalty * self.trial.ravel(), H + np.diag(penalty)
+        free = slice(None) if self.problem.intercept else slice(0, self.trial[:s].size)
+        step = np.zeros(self.trial.size)
         if H[free, free].size:
             step[free] = _solve(H[free, free], -g[free])
         decrement = float(-g @ step)
-        self._step, self.trial = step, self.best + step
+        self._step = step.reshape(self.trial.shape)
+        self.trial = self.best + self._step
         self.infinite = lam == 0.0 and self.problem.loss.classifies and bool((np.abs(self.best[:s]) > _INFINITE).any())
         self.done = decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
 
     def result(self) -> LossFit:
         """Return the fit."""
         s = self.columns.size
-        return LossFit(self.columns, self.value, self.deviance, self.best[:s], float(self.best[s]), self.infinite)
+        intercept = float(self.best[s]) if self.best.ndim == 1 else self.best[s]
+        return LossFit(self.columns, self.value, self.deviance, self.best[:s], intercept, self.infinite)
 
 
 def _solve(H: Floats, g: Floats) -> Floats:
@@ -358,13 +405,15 @@ def _block_fits(
 ) -> _Sums:  # fmt: skip
     """Return the deviance of each subset on the rows of a block, with its derivatives at the trial points."""
     sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b in fits]
+    of_rows = _sums_of_rows if loss.outputs == 1 else _sums_of_outputs
     for start in range(0, x.shape[0], _ROWS):
         z = dense_rows(x, start, start + _ROWS, fill)
         z = (z - center) / scale
-        t = loss.encode(dense_rows(y, start, start + _ROWS)[:, 0])
-        w = np.ones(len(t)) if block.w is None else block.w[start : start + _ROWS]
+        t = loss.encode(one_target(dense_rows(y, start, start + _ROWS)))
+        w = loss.row_weights(t, None if block.w is None else block.w[start : start + _ROWS])
+        w = np.ones(len(t)) if w is None else w
         base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + _ROWS]
-        sums = _add(sums, [_sums_of_rows(z[:, places], b, t, w, base, loss, intercept) for places, b in fits])
+        sums = _add(sums, [of_rows(z[:, places], b, t, w, base, loss, intercept) for places, b in fits])
     return sums
 
 
@@ -383,31 +432,50 @@ def _sums_of_rows(
     return float(w @ loss.deviance(y, eta)), g, H
 
 
+def _sums_of_outputs(
+    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool
+) -> tuple[float, Floats, Floats]:
+    """Return the same for a loss with several outputs: b (s + 1, t), and derivatives by columns and outputs."""
+    one = np.full((len(Z), 1), 1.0 if intercept else 0.0)
+    Z1, t = np.hstack([Z, one]), loss.outputs
+    eta = Z1 @ b + offset[:, None]
+    slope, curvature = loss.slope(y, eta) * w[:, None], loss.curvature(y, eta) * w[:, None, None]
+    H = np.empty((len(b), t, len(b), t))
+    for i in range(t):
+        for j in range(i, t):
+            H[:, i, :, j] = Z1.T @ (Z1 * curvature[:, i, j, None])
+            H[:, j, :, i] = H[:, i, :, j]
+    return float(w @ loss.deviance(y, eta)), (Z1.T @ slope).ravel(), H.reshape(b.size, b.size)
+
+
 def working_rows(loss: Loss, y: Floats, eta: Floats, offset: Floats | float) -> tuple[Floats, Floats]:
     """Return the weights c / 2 and the targets eta - s / c of the quadratic model about linear predictors.
 
-    eta: without the offset.
+    eta: without the offset, (r,) or (r, t).
     """
-    slope = loss.slope(y, eta + offset)
-    curvature = np.maximum(loss.working_curvature(y, eta + offset), np.maximum(np.abs(slope) / _LONGEST, 1e-12))
-    return curvature / 2.0, eta - slope / curvature
+    at = (eta.T + offset).T
+    slope = loss.slope(y, at)
+    size = np.abs(slope) if slope.ndim == 1 else np.abs(slope).max(axis=1)
+    curvature = np.maximum(loss.working_curvature(y, at), np.maximum(size / _LONGEST, 1e-12))
+    return curvature / 2.0, eta - (slope.T / curvature).T
 
 
 def _block_model(
-    x: Any, y: Any, block: Block, *, loss: Loss, where: str, members: Ints, b: Floats, b0: float, fill: Floats | None
+    x: Any, y: Any, block: Block, *, loss: Loss, where: str, members: Ints, b: Floats, b0: Any, fill: Floats | None
 ) -> Moments:
     """Return the moments of the quadratic model of a block: weights w c / 2, targets eta - s / c less the offset."""
     chosen = x[:, members]
-    eta = np.empty(x.shape[0])
+    eta = np.empty((x.shape[0], *b.shape[1:]))
     for start in range(0, x.shape[0], _ROWS):
         z = dense_rows(chosen, start, start + _ROWS, None if fill is None else fill[members])
         eta[start : start + _ROWS] = z @ b + b0
     base = 0.0 if block.offset is None else block.offset
-    t = loss.encode(dense_rows(y, 0, x.shape[0])[:, 0])
+    t = loss.encode(one_target(dense_rows(y, 0, x.shape[0])))
     weight, target = working_rows(loss, t, eta, base)
-    weight = weight if block.w is None else weight * block.w
+    w = loss.row_weights(t, block.w)
+    weight = weight if w is None else weight * w
     place = f"{where}, rows {block.start} to {block.stop}"
-    return block_moments(x, target[:, None], fill, place, block.start, weight)
+    return block_moments(x, target.reshape(len(target), -1), fill, place, block.start, weight)
 
 
 def without_scale_of_targets(scaling: Scaling) -> Scaling:
@@ -417,14 +485,14 @@ def without_scale_of_targets(scaling: Scaling) -> Scaling:
 
 def score_columns(problem: LossData, fit: LossFit) -> Floats:
     """Return (n,) by how much the deviance falls at first if a scaled column enters a fit: |X'slope|, in one pass."""
-    b = fit.coefficients / problem.scaling.scale_x[fit.columns]
-    b0 = fit.intercept - float(problem.scaling.center_x[fit.columns] @ b)
+    b, b0 = fit.in_data_units(problem.scaling)
     per_block = partial(_block_scores, loss=problem.loss)
     found = scores_pass(problem.dataset, per_block).run(
         problem.engine, members=fit.columns, b=b, b0=b0, fill=problem.fill
     )
-    centered = found[:-1] - found[-1] * problem.scaling.center_x
-    return np.asarray(np.abs(centered) / problem.scaling.scale_x)
+    centered = found[:-1] - np.multiply.outer(problem.scaling.center_x, found[-1])
+    size = np.abs(centered) if centered.ndim == 1 else np.sqrt(np.square(centered).sum(axis=1))
+    return np.asarray(size / problem.scaling.scale_x)
 
 
 def scores_pass(dataset: Dataset, per_block: PerBlock) -> RowPass:
@@ -434,16 +502,18 @@ def scores_pass(dataset: Dataset, per_block: PerBlock) -> RowPass:
 
 
 def _block_scores(
-    x: Any, y: Any, block: Block, *, loss: Loss, members: Ints, b: Floats, b0: float, fill: Floats | None
+    x: Any, y: Any, block: Block, *, loss: Loss, members: Ints, b: Floats, b0: Any, fill: Floats | None
 ) -> Floats:
     """Return X'slope of a block, and the sum of the slopes after it."""
-    total = np.zeros(x.shape[1] + 1)
+    total = np.zeros((x.shape[1] + 1, *b.shape[1:]))
     for start in range(0, x.shape[0], _ROWS):
         z = dense_rows(x, start, start + _ROWS, fill)
         rows = slice(start, start + len(z))
-        eta = z[:, members] @ b + b0 + (0.0 if block.offset is None else block.offset[rows])
-        slope = loss.slope(loss.encode(dense_rows(y, rows.start, rows.stop)[:, 0]), eta)
-        slope = slope if block.w is None else slope * block.w[rows]
-        total[:-1] += slope @ z
-        total[-1] += slope.sum()
+        eta = z[:, members] @ b + b0
+        eta = eta if block.offset is None else (eta.T + block.offset[rows]).T
+        t = loss.encode(one_target(dense_rows(y, rows.start, rows.stop)))
+        slope, w = loss.slope(t, eta), loss.row_weights(t, None if block.w is None else block.w[rows])
+        slope = slope if w is None else (slope.T * w).T
+        total[:-1] += z.T @ slope
+        total[-1] += slope.sum(axis=0)
     return total

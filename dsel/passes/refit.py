@@ -187,8 +187,8 @@ class Fit:
     """Least squares (or ridge) of the preprocessed Y on the chosen columns, in their order.
 
     error: f(S), with the ridge penalty. rss: without it. total: ||Y||^2. coefficients: (s, N). gains: (s,) by how much
-    each column lowers f after those before it. gram: (s, s) X_S'X_S of the preprocessed columns. intercept: that of a
-    loss for the scaled columns, whose targets are as they are in the data; None for the squared error.
+    each column lowers f after those before it. gram: (s, s) X_S'X_S of the preprocessed columns. intercept: (N,) that
+    of a loss for the scaled columns, whose targets are as they are in the data; None for the squared error.
     """
 
     error: float
@@ -197,7 +197,7 @@ class Fit:
     coefficients: Floats
     gains: Floats
     gram: Floats
-    intercept: float | None = None
+    intercept: Floats | None = None
 
 
 def factor(Z: Floats, T: Floats) -> QRFactors:

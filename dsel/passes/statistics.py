@@ -26,6 +26,8 @@ PREPROCESS: tuple[Preprocess, ...] = get_args(Preprocess)
 #: Columns whose norm is outside of these limits are divided by a power of two, so that squares of their squares are in
 #: float64's range, and so are those whose square times ||Y||^2 is not. Without a penalty this changes no error.
 _SMALL, _LARGE, _RANGE = 1e-60, 1e60, 1e285
+#: Rows of a matrix that are made symmetric together.
+_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -173,9 +175,7 @@ class Statistics(ColumnScales):
     @classmethod
     def from_moments(cls, moments: Moments) -> Statistics:
         """Return the statistics from the sums of a pass."""
-        upper = np.triu(moments.K)
-        K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
-        return cls(K=K, **without_rounding(moments))
+        return cls(K=_whole(moments.K), **without_rounding(moments))
 
     @property
     def squares(self) -> Floats:
@@ -208,6 +208,16 @@ class Statistics(ColumnScales):
             return DenseObjective(K, None, float(np.trace(K)), lam)
         B, c = self.targets(preprocess, self.B)
         return DenseObjective(K, B, c, lam)
+
+
+def _whole(upper: Floats) -> Floats:
+    """Return the symmetric matrix with this upper triangle."""
+    K = np.array(upper.T, order="C")
+    for first in range(0, K.shape[0], _ROWS):
+        own = slice(first, first + _ROWS)
+        K[own, own] = np.tril(K[own, own]) + np.tril(K[own, own], -1).T
+        K[own, first + _ROWS :] = K[first + _ROWS :, own].T
+    return K
 
 
 def combined(parts: Sequence[Statistics], counts: Sequence[float] | None = None) -> Statistics:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.linalg
-from dask.utils import format_bytes
 from numpy.typing import NDArray
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats
 from dsel.config.request import SelectionRequest, SketchRule
 from dsel.engine.engine_protocol import Engine

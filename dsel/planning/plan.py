@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.on_demand import FEW_COLUMNS
@@ -383,7 +383,8 @@ def _stages(
         k = validated.request.limit  # the pass reads all columns
         yield held_out_pass(validated.held_out, k + 1, k).cost()
     if validated.loss is not None:
-        yield from loss_costs(validated.dataset, validated.request.limit)
+        models = 0 if validated.loss_folds is None else sum(1 for _ in validated.loss_folds.tests())
+        yield from loss_costs(validated.dataset, validated.request.limit, models)
     yield chosen.check_cost(validated, cache)
 
 

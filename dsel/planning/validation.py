@@ -5,16 +5,18 @@ Check ``k="auto"`` before any data are read: the rule, the upper limit, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from dsel._lib.text import shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import INFORMATION, SizeRule
+from dsel.config.size_rule import INFORMATION, LEFT_OUT, SizeRule
 from dsel.config.types import first_error, suggest_option
 from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
@@ -22,7 +24,8 @@ from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels
 from dsel.data.offset import with_offset
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import SOURCE
+from dsel.data.schema import ATTR_CLASSES, SOURCE
+from dsel.data.store.reader import Store
 from dsel.errors import OptionError
 from dsel.objective.groups import items_of
 from dsel.objective.losses.loss import Loss
@@ -37,6 +40,9 @@ from dsel.search.registry import find_method, methods_with
 
 #: The default upper limit of an automatic k.
 MOST_COLUMNS = 30
+#: Of data with as many columns, the indicator columns of categories are not grouped by default: groups need their whole
+#: Gram matrix.
+MOST_GROUPED = 10_000
 #: By default the smallest training set has at least this many rows for each column.
 _ROWS_PER_COLUMN = 3
 
@@ -72,6 +78,8 @@ def plan_size(
     rule = _resolved(request.choose_k or SizeRule(), method)
     if loss is not None:
         rule = _size_rule_of_loss(request.choose_k or SizeRule(), loss)
+    elif rule.by in ("auc", "log-loss"):
+        raise OptionError(f"choose_k {rule.by} needs a loss for classes.", 'Use loss="logistic" or "multinomial".')
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
@@ -83,8 +91,9 @@ def plan_size(
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
-    if not method.uses_rows and (rule.by == "folds" or isinstance(rule.held_out, float)):
-        share = None if rule.by == "folds" else rule.held_out
+    folds = rule.by == "folds" or (rule.by in LEFT_OUT and rule.held_out is None)
+    if not method.uses_rows and (folds or isinstance(rule.held_out, float)):
+        share = None if folds else rule.held_out
         partition = _partition(dataset, rule, rule.folds, request.seed, share)
     elif not method.uses_rows and rule.by == "held-out":
         if not dataset.n_targets:
@@ -92,8 +101,11 @@ def plan_size(
                 "choose_k: held-out rows in another store need targets Y.", "Hold out a share of the rows."
             )
         held_out = held_out_dataset(dataset, rule.held_out)
-    if partition is not None:
+    if partition is not None and loss is None:
         notes = (f"k is chosen by {partition.description}: their errors take no further pass",)
+    elif partition is not None:
+        models = sum(1 for _ in partition.tests())
+        notes = (f"k is chosen by {partition.description}: the search runs {models} more times, on the other rows",)
     trained = dataset.m if partition is None else partition.fewest_trained
     most = min(MOST_COLUMNS, allowed, max(1, trained // _ROWS_PER_COLUMN))
     limit = max(most, included, 1) if request.max_k is None else min(request.max_k, allowed)
@@ -107,11 +119,22 @@ def _resolved(rule: SizeRule, method: Method) -> SizeRule:
 
 
 def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
-    """Return the rule for a deviance: an information criterion, by default BIC."""
-    by = rule.by or "bic"
-    if by not in ("aic", "bic", "ebic"):  # those that a deviance has
+    """Return the rule for a loss: an information criterion, by default BIC, or left-out rows."""
+    divided = "held-out" if rule.held_out is not None else "folds" if rule.divides_rows else "bic"
+    by = rule.by or divided
+    if by not in ("aic", "bic", "ebic", *LEFT_OUT):
         raise OptionError(
-            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".', "Choose by bic, aic or ebic."
+            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".',
+            "Choose by folds, held-out, bic, aic or ebic.",
+        )
+    if by in ("auc", "log-loss") and not loss.classifies:
+        raise OptionError(
+            f'choose_k {by} is for classes, and the loss is "{loss.name}".',
+            "Choose by folds, which compares deviances.",
+        )
+    if rule.held_out is not None and not isinstance(rule.held_out, float):
+        raise OptionError(
+            f'choose_k: with the loss "{loss.name}", held_out is a share of the rows.', "Give a share, such as 0.2."
         )
     return rule.model_copy(update={"by": by})
 
@@ -178,6 +201,8 @@ class ValidatedRequest:
         The groups of columns that are chosen together.
     loss : Loss, optional
         The loss that is minimized; None for the squared error.
+    loss_folds : RowPartition, optional
+        The folds by which the number of columns is chosen for a loss.
     """
 
     dataset: Dataset
@@ -194,6 +219,7 @@ class ValidatedRequest:
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
     loss: Loss | None = None
+    loss_folds: RowPartition | None = None
 
     def placed(self, site: Site) -> Placement:
         """Return where the search runs."""
@@ -262,6 +288,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     loss = _loss(dataset, request, method)
     if loss is not None and request.offset is not None:
         dataset = with_offset(dataset, request.offset)
+    request = with_category_groups(dataset, request)
     groups = _groups(dataset, request, method, options)
     items = groups or SingleColumns(n)
     include, exclude = _columns(dataset, request, items)
@@ -288,7 +315,9 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
             partition = _partition(dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
-    if partition is not None:
+    if loss is not None:
+        requirements = replace(requirements, notes=(*requirements.notes, *size.notes))
+    elif partition is not None:
         requirements = replace(
             requirements, whole_gram=scored is None or scored.whole_gram, gram_sums=partition.parts * partition.repeats,
             row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
@@ -297,7 +326,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         _check_reduction(request, requirements)
     return ValidatedRequest(
         dataset, request, method, options, include, exclude, requirements, summary, criterion, held_out, size.rule,
-        partition, groups, loss,
+        None if loss is not None else partition, groups, loss, None if loss is None else partition,
     )  # fmt: skip
 
 
@@ -311,13 +340,25 @@ def _with_own_loss(method: Method, request: SelectionRequest) -> SelectionReques
 def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss | None:
     """Return the loss to minimize, or None for the squared error. Errors: OptionError where it cannot be used."""
     loss = find_loss(request.loss)
+    if request.class_weight is not None and not loss.classifies:
+        raise OptionError(
+            f'class_weight is for classes, and the loss is "{loss.name}".',
+            'Use loss="logistic" or loss="multinomial", or give weights of rows by sample_weight.',
+        )
     if loss.name == "squared":
         if request.offset is not None:
             raise OptionError("offset needs a loss other than the squared error.", "Subtract it from the target.")
         return None
     name = f'loss="{loss.name}"'
-    if dataset.n_targets != 1:
-        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", "Name one with targets.")
+    many = loss.contrasts is not None
+    if dataset.n_targets != 1 and not (many and dataset.n_targets > 2):
+        remedy = 'Name one with targets. For three or more classes use loss="multinomial".'
+        raise OptionError(
+            f"{name} takes one target, and there are {dataset.n_targets}.",
+            remedy if loss.classifies and not many else "Name one with targets.",
+        )
+    if many and request.offset is not None:
+        raise OptionError(f"{name} takes no offset: one for all classes changes nothing.", "Leave offset out.")
     if not method.takes_loss:
         raise OptionError(
             f"{method.name} scores squared errors on left-out rows, and takes no other loss.",
@@ -332,7 +373,22 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
     for option, given in refused.items():
         if given:
             raise OptionError(f"{name} does not go together with {option}.", f"Leave {option} out.")
+    if request.class_weight is not None:
+        return replace(loss, class_weight=_class_weight(dataset, request.class_weight))  # type: ignore[type-var]
     return loss
+
+
+def _class_weight(dataset: Dataset, asked: Any) -> Any:
+    """Return weights of classes by the numbers that stand for the classes. Errors: OptionError for an unknown class."""
+    store = dataset.store
+    stored = store.attributes.get(ATTR_CLASSES, {}) if isinstance(store, Store) else {}
+    levels = list(next(iter((dataset.classes or stored).values()), []))
+    if not isinstance(asked, Mapping) or not levels:
+        return asked
+    unknown = [name for name in asked if name not in levels]
+    if unknown:
+        raise OptionError(f"class_weight has the class {unknown[0]!r}.", f"The classes are {shorten(levels)}.")
+    return {levels.index(name): weight for name, weight in asked.items()}
 
 
 def _require_no_rows(request: SelectionRequest, method: Method) -> None:
@@ -397,7 +453,7 @@ def _options(method: Method, request: SelectionRequest) -> Options:
 def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:
     """Return the groups of columns, if there are any."""
     if request.groups is None:
-        return _of_categories(dataset, request, method, options)
+        return None
     if not method.takes_groups:
         able = ", ".join(methods_with("takes_groups"))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
@@ -406,27 +462,32 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
     groups = column_groups(dataset, request.groups)
     if request.k != "auto" and request.limit > len(groups.names):
+        one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
         raise OptionError(
             f"k is {request.k}, and there are {len(groups.names)} groups of columns.",
-            f"k counts groups: it is a whole number from 1 to {len(groups.names)}.",
+            f"k counts groups: it is a whole number from 1 to {len(groups.names)}{one_by_one}.",
         )
     return groups
 
 
-def _of_categories(
-    dataset: Dataset, request: SelectionRequest, method: Method, options: Options
-) -> ColumnGroups | None:  # fmt: skip
-    """Return the groups of the indicator columns of each category of a frame, if the method can choose groups."""
-    able = method.takes_groups and not options.conflict_with_groups() and request.criterion is None
-    if request.categories != "groups" or SOURCE not in dataset.coordinates or not able:
-        return None
-    groups = column_groups(dataset, SOURCE)
-    if request.k == "auto" or request.limit <= len(groups.names):
-        return groups
-    raise OptionError(
-        f"k is {request.k}, and there are {len(groups.names)} columns: those of a category count as one.",
-        'Choose a smaller k, or use categories="columns".',
-    )
+def with_category_groups(dataset: Dataset, request: SelectionRequest) -> SelectionRequest:
+    """Return the request with the indicator columns of each category as a group, where that is the default.
+
+    That is so for frames and stores, if the method can choose groups and the data are not too wide for their search.
+    Errors: OptionError where categories are refused.
+    """
+    if request.groups is not None or dataset.categories is None or request.categories == "columns":
+        return request
+    if request.categories == "refuse":
+        labels = zip(dataset.features, dataset.categories, strict=True)
+        named = dict.fromkeys(repr(source) for label, source in labels if label != source)
+        raise OptionError(
+            f"{len(named)} columns became indicator columns of categories: {shorten(named)}.",
+            'Exclude them, or use categories="groups".',
+        )
+    method = find_method(request.method)
+    able = method.takes_groups and not _options(method, request).conflict_with_groups() and request.criterion is None
+    return request.model_copy(update={"groups": SOURCE}) if able and dataset.n < MOST_GROUPED else request
 
 
 def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

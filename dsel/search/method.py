@@ -242,6 +242,8 @@ class Requirements:
         How many columns enter a subset at least, where that is more than k.
     few_columns : bool
         Only about k columns enter a subset, so that few rows of K are needed.
+    gram_rows_alone : bool
+        Where Y = X, rows of K of the columns that enter are enough: the search needs no row of M.
     adapts : bool
         The search has its default length and form, and may do without K where there are very many columns.
     notes : tuple of str
@@ -259,6 +261,7 @@ class Requirements:
     row_bytes: int = 0
     columns_entered: int | None = None
     few_columns: bool = False
+    gram_rows_alone: bool = False
     adapts: bool = False
     notes: tuple[str, ...] = ()
 

@@ -6,7 +6,9 @@ from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
 from dsel.search.comparators import exhaustive
+from dsel.search.comparators.arp import ARP
 from dsel.search.comparators.methods import APPROX_SVD, LEVERAGE, PIVOTED_QR, RANDOM, RFE, TWO_STAGE
+from dsel.search.comparators.rpcholesky import RPCHOLESKY
 from dsel.search.cross_validation.methods import GREEDY_RLS, KFOLD
 from dsel.search.exact.astar import method as astar
 from dsel.search.exact.branch_and_bound import method as branch_and_bound
@@ -25,7 +27,7 @@ METHODS: Registry[Method] = Registry(
     (
         POSS, PPOSS, PPOSS_ASY, FORWARD, OMP, FOBA, BACKWARD, RFE, SPLICING,
         EXCHANGE, branch_and_bound.METHOD, astar.METHOD, GREEDY_RLS, KFOLD, TWO_STAGE, APPROX_SVD,
-        LEVERAGE, PIVOTED_QR, RANDOM, LASSO, MCP, SCAD, exhaustive.METHOD, portfolio.METHOD,
+        LEVERAGE, ARP, RPCHOLESKY, PIVOTED_QR, RANDOM, LASSO, MCP, SCAD, exhaustive.METHOD, portfolio.METHOD,
     ),
 )  # fmt: skip
 

@@ -34,7 +34,8 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
 
     features: the labels of all columns.
     """
-    merged = dict(found)
+    represented = int(selection.counts.get("represented", 0))  # the search left these columns out
+    merged = {size: replace(certificate, represented=represented) for size, certificate in found.items()}
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         if new is None:

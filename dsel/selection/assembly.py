@@ -20,13 +20,15 @@ from dsel.data.labels import format_labels
 from dsel.data.schema import SOURCE
 from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
-from dsel.passes.statistics import ColumnScales
+from dsel.passes.statistics import ColumnScales, Scaling
 from dsel.passes.sums import Sums
+from dsel.planning.validation import MOST_GROUPED
 from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.exact.certificate import dependence
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.perfect_fit import saturation
@@ -43,8 +45,6 @@ _EXCLUDED_LABELS = 100
 #: Substitutes of a column, and the largest number of columns and of elementary steps for which they are looked up.
 _SUBSTITUTES, _MOST_SUBSTITUTED, _MOST_STEPS = 5, 100, 1e8
 
-#: Follows a note on two classes.
-_INSTEAD = 'loss="logistic" fits their probabilities'
 #: Up to this many different whole numbers may be classes.
 MOST_CLASSES = 10
 
@@ -57,6 +57,8 @@ class Answer:
     dependent: those that depend on others, which have no part in the fit. fit: on the chosen columns, from the data.
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
     front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
+    targets: the names of the columns of the coefficients, where they are not those of the data.
+    class_figures: how well the fit tells classes apart.
     """
 
     run: SelectionRun
@@ -69,6 +71,8 @@ class Answer:
     forward: tuple[FrontPoint, ...] = ()
     errors: Errors = field(default_factory=dict)
     loss_parameters: dict[str, Any] = field(default_factory=dict)
+    targets: tuple[str, ...] | None = None
+    class_figures: ClassFigures | None = None
 
     @property
     def best(self) -> FrontPoint:
@@ -103,7 +107,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     zeros = np.zeros((dependent.size, coefficients.shape[1]))
     return {
         "indices": tuple(int(j) for j in S),
-        "labels": [str(dataset.features[j]) for j in S],
+        "labels": [int(label) if dataset.numbered else label for label in map(str, dataset.features[S])],
         "error": max(fit.error, 0.0),
         "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
@@ -134,7 +138,7 @@ def assemble(
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
-        targets=tuple(str(t) for t in dataset.targets),
+        targets=answer.targets or tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts=outcome.counts if not isinstance(dataset, Sums) else {**outcome.counts, "parts": list(dataset.parts)},
         notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)),
@@ -152,6 +156,7 @@ def assemble(
         provenance=provenance,
         column_labels=_column_labels(answer),
         loss_parameters=answer.loss_parameters,
+        class_figures=answer.class_figures,
     )
 
 
@@ -162,20 +167,27 @@ def _notes(answer: Answer) -> Iterator[str]:
     classes = None if answer.run.validated.loss is not None else _class_count(dataset)
     takes_loss = answer.run.validated.method.takes_loss
     if classes == 2 and takes_loss and not dataset.classes and not answer.by_criterion:
-        yield f"the target has two values, and its squared error is minimized: if they are classes, {_INSTEAD}"
+        yield f"the target has two values, and its squared error is minimized: if they are classes, {_instead(2)}"
     if classes is not None and classes > 2:
         yield (
-            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give "
-            "them as text or a category"
+            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, "
+            f"{_instead(classes) if takes_loss else 'give them as text or a category'}"
         )
     yield from dataset.notes
     for name, levels in dataset.classes.items():
         squared = not answer.by_criterion and answer.run.validated.loss is None
-        instead = f", and {_INSTEAD}" if len(levels) == 2 and dataset.n_targets == 1 else ""
+        alone = dataset.n_targets == (1 if len(levels) == 2 else len(levels))
+        instead = f", and {_instead(len(levels))}" if alone and takes_loss else ""
         yield _on_classes(name, levels) + (f"; their squared error is minimized{instead}" if squared else "")
     validated = answer.run.validated
-    if SOURCE in dataset.coordinates and validated.request.categories == "groups" and validated.groups is None:
-        yield f"{validated.method.name} chooses the indicator columns of categories one by one, not as groups"
+    if dataset.categories is not None and validated.request.categories == "groups" and validated.groups is None:
+        why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
+        yield f"{why} chooses the indicator columns of categories one by one, not as groups"
+    if validated.request.groups == SOURCE and dataset.categories is not None:
+        yield (
+            "the indicator columns of a category are chosen together and count as one "
+            '(categories="columns": one by one)'
+        )
     if "captured" in counts:
         yield _reduction(counts)
     if counts.get("dependent_gap"):
@@ -201,6 +213,11 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dependent.size:
         what = "have coefficient 0" if answer.kept.size else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _instead(classes: int) -> str:
+    """Return which loss fits classes; it follows a note on them."""
+    return f'loss="{"logistic" if classes == 2 else "multinomial"}" fits their probabilities'
 
 
 def _on_classes(name: str, levels: Sequence[str]) -> str:
@@ -274,7 +291,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
-    by_source = SOURCE in dataset.coordinates  # a proof does not choose groups either
+    by_source = dataset.categories is not None  # a proof does not choose groups either
     if rule is not None:
         plain = {name: option_as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
@@ -314,7 +331,7 @@ def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fi
     scaling = statistics.scaling(preprocess)
     found = fit.coefficients
     if fit.intercept is not None:
-        scaling = replace(scaling, center_y=np.array([fit.intercept]), scale_y=np.ones(1))
+        scaling = replace(scaling, center_y=fit.intercept, scale_y=np.ones(fit.intercept.size))
     if statistics.unsupervised:
         usable = ~statistics.unusable(preprocess)
         found = np.zeros((S.size, usable.size))
@@ -341,7 +358,8 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
     features = run.dataset.features
-    found = _copies(run, chosen, place)
+    found, statistics = _copies(run, chosen, place), run.prepared.statistics
+    scaling = statistics.scaling(request.preprocess)
     for row, i in enumerate(S):
         for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
             if not np.isfinite(values[row, l]):
@@ -349,7 +367,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             old, new = int(objective.columns[i]), int(objective.columns[l])
             members = objective.in_data([*S[:row], *S[row + 1 :], int(l)])
             error = float(values[row, l])
-            correlation = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            correlation = _correlation_of(statistics, scaling, whole, place[old], place[new])
             r2 = explained_share(whole, members, error)
             found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
     return tuple(found)
@@ -357,23 +375,24 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
 
 def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Substitute]:
     """Return the near-copies of chosen columns, which they represent, as their first substitutes."""
-    whole, request, found = run.whole, run.validated.request, []
+    whole, statistics, found = run.whole, run.prepared.statistics, []
+    scaling = statistics.scaling(run.validated.request.preprocess)
     for old, *others in run.clusters:
         for new in others[:_SUBSTITUTES] if old in chosen else ():
             members = [new if j == old else int(j) for j in chosen]
             error = max(whole.value([place[j] for j in members]), 0.0)
             r2 = explained_share(whole, [place[j] for j in members], error)
-            near = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            near = _correlation_of(statistics, scaling, whole, place[old], place[new])
             found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
     return found
 
 
 def _correlation_of(
-    statistics: ColumnScales, preprocess: Preprocess, whole: Objective, i: int, j: int
+    statistics: ColumnScales, scaling: Scaling, whole: Objective, i: int, j: int
 ) -> float | None:  # fmt: skip
     """Return the correlation of two columns of an objective, or None if one of them does not vary."""
     both = np.array([i, j])
-    scaling, columns = statistics.scaling(preprocess), whole.columns[both]
+    columns = whole.columns[both]
     mean = (statistics.mean_x[columns] - scaling.center_x[columns]) / scaling.scale_x[columns]
     covariance = whole.K[np.ix_(both, both)] - statistics.weight * np.outer(mean, mean)
     value = float(_correlation(covariance)[0, 1])

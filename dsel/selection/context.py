@@ -54,8 +54,8 @@ class RunContext:
         with what changed since the previous run.
     keeps_trees : bool
         Whether proofs keep their trees for the next run.
-    last_run : Path or ObjectPath, optional
-        The folder of the previous run, whose proofs have kept theirs.
+    last_runs : tuple of Path or ObjectPath
+        The folders of runs whose proofs have kept theirs: an unfinished one of older data, then the previous one.
     """
 
     engine: Engine = THREADS
@@ -71,7 +71,7 @@ class RunContext:
     start: tuple[tuple[int, ...], ...] = ()
     compare: Callable[..., Selection] | None = None
     keeps_trees: bool = False
-    last_run: AnyPath | None = None
+    last_runs: tuple[AnyPath, ...] = ()
 
     @property
     def shares_folder(self) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import gammaln
+import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
@@ -74,7 +74,9 @@ class CriterionContext:
             return 2.0 * N * df + small
         if by == "bic":
             return N * df * math.log(m)
-        choices = gammaln(self.p + 1) - gammaln(s + 1) - gammaln(self.p - s + 1)
+        choices = (
+            scipy.special.gammaln(self.p + 1) - scipy.special.gammaln(s + 1) - scipy.special.gammaln(self.p - s + 1)
+        )
         return N * df * math.log(m) + 2.0 * self.gamma * float(choices)
 
     def rss(self, by: InformationCriterion, value: float, df: float, s: int) -> float:
@@ -127,7 +129,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
             'Choose the size by k="auto".',
         )
     m, n = selection.shape
-    N, p = len(selection.targets), n - len(selection.constant) - len(selection.exclude)
+    N = selection.loss.outputs if selection.by_loss else len(selection.targets)
+    p = n - len(selection.constant) - len(selection.exclude)
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )
@@ -162,7 +165,7 @@ def _as_reported(by: InformationCriterion, value: float, m: int, N: int, selecti
     if by == "adjusted-r2":
         return -value
     if selection.by_loss:  # the deviance is -2 log likelihood but for a constant, which is 0 for classes
-        return value + (selection.preprocess in ("standardize", "center")) * (math.log(m) if by != "aic" else 2.0)
+        return value + (selection.preprocess in ("standardize", "center")) * N * (math.log(m) if by != "aic" else 2.0)
     others = N * (selection.preprocess != "none") + 1
     if selection.preprocess == "standardize" and N == 1 and selection.statistics is not None:
         value += 2.0 * m * math.log(float(selection.statistics.target_std[0]))  # in the units of the target

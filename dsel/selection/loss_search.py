@@ -22,6 +22,8 @@ from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.data.weights import Weights
 from dsel.objective.dense import DenseObjective
+from dsel.objective.losses.multinomial import class_name
+from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_fits import (
     FEWEST_MODELS,
     MOST_MODELLED,
@@ -42,9 +44,8 @@ from dsel.passes.statistics import Statistics
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
-from dsel.selection.information_criteria import NAMES, CriterionContext
-from dsel.selection.record import SizeCurve, SizePoint
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, run_method
 
@@ -68,11 +69,11 @@ class _Model:
     def moments(self) -> tuple[Floats, Floats, float]:
         """The Gram matrix and the cross products of the scaled columns, and the squared norm of the target."""
         found, scale = self.found, self.problem.scaling.scale_x[self.columns]
-        K, cross, c = found.K, found.B, float(found.yy[0])
+        K, cross, c = found.K, found.B, float(found.yy.sum())
         if not self.problem.intercept:
             K = K + found.weight * np.outer(found.mean_x, found.mean_x)
             cross = cross + found.weight * np.outer(found.mean_x, found.mean_y)
-            c += found.weight * float(found.mean_y[0]) ** 2
+            c += found.weight * float(found.mean_y @ found.mean_y)
         return K / np.outer(scale, scale), cross / scale[:, None], c
 
     def start(self, S: tuple[int, ...]) -> Floats | None:
@@ -83,12 +84,14 @@ class _Model:
             return None
         K, cross, _ = self.moments
         A = K[np.ix_(at, at)] + self.problem.lam * np.eye(len(S))
-        b = np.linalg.lstsq(A, cross[at, 0], rcond=1e-10)[0]
-        if not self.problem.intercept:
-            return np.append(b, 0.0)
-        scaling = self.problem.scaling
-        centered = (self.found.mean_x[at] - scaling.center_x[columns]) / scaling.scale_x[columns]
-        return np.append(b, self.found.mean_y[0] - centered @ b)
+        b = np.linalg.lstsq(A, cross[at], rcond=1e-10)[0]
+        b0 = np.zeros(b.shape[1])
+        if self.problem.intercept:
+            scaling = self.problem.scaling
+            centered = (self.found.mean_x[at] - scaling.center_x[columns]) / scaling.scale_x[columns]
+            b0 = self.found.mean_y - centered @ b
+        start = np.vstack([b, b0])
+        return start if self.problem.loss.outputs > 1 else start[:, 0]
 
 
 @dataclass
@@ -101,6 +104,8 @@ class LossSearch:
         The selection. Its objective is the squared error.
     problem : LossData
         The loss on the data.
+    of_part : bool
+        Whether the loss is that of some rows only, of which the objective of the selection knows nothing.
     """
 
     run: SelectionRun
@@ -112,6 +117,7 @@ class LossSearch:
     rounds: int = 0
     modelled: set[tuple[int, ...]] = field(default_factory=set)
     model: _Model | None = None
+    of_part: bool = False
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -136,8 +142,8 @@ class LossSearch:
         run = self.run
         base = tuple(sorted(run.base))
         self.consider([(0, base)])
-        first = run  # without offsets, the model about the intercept is the squared error
-        if self.problem.targets.offset is not None:
+        first = run  # without offsets and weights of classes, the model about the intercept is the squared error
+        if self._begins_elsewhere:
             first = replace(run, objective=self._model(self.known[base]))
         if run.most == 0:
             return first
@@ -157,6 +163,14 @@ class LossSearch:
                 break
         return run
 
+    @property
+    def _begins_elsewhere(self) -> bool:
+        """Return whether the model about the intercept is not the squared error of the targets."""
+        loss, targets = self.problem.loss, self.problem.targets
+        weighted = loss.row_weights(loss.encode(targets.y[:1]), None) is not None
+        known = not (self.of_part or weighted or targets.offset is not None)
+        return not known or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
+
     def _next(self) -> tuple[int, ...] | None:
         """Return the best subset of at most k columns that had no model yet, or None."""
         waiting = [S for S, size in self.sizes.items() if size <= self.run.most and S not in self.modelled]
@@ -164,7 +178,7 @@ class LossSearch:
 
     def every_size(self, run: SelectionRun) -> None:
         """Fit swaps of the best subset of each size, by a model about each."""
-        for S in self._front():
+        for S in self.front():
             if not 0 < self.sizes[S] <= run.most:
                 continue
             about = replace(run, objective=self._model(self.known[S]))
@@ -172,20 +186,6 @@ class LossSearch:
             if run.validated.groups is None:
                 points += tuple(self._swaps(about, S))
             self.consider(self._in_data(about, points))
-
-    def size_curve(self) -> SizeCurve:
-        """Return the curve of the information criterion along the sizes."""
-        run, rule = self.run, self.run.validated.size_rule
-        assert rule is not None
-        by: Any = rule.by
-        context = CriterionContext(run.prepared.statistics.weight, 1, run.subject.n, 0.0, rule.gamma)
-        base = run.validated.included
-        points = [
-            SizePoint(base + size, context.value_of_deviance(by, self.known[S].deviance, size))
-            for S in self._front()
-            if (size := self.sizes[S]) <= run.most
-        ]
-        return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
 
     def _in_data(self, run: SelectionRun, points: Iterable[FrontPoint]) -> list[tuple[int, tuple[int, ...]]]:
         """Return the sizes and the columns of the data of some points."""
@@ -198,7 +198,7 @@ class LossSearch:
         if candidates.size > MOST_MODELLED and run.validated.groups is None:
             scores = np.full(problem.dataset.n, -1.0)
             scores[candidates] = score_columns(problem, fit)[candidates]
-            known = {j for S in self._front() for j in S}
+            known = {j for S in self.front() for j in S}
             scores[[*fit.columns, *run.base, *known]] = np.inf
             columns = np.sort(np.argsort(-scores, kind="stable")[:MOST_MODELLED])
         else:
@@ -263,7 +263,7 @@ class LossSearch:
                 points += [FrontPoint(len(S) + 1, 0.0, (*S, int(j))) for j in added if gains[j] > 0.0]
         return points
 
-    def _front(self) -> list[tuple[int, ...]]:
+    def front(self) -> list[tuple[int, ...]]:
         """Return the best subset of each size that is better than all smaller ones."""
         points = improving([FrontPoint(self.sizes[S], fit.value, S) for S, fit in self.known.items()])
         return [point.members for point in points]
@@ -273,10 +273,10 @@ class LossSearch:
         place = {int(j): i for i, j in enumerate(run.objective.columns)}
         included = set(run.objective.included) | set(run.base)
         front = []
-        for S in self._front():
+        for S in self.front():
             members = tuple(place[j] for j in S if j not in included)
             front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
-        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self._front()}
+        errors = {S: (self.known[S].value, self.known[S].deviance) for S in self.front()}
         counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
 
@@ -290,10 +290,32 @@ class LossSearch:
         last, empty = fits[-1], fits[0]
         gains = np.array([a.value - b.value for a, b in pairwise(fits)])
         gram = run.prepared.fit(chosen, 0.0).gram
-        fit = Fit(
-            last.value, last.deviance, empty.value, last.coefficients[:, None], gains, gram, intercept=last.intercept
-        )
+        contrasts = problem.loss.contrasts
+        to_scores = np.ones((1, 1)) if contrasts is None else contrasts.T
+        b = last.coefficients.reshape(chosen.size, problem.loss.outputs) @ to_scores
+        b0 = np.atleast_1d(last.intercept) @ to_scores
+        fit = Fit(last.value, last.deviance, empty.value, b, gains, gram, intercept=b0)
         return chosen, dependent, fit
+
+    @property
+    def score_names(self) -> tuple[str, ...] | None:
+        """Return the names of the targets that the answer has in place of those of the data: one for each class."""
+        loss, dataset = self.problem.loss, self.run.dataset
+        if loss.contrasts is None or dataset.n_targets == len(loss.contrasts):
+            return None
+        name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else dataset.targets[0]
+        return tuple(f"{name}={class_name(value)}" for value in loss.parameters()["classes"])
+
+    def class_figures(self) -> ClassFigures | None:
+        """Return how well the best fit tells the classes apart on the rows; None for a loss without classes."""
+        problem, dataset = self.problem, self.run.dataset
+        if not problem.loss.classifies:
+            return None
+        levels = next(iter(dataset.classes.values()), None)
+        names = levels or [class_name(value) for value in problem.loss.parameters()["classes"]]
+        if levels is None and problem.loss.contrasts is not None and dataset.n_targets > 1:
+            names = [str(target) for target in dataset.targets]
+        return ClassFigures.of(class_tables(problem, [self.known[self.best]])[0], names)
 
     def notes(self, run: SelectionRun) -> list[str]:
         """Return notes on the targets and on the fit."""
@@ -341,13 +363,21 @@ def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Datas
         fill[list(selection.indices)] = selection.fill
     S = np.sort(np.array(selection.indices, np.int64))
     X = read_columns(dataset, S, fill if filled else None)
-    coefficients = selection.coefficients[:, 0][np.argsort(selection.indices, kind="stable")]
+    coefficients = selection.coefficients[np.argsort(selection.indices, kind="stable")]
     base = np.zeros(dataset.m) if targets.offset is None else targets.offset
     loss = selection.loss
-    weight, response = working_rows(loss, loss.encode(targets.y), X @ coefficients + selection.intercept[0], base)
-    weight = weight if targets.w is None else weight * targets.w
+    scores = X @ coefficients + selection.intercept
+    eta = scores[:, 0] if loss.contrasts is None else scores @ loss.contrasts
+    y = loss.encode(targets.y)
+    weight, response = working_rows(loss, y, eta, base)
+    w = loss.row_weights(y, targets.w)
+    weight = weight if w is None else weight * w
+    response = response.reshape(dataset.m, loss.outputs)
     blocks = tuple(
-        replace(b, y=response[b.start : b.stop, None], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
+        replace(b, y=response[b.start : b.stop], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
     )
     weights = Weights("model", weight)
-    return replace(dataset, blocks=blocks, weights=weights, target_columns=None, y_bytes=8 * dataset.m, digest=None)
+    return replace(
+        dataset, blocks=blocks, weights=weights, target_columns=None, y_bytes=8 * response.size, digest=None,
+        targets=np.array([f"output {i}" for i in range(loss.outputs)]),
+    )  # fmt: skip

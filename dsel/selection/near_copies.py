@@ -12,35 +12,43 @@ from dataclasses import replace
 import numpy as np
 
 from dsel._lib.tolerances import EXACT_COPY, NEAR_COPY
-from dsel._lib.types import Floats, Ints
+from dsel._lib.types import Floats
 from dsel.data.labels import format_labels
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
+from dsel.passes.columns.column_statistics import SIGNED, ColumnStatistics
+from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
 
+_CENTERED = ("standardize", "center")
 #: Clusters that a note names.
 _MOST_NAMED = 10
 
 Clusters = tuple[tuple[int, ...], ...]
 
 
-def one_of_each(validated: ValidatedRequest, unusable: Ints, whole: Objective) -> tuple[ValidatedRequest, Clusters]:
+def one_of_each(
+    validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
+) -> tuple[ValidatedRequest, Clusters]:
     """Return the request with all columns excluded that another one represents, and the clusters, that one first.
 
-    unusable: constant columns. whole: the objective over all columns, whose Gram matrix has the correlations. Included
-    columns represent others, and columns that are excluded do not. Columns of a group stay together. Without a Gram
-    matrix, and for another loss or a custom criterion, no column is left out. Errors: OptionError if the request
-    refuses near-copies.
+    whole: the objective over all columns, whose Gram matrix has the correlations. Without it, those of centered columns
+    are estimated from the statistics. Included columns represent others, and columns that are excluded do not. Columns
+    of a group stay together, and are compared with no others. For a custom criterion no column is left out. Errors:
+    OptionError if the request refuses near-copies.
     """
     request = validated.request
-    if request.near_copies == "keep" or not whole.has_gram or whole.n != validated.summary.n:
+    if request.near_copies == "keep" or validated.criterion is not None or whole.n != validated.summary.n:
         return validated, ()
-    if validated.criterion is not None or validated.loss is not None:
+    of_columns = None if whole.has_gram else statistics
+    if of_columns is not None and not (isinstance(of_columns, ColumnStatistics) and request.preprocess in _CENTERED):
         return validated, ()
+    unusable = np.flatnonzero(statistics.unusable(request.preprocess))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
     if validated.groups is not None:
         left = left[validated.groups.sizes[validated.groups.of_column[left]] == 1]
-    clusters = clusters_of(whole.K, [*validated.include.tolist(), *left.tolist()])
+    compared = [*validated.include.tolist(), *left.tolist()]
+    clusters = clusters_of(whole.K, compared) if of_columns is None else estimated_clusters(of_columns, compared)
     copies = sorted(set(j for cluster in clusters for j in cluster[1:]) - set(validated.include.tolist()))
     if not copies:
         return validated, ()
@@ -75,6 +83,31 @@ def clusters_of(K: Floats, columns: Sequence[int]) -> Clusters:
     return tuple(found)
 
 
+def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> Clusters:
+    """Return the same for wide data, by sums of the standardized columns with random signs: O(n log n).
+
+    The squares of the differences of the sums of two columns have twice 1 - correlation as their expected value.
+    """
+    from scipy.spatial import KDTree
+
+    order = np.asarray(columns, np.int64)
+    order = order[statistics.squares[order] > 0.0]
+    points = statistics.sums[order] / np.sqrt(statistics.squares[order])[:, None]
+    signed, radius = np.vstack([points, -points]), np.sqrt(2.0 * NEAR_COPY * SIGNED)
+    tree = KDTree(signed, compact_nodes=False, balanced_tree=False)
+    distance, _ = tree.query(points, k=2, distance_upper_bound=radius)
+    free, found = np.isfinite(distance[:, 1]), []
+    for i in np.flatnonzero(free).tolist():
+        if not free[i]:
+            continue
+        near = np.unique(np.asarray(tree.query_ball_point(points[i], radius)) % order.size)
+        copies = near[free[near] & (near > i)]
+        if copies.size:
+            free[copies] = False
+            found.append((int(order[i]), *order[copies].tolist()))
+    return tuple(found)
+
+
 def note_on(clusters: Clusters, labels: Sequence[str]) -> str:
     """Return which columns represent which others."""
     named = "; ".join(
@@ -88,7 +121,12 @@ def note_on(clusters: Clusters, labels: Sequence[str]) -> str:
     )
 
 
-def inexact(clusters: Clusters, K: Floats) -> int:
+def inexact(clusters: Clusters, statistics: ColumnScales, whole: Objective) -> int:
     """Return how many columns another one represents without being a multiple of it, up to rounding."""
     pairs = [(first, j) for first, *rest in clusters for j in rest]
+    if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
+        z = {j: statistics.sums[j] / np.sqrt(statistics.squares[j]) for pair in pairs for j in pair}
+        apart = (min(float(np.square(z[i] + sign * z[j]).mean()) for sign in (1, -1)) for i, j in pairs)
+        return sum(squared > 2.0 * EXACT_COPY for squared in apart)
+    K = whole.K
     return int(sum(abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j]) for i, j in pairs))

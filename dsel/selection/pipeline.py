@@ -185,8 +185,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        unusable = np.flatnonzero(prepared.statistics.unusable(validated.request.preprocess))
-        validated, clusters = one_of_each(validated, unusable, whole)
+        validated, clusters = one_of_each(validated, prepared.statistics, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
@@ -213,10 +212,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         if run.rows is not None and choice is None:
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
-        if represented := inexact(clusters, whole.K) if clusters else 0:
-            outcome = _over_representatives(outcome, represented)
-        if clusters:
-            outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in clusters]})
+        outcome = _over_representatives(run, outcome)
         if run.rows is not None:  # an interrupted run keeps its cache for the next one
             run.rows.close()
     with timer.stage("check"):
@@ -233,8 +229,14 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     return replace(selection, seconds=timer.seconds)
 
 
-def _over_representatives(outcome: SearchOutcome, represented: int) -> SearchOutcome:
-    """Return the outcome whose proofs say how many columns others represent."""
+def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOutcome:
+    """Return the outcome with the clusters of near-copies, whose proofs say how many columns others represent."""
+    if not run.clusters:
+        return outcome
+    outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in run.clusters]})
+    represented = inexact(run.clusters, run.prepared.statistics, run.whole)
+    if not represented:
+        return outcome
     counts = {**outcome.counts, "represented": represented}
     proofs = tuple(replace(proof, represented=represented) for proof in outcome.certificates)
     if counts.get("status") == "optimal":
@@ -248,17 +250,19 @@ def _over_representatives(outcome: SearchOutcome, represented: int) -> SearchOut
 def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
     """Return the selection that minimizes a loss other than the squared error."""
     from dsel.selection.loss_search import LossSearch, loss_data
+    from dsel.selection.loss_sizes import choose_size
 
     search = LossSearch(run, loss_data(run, targets))
     run, curve = search.search(), None
     if run.validated.size_rule is not None:
-        search.every_size(run)
-        curve = search.size_curve()
+        curve = choose_size(run, search)
         run = run.asking(k=curve.k)
         search.run = search.run.asking(k=curve.k)
     outcome, errors = search.outcome(run)
+    outcome = _over_representatives(run, outcome)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
+        figures = search.class_figures()
     answer = Answer(
         run,
         outcome,
@@ -268,6 +272,8 @@ def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer:
         curve=curve,
         errors=errors,
         loss_parameters=search.problem.loss.parameters(),
+        targets=search.score_names,
+        class_figures=figures,
     )
     notes = (*notes, *search.notes(run))
     if run.context.compare is not None:

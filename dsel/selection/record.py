@@ -17,6 +17,7 @@ from dsel.errors import OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
 from dsel.selection.alternatives import Alternatives, Substitute
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.front_row import FrontRow
 from dsel.selection.submodularity import Submodularity
 
@@ -219,7 +220,7 @@ class SelectionRecord:
     """
 
     indices: tuple[int, ...]
-    labels: list[str]
+    labels: list[str | int]
     request: SelectionRequest
     error: float
     r2: float
@@ -260,6 +261,7 @@ class SelectionRecord:
     alternatives: Alternatives | None = None
     swaps: tuple[Substitute, ...] | None = None
     loss_parameters: dict[str, Any] = field(default_factory=dict)
+    class_figures: ClassFigures | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -276,6 +278,11 @@ class SelectionRecord:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def names(self) -> list[str]:
+        """The labels as text."""
+        return [str(label) for label in self.labels]
 
     @property
     def k(self) -> int:
@@ -363,14 +370,14 @@ class SelectionRecord:
         """Return the label of a column of the result, or its index as text if the label was not saved."""
         if index in self.column_labels:
             return self.column_labels[index]
-        return self.labels[self.indices.index(index)] if index in self.indices else str(index)
+        return self.names[self.indices.index(index)] if index in self.indices else str(index)
 
-    def substitutes(self) -> dict[str, tuple[Substitute, ...]]:
+    def substitutes(self) -> dict[str | int, tuple[Substitute, ...]]:
         """Return the best substitutes of each chosen column, which no column of `include` has.
 
         Returns
         -------
-        dict of str to tuple of Substitute
+        dict of label to tuple of Substitute
             By the label of the chosen column, at most five columns that could take its place, best first: with R2
             after the swap, and the correlation of the two columns. `proved` says that nothing better is possible
             without the chosen column. That takes `alternatives`.
@@ -397,11 +404,11 @@ class SelectionRecord:
         if self.alternatives is not None and self.alternatives.size == len(self):
             prices = {price.index: price.bound_without for price in self.alternatives.columns}
             slack = _TIE * self.alternatives.total
-        found: dict[str, tuple[Substitute, ...]] = {}
+        found: dict[str | int, tuple[Substitute, ...]] = {}
         place = {j: i for i, j in enumerate(self.indices)}
         for swap in sorted(self.swaps, key=lambda swap: place[swap.replaces]):
             proved = swap.replaces in prices and swap.error <= prices[swap.replaces] + slack
-            label = self.label(swap.replaces)
+            label = self.labels[place[swap.replaces]]
             found[label] = (*found.get(label, ()), replace(swap, proved=proved))
         return found
 
@@ -420,7 +427,7 @@ class SelectionRecord:
             members[i, : len(row.indices)] = row.indices
         trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
         arrays: dict[str, tuple[NDArray[Any], tuple[str, ...]]] = {
-            "selected": (np.array(self.labels, dtype=object), ("selected",)),
+            "selected": (np.array(self.names, dtype=object), ("selected",)),
             "indices": (np.asarray(self.indices, np.int64), ("selected",)),
             "coefficients": (self.coefficients, ("selected", "target")),
             "intercept": (self.intercept, ("target",)),
@@ -496,7 +503,7 @@ class SelectionRecord:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
-        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps"):
+        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures"):
             if values[name] is None:
                 del values[name]
         if not self.loss_parameters:

@@ -57,10 +57,10 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     if selection.size_curve is not None:
         yield f"k = {selection.k}: {selection.size_curve.description}"
         yield _size_curve(selection.size_curve)
-    chosen = list(selection.groups) or selection.labels
+    chosen = list(selection.groups) or selection.names
     yield f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}"
     if selection.groups:
-        yield f"Their columns: {_join(selection.labels)}"
+        yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):
         yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
     for certificate in selection.certificate:
@@ -135,7 +135,7 @@ def _substitutes(selection: SelectionRecord) -> Table:
         r2 = f"{first.r2:.6f}{', the best (proved)' if first.proved else ''}"
         correlation = "" if first.correlation is None else f"{first.correlation:.4f}"
         table.add_row(
-            printable(label), printable(first.label), r2, correlation,
+            printable(str(label)), printable(first.label), r2, correlation,
             ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
         )  # fmt: skip
     return table
@@ -147,7 +147,7 @@ def _r2_of(found: Alternatives, error: float | None) -> str:
 
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
-    from dask.utils import format_bytes
+    from dsel._lib.byte_sizes import format_bytes
 
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
     passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
@@ -178,7 +178,7 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
 
 def _ratios(selection: SelectionRecord) -> str:
     """Return the exponentials of the coefficients, as text."""
-    pairs = zip(selection.labels, np.exp(selection.coefficients[:, 0]), strict=True)
+    pairs = zip(selection.names, np.exp(selection.coefficients[:, 0]), strict=True)
     return shorten([f"{printable(label)} {ratio:.4g}" for label, ratio in pairs], _FEW)
 
 
@@ -295,7 +295,7 @@ def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
 
 def _plan(plan: dict[str, Any]) -> str:
     """Return the planned and the measured figures as one line."""
-    from dask.utils import format_bytes
+    from dsel._lib.byte_sizes import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
     about = "" if plan["exact"] else "about "

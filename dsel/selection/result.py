@@ -31,8 +31,8 @@ class Selection(SelectionRecord):
     ----------
     indices : tuple of int
         The columns, 0-based, in order of gain; included columns come first.
-    labels : list of str
-        Their labels, in the same order.
+    labels : list of str or int
+        Their labels, in the same order. They are numbers if whole numbers name all columns of a frame, as pandas does.
     request : SelectionRequest
         What was asked, with the defaults of the method's options, columns as indices, and the lam that was used.
         Functions are named by their import path. `k`, `method`, `preprocess`, `lam`, `seed`, `options`, `include` and
@@ -120,6 +120,9 @@ class Selection(SelectionRecord):
         The best substitutes of the chosen columns; see `substitutes`. None where they are not cheap.
     loss_parameters : dict
         The parameters of the loss that the data set, such as the classes; `loss` has them.
+    class_figures : ClassFigures, optional
+        With a loss for classes: the ROC curve, the calibration and the confusion on the rows of the selection. These
+        rows flatter it: `score` and `plot.roc` take other rows.
     """
 
     @property
@@ -191,7 +194,7 @@ class Selection(SelectionRecord):
         share = f"{self.share_name} {self.r2:.6g}"
         share = f"{self.request.loss}, {share}" if self.by_loss else share
         about = f"{len(self)} of {self.shape[1]:,} columns, {share}, {self.method}"
-        return f"<Selection: {about}: {shorten(self.labels, _SHOWN)}>"
+        return f"<Selection: {about}: {shorten(self.names, _SHOWN)}>"
 
     def __str__(self) -> str:
         return render(self).rstrip()

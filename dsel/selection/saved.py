@@ -19,6 +19,7 @@ from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
 from dsel.selection.alternatives import Alternatives, Substitute
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.front_row import FrontRow
 from dsel.selection.record import Arrays, SelectionRecord
 from dsel.selection.submodularity import Submodularity
@@ -117,6 +118,8 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
             values["submodularity"] = Submodularity(**values["submodularity"])
         if values.get("alternatives") is not None:
             values["alternatives"] = Alternatives.from_dict(values["alternatives"])
+        if values.get("class_figures") is not None:
+            values["class_figures"] = ClassFigures.from_dict(values["class_figures"])
         if values.get("swaps") is not None:
             values["swaps"] = tuple(Substitute(**row) for row in values["swaps"])
         # Older versions named the fields differently, and judged gaps by other rules.

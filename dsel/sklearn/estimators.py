@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError, OptionError
@@ -34,10 +34,10 @@ class _SubsetPredictor(BaseSelector):
     options: dict[str, Any] | None = None
 
     def _predicted(self, X: Any, kind: Kind) -> Floats:
-        """Return the means or the linear predictors of rows, in memory."""
+        """Return the means or the linear predictors of rows, in memory: (m,), or (m, q) for many classes."""
         X = self._checked(X)
         try:
-            return np.asarray(self.selection_.predict(X, kind=kind), np.float64).reshape(-1)
+            return np.asarray(self.selection_.predict(X, kind=kind), np.float64)
         except (DataError, OptionError) as error:
             raise ValueError(str(error)) from error
 
@@ -57,7 +57,9 @@ class _SubsetPredictor(BaseSelector):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
-    """Select the columns of the best logistic regression for two classes, and predict by it.
+    """Select the columns of the best logistic regression for two or more classes, and predict by it.
+
+    More than two classes share one set of columns, and have coefficients each (multinomial regression).
 
     Parameters
     ----------
@@ -84,23 +86,24 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     max_k, choose_k, options : default=None
         As for `SubsetSelector`.
     class_weight : dict or "balanced", default=None
-        Weights of the classes, which multiply those of the rows. "balanced": both classes weigh the same.
+        Weights of the classes, as for `dsel.select`. "balanced": all classes weigh the same.
 
     Attributes
     ----------
     selection_ : Selection
         The result: `error` is the deviance with the penalty, `r2` is D2. `SubsetSelector` lists the other attributes.
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (q,)
         The classes, sorted.
-    coef_ : ndarray of shape (1, s)
-        Coefficients of the selected columns in their own units, in the order of `indices_`.
-    intercept_ : ndarray of shape (1,)
+    coef_ : ndarray of shape (1, s) or (q, s)
+        Coefficients of the selected columns in their own units, in the order of `indices_`; a row for each of three or
+        more classes.
+    intercept_ : ndarray of shape (1,) or (q,)
         The intercept.
 
     See Also
     --------
-    dsel.select : The function behind it, with ``loss="logistic"``.
-    SubsetSelector : Selects by the squared error, also for many classes.
+    dsel.select : The function behind it, with ``loss="logistic"`` or ``loss="multinomial"``.
+    SubsetSelector : Selects by the squared error.
 
     Examples
     --------
@@ -118,15 +121,15 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the more probable class of each row, shape (m,)."""
         scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0.0).astype(int)])
+        return np.asarray(self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, shape (m, 2)."""
-        second = self._predicted(X, "mean")
-        return np.column_stack([1.0 - second, second])
+        """Return the probability of each class, shape (m, q)."""
+        found = self._predicted(X, "mean")
+        return np.column_stack([1.0 - found, found]) if found.ndim == 1 else found
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the logarithm of the odds of the second class, shape (m,)."""
+        """Return the logarithm of the odds of the second class, shape (m,), or a score for each of q classes (m, q)."""
         return self._predicted(X, "link")
 
     def _encoded(self, y: Any) -> EncodedTarget:
@@ -135,38 +138,28 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(f"SubsetClassifier needs two classes, and y has one class only: {classes.tolist()[0]!r}.")
-        if classes.size > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(y)}. "
-                "SubsetSelector selects columns for many classes, by the squared error."
-            )
+        self.classes_ = classes
         return EncodedTarget(codes.astype(np.float64), classes)
 
     def _weights(self, y: Any, sample_weight: Any) -> Any:
         y = _one_column(y)
-        if sample_weight is not None and np.unique(y[np.asarray(sample_weight) > 0.0]).size < 2:
+        there = np.unique(y if sample_weight is None else y[np.asarray(sample_weight) > 0.0])
+        if there.size < 2:
             raise ValueError("SubsetClassifier needs two classes, and the rows with weight have one class only.")
-        if self.class_weight is None:
-            return sample_weight
-        w = _check_sample_weight(sample_weight, y, dtype=np.float64)
-        classes, codes = np.unique(y, return_inverse=True)
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            factors = w.sum() / (classes.size * np.bincount(codes, w))
-        else:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
-        return w * factors[codes]
+        if there.size < len(self.classes_):
+            raise ValueError(f"No row with weight is in the class {np.setdiff1d(self.classes_, there).tolist()[0]!r}.")
+        return sample_weight
 
     def _method_fields(self) -> dict[str, Any]:
-        return {"loss": "logistic"}
+        asked = self.class_weight
+        if isinstance(asked, dict):  # by the numbers that stand for the classes
+            weights = compute_class_weight(asked, classes=self.classes_, y=self.classes_)
+            asked = dict(enumerate(weights.tolist()))
+        return {"loss": "logistic" if len(self.classes_) == 2 else "multinomial", "class_weight": asked}
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
         self.coef_, self.intercept_ = self.selection_.coefficients.T, self.selection_.intercept
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -214,7 +207,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
     See Also
     --------
     dsel.select : The function behind it.
-    SubsetClassifier : The same for two classes.
+    SubsetClassifier : The same for classes.
 
     Examples
     --------
@@ -253,7 +246,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
             try:
                 y = y.astype(np.float64)
             except (TypeError, ValueError) as error:
-                raise ValueError(f"y holds no numbers: {error}. For two classes use SubsetClassifier.") from error
+                raise ValueError(f"y holds no numbers: {error}. For classes use SubsetClassifier.") from error
         return EncodedTarget(y)
 
     def _set_fitted(self, target: EncodedTarget) -> None:

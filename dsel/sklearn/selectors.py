@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -311,8 +312,11 @@ class GreedyRLSSelector(BaseSelector):
         Where the statistics of the data are kept.
     lam_grid : "auto" or sequence of float, default=None
         Penalties to choose from by the error with all columns, in place of `lam`.
+    cv : int, splitter or list of pairs, default=None
+        How rows are left out: the number of random folds, a splitter of scikit-learn, or pairs of row numbers to train
+        and to test on. None: each row alone (leave-one-out).
     folds : int, default=None
-        The number of folds of the error. None: leave-one-out.
+        The earlier name of `cv`, for a number.
     loss : {"squared", "zero-one"}, default="squared"
         The loss of a left-out row; "zero-one" counts wrong classes, and goes with leave-one-out.
     direction : {"forward", "backward", "floating"}, default="forward"
@@ -336,6 +340,9 @@ class GreedyRLSSelector(BaseSelector):
     -----
     Leave-one-out takes a pass over the rows for each column, K-fold only the first one.
 
+    A left-out row of weight 2 is left out with all of its weight, by `cv` and without it, as `RidgeCV` does. Two copies
+    of that row are left out together only where `cv` puts them into one fold.
+
     Examples
     --------
     >>> import numpy as np
@@ -348,6 +355,7 @@ class GreedyRLSSelector(BaseSelector):
 
     lam: float = 1.0
     lam_grid: Any = None
+    cv: Any = None
     folds: int | None = None
     loss: str = "squared"
     direction: str = "forward"
@@ -359,11 +367,13 @@ class GreedyRLSSelector(BaseSelector):
 
     def _method_fields(self) -> dict[str, Any]:
         options = {"lam_grid": self.lam_grid, "direction": self.direction}
-        if self.folds is None:
+        cv = self.folds if self.cv is None else self.cv
+        if cv is None:
             return {"method": "greedy-rls", "options": {**options, "loss": self.loss}}
         if self.loss != "squared":
-            raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave folds out.")
-        return {"method": "kfold", "options": {**options, "folds": self.folds}}
+            raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave cv out.")
+        divided = "folds" if isinstance(cv, numbers.Integral) else "split"
+        return {"method": "kfold", "options": {**options, divided: cv}}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -56,7 +56,8 @@ def as_path(path: str | AnyPath) -> AnyPath:
             raise OptionError(f"{scheme}: is followed by one slash or none.", f"Write {scheme}://bucket/path.")
         return Path(os.path.expanduser(text))
     if scheme not in SCHEMES:
-        raise OptionError(f"{scheme}:// is not supported.", "Use a local path, s3://, gs:// or az://.")
+        more = " dsel.select takes icechunk:// in Python." if scheme == "icechunk" else ""
+        raise OptionError(f"{scheme}:// is not supported here.", f"Use a local path, s3://, gs:// or az://.{more}")
     return ObjectPath.from_url(text)
 
 

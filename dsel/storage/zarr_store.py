@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -75,6 +74,8 @@ _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
 async def _request(where: str, request: Callable[[], Awaitable[T]]) -> T:
+    import asyncio  # with ssl, takes longer than most of this package
+
     policy = RetryPolicy(where)
     while True:
         try:

@@ -17,11 +17,14 @@ _ETA = np.linspace(-4.03, 4.07, 37)
 _STEP, _AGREES = 1e-5, 1e-4
 #: What rounding may be worth, relative to the size of the figures.
 _ROUNDING = 1e-8
+#: Lines along which a loss with several outputs is checked.
+_LINES = 20
 #: Targets that are tried, in this order, where none are given: each loss can be used for one of these at least.
 _TARGETS = (
     np.array([0.2, 3.0, 1.0, 0.7, 12.5, 2.2]),
     np.array([0.0, 3.0, 1.0, 0.0, 12.0, 2.0]),
     np.array([0.0, 1.0, 1.0, 0.0, 1.0, 0.0]),
+    np.array([0.0, 1.0, 2.0, 0.0, 3.0, 0.0]),
 )
 
 
@@ -33,7 +36,7 @@ def check_loss(loss: Loss, targets: Floats | None = None) -> None:
     loss : Loss
         The loss. It need not be installed.
     targets : (m,) array, optional
-        Targets that it can be used for. By default amounts, counts or two classes, whichever it takes first.
+        Targets that it can be used for. By default amounts, counts or classes, whichever it takes first.
 
     Raises
     ------
@@ -48,7 +51,7 @@ def check_loss(loss: Loss, targets: Floats | None = None) -> None:
     - the slope is its derivative, and the curvature the derivative of the slope;
     - the deviance is convex, and the curvature is from 0 to `curvature_limit`;
     - the conjugate of the slope is ``slope * eta - deviance``, and nowhere less than ``a * eta - deviance``;
-    - the mean increases with the linear predictor;
+    - the mean increases with the linear predictor, unless there are several;
     - the loss that is fitted to targets is of the same name, can be pickled, and is the same after it was saved.
 
     Examples
@@ -63,12 +66,44 @@ def check_loss(loss: Loss, targets: Floats | None = None) -> None:
     again = pickle.loads(pickle.dumps(fitted)).restored(fitted.parameters())
     y = fitted.encode(raw)
     require(y.shape == raw.shape, f"{loss.name}: encode returns the shape {y.shape} for {raw.shape}.")
-    kept = np.array_equal(again.encode(raw), y) and np.array_equal(
-        again.deviance(y, 0.0 * y), fitted.deviance(y, 0.0 * y)
-    )
+    zeros = np.zeros_like(y) if fitted.outputs == 1 else np.zeros((y.size, fitted.outputs))
+    same = np.array_equal(again.deviance(y, zeros), fitted.deviance(y, zeros))
+    kept = np.array_equal(again.encode(raw), y) and same
     require(kept, f"{loss.name}: it is another loss after it was saved and opened.")
+    if fitted.outputs > 1:
+        _check_outputs(fitted, y)
+        return
     eta = np.tile(_ETA, y.size)
     _Check(fitted, np.repeat(y, _ETA.size), eta).all()
+
+
+def _check_outputs(loss: Loss, y: Floats) -> None:
+    """Check a loss with several outputs along random lines of its linear predictors."""
+    rng, t = np.random.default_rng(0), loss.outputs
+    contrasts = loss.contrasts
+    problem = f"{loss.name}: "
+    orthonormal = contrasts is not None and np.allclose(contrasts.T @ contrasts, np.eye(t))
+    require(orthonormal, f"{problem}the contrasts are no orthonormal columns for {t} outputs.")
+    for _ in range(_LINES):
+        eta, u = 2.0 * rng.normal(size=(y.size, t)), rng.normal(size=(y.size, t))
+        d, slope, curvature = loss.deviance(y, eta), loss.slope(y, eta), loss.curvature(y, eta)
+        require(bool((d >= 0.0).all() and np.isfinite(d).all()), f"{problem}a deviance is negative or not finite.")
+        up, down = (loss.deviance(y, eta + h * u) for h in (_STEP, -_STEP))
+        stated = (slope * u).sum(axis=1)
+        require(np.allclose((up - down) / (2.0 * _STEP), stated, atol=_AGREES), f"{problem}the slope is wrong.")
+        change = (loss.slope(y, eta + _STEP * u) - loss.slope(y, eta - _STEP * u)) / (2.0 * _STEP)
+        stated = np.einsum("rij,rj->ri", curvature, u)
+        require(np.allclose(change, stated, atol=_AGREES), f"{problem}the curvature is wrong.")
+        values = np.linalg.eigvalsh(curvature)
+        inside = values.min() >= -_ROUNDING and values.max() <= loss.curvature_limit * (1.0 + _ROUNDING)
+        require(inside, f"{problem}a curvature is negative, or above the limit.")
+        require(bool((loss.working_curvature(y, eta) > 0.0).all()), f"{problem}a working curvature is not above 0.")
+        stated = loss.conjugate(y, slope)
+        equal = (slope * eta).sum(axis=1) - d
+        require(np.allclose(stated, equal, atol=1e-6), f"{problem}the conjugate of a slope is wrong.")
+        other = rng.normal(size=(y.size, t))
+        least = (slope * other).sum(axis=1) - loss.deviance(y, other)
+        require(bool((stated >= least - 1e-6).all()), f"{problem}the conjugate is less than a'eta - deviance.")
 
 
 def _targets(loss: Loss) -> Floats:

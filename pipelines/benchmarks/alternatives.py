@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,9 @@ from dsel.search.exact.proof import Proof
 from dsel.search.greedy.path import forward
 from dsel.selection.information_criteria import CriterionContext
 from pipelines.benchmarks.proofs.problems import Data, M, drawn
+from pipelines.benchmarks.protocol import Benchmark
 from pipelines.papers.preprocess import standardized
-from pipelines.table import json_line, text_table
+from pipelines.table import text_table
 
 DATA_SETS = ("sonar", "ionosphere", "coil2000")
 #: Columns to choose from a data set, and from the synthetic columns.
@@ -159,8 +161,8 @@ def compared_with_lmsubsets(quick: bool) -> dict[str, tuple[float, float]]:
     return found
 
 
-def run(quick: bool) -> None:
-    """Print a table, and a summary as the last line."""
+def run(quick: bool) -> dict[str, Any]:
+    """Print a table, and return a summary."""
     warm_up = np.random.default_rng(0).standard_normal((50, 12))
     measured("", _objective(warm_up, warm_up[:, 0] + warm_up[:, 1], 0.0), 3, _SECONDS)
     rows = []
@@ -168,6 +170,7 @@ def run(quick: bool) -> None:
         objective = data_set(name)
         if objective is not None:
             rows.append(measured(f"{name} k={K}", objective, K, _SECONDS))
+            print(f"{name}: {rows[-1].listed:.2f} s", flush=True)
     draws = [_of_many(draw, _RATIO) for draw in range(1 if quick else _DRAWS)]
     noisy = [] if quick else [_of_many(0, _NOISY)]
     header = ("problem", "proof, s", "list, s", "ratio", "subsets", "decided", "finished")
@@ -183,4 +186,11 @@ def run(quick: bool) -> None:
         "decided_1000_noisy": min((r.decided for r in noisy), default=None),
         "lmsubsets_ratio": max(here / there for here, there in compared.values()),
     }  # fmt: skip
-    print(json_line(summary))
+    return summary
+
+
+BENCHMARK = Benchmark(
+    "alternatives",
+    "Measure lists of near-best subsets: time compared with one proof, columns decided, lmSubsets' published times.",
+    {"alternatives": run},
+)

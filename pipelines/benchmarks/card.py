@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -26,7 +26,7 @@ from dsel.selection.pipeline import run_selection
 from pipelines.benchmarks.card_futures import SPEED_SHARE, driver_only, on_workers, slices_2, small_overhead_s
 from pipelines.benchmarks.greedy_rls import plain_algorithm_3
 from pipelines.benchmarks.plans import data, plan_worst_factor
-from pipelines.table import json_line
+from pipelines.benchmarks.protocol import Benchmark
 
 WORKERS, WORKER_MEMORY = 2, "1GiB"
 
@@ -87,20 +87,10 @@ def speed_of_two_workers(quick: bool) -> dict[str, Any]:
     return {"slices_2": on_workers(partial(slices_2, share=0.05 if quick else SPEED_SHARE))}
 
 
-#: What can run alone, by name.
-PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
+BENCHMARK = Benchmark("card", "Measure what the papers promise and a cluster must keep.", {
     "greedy-rls": greedy_rls_in_memory, "wide": greedy_rls_wide, "plans": plan_worst_factor,
     "driver-only": searches_in_the_driver, "small-overhead": overhead, "slices": speed_of_two_workers,
-}  # fmt: skip
-
-
-def run(quick: bool, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
-    """Print the figures of these parts and, as the last line, all of them as JSON."""
-    report: dict[str, Any] = {}
-    for name in parts:
-        report |= PARTS[name](quick)
-    print(json_line(report))
-    return report
+})  # fmt: skip
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -6,7 +6,6 @@ alone and with the arithmetic alone.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
 from dsel.passes.reduce_blocks import RowPass
 from dsel.search.cross_validation.rounds import GreedyRls
+from pipelines.benchmarks.protocol import Benchmark
 from pipelines.benchmarks.synthetic import regression_data
 
 N, K = 1000, 50
@@ -36,25 +36,23 @@ N, K = 1000, 50
 #: Floating-point operations per element, plus 2 s for s chosen columns (one target, squared loss).
 FLOPS = 9
 
-#: Parts that can run separately.
-PARTS = ("memory", "height", "disk")
+
+def memory(quick: bool) -> dict[str, Any]:
+    """Compare with Algorithm 3 in memory."""
+    return _show(in_memory(5_000 if quick else 50_000))
 
 
-def run(quick: bool, store: Path | None, parts: Sequence[str] = PARTS) -> None:
-    """Print the figures of these parts and, as the last line, the main ones as JSON."""
-    report: dict[str, Any] = {}
-    if "memory" in parts:
-        report |= _show(in_memory(5_000 if quick else 50_000))
-    if "height" in parts:
-        report |= time_against_height((5_000, 10_000) if quick else (50_000, 100_000, 200_000, 400_000, 1_000_000))
-    if "disk" in parts:
-        with tempfile.TemporaryDirectory() as folder:
-            if store is None:
-                store = Path(folder) / "generated.zarr"
-                generate_regression(store, samples=50_000 if quick else 1_000_000, features=N)
-            report |= _show(out_of_core(store, rounds=6))
-    keys = ("numpy_over_dsel", "most_over_least_per_row", "out_of_core_over_floor", "reads_per_round", "bytes_written")
-    print(json.dumps({key: report[key] for key in keys if key in report}))
+def height(quick: bool) -> dict[str, Any]:
+    """Measure rounds as the number of rows grows."""
+    return time_against_height((5_000, 10_000) if quick else (50_000, 100_000, 200_000, 400_000, 1_000_000))
+
+
+def disk(quick: bool) -> dict[str, Any]:
+    """Measure rounds out of core, on generated data of 4 GB."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "generated.zarr"
+        generate_regression(store, samples=50_000 if quick else 1_000_000, features=N)
+        return _show(out_of_core(store, rounds=6))
 
 
 def _show(figures: dict[str, Any]) -> dict[str, Any]:
@@ -249,3 +247,10 @@ def _repeat_block(block: Block, round: Any, transform: Any, times: int) -> float
 
 def _bytes_under(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.parent.rglob("*") if path.is_file())
+
+
+BENCHMARK = Benchmark(
+    "greedy-rls",
+    "Measure greedy RLS in memory, as rows grow, and out of core on two workers of 1 GiB.",
+    {"memory": memory, "height": height, "disk": disk},
+)

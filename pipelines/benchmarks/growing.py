@@ -25,7 +25,9 @@ import yaml
 
 import dsel
 from dsel.data.generate import generate_regression
-from pipelines.table import json_line, text_table
+from pipelines.benchmarks import growing_proofs
+from pipelines.benchmarks.protocol import Benchmark
+from pipelines.table import text_table
 
 WORKERS, MEMORY = 2, "1GiB"
 #: The nights after the first one; the ratios are those of their medians.
@@ -47,7 +49,7 @@ class Run:
 
 
 def run(quick: bool) -> dict[str, float]:
-    """Print a table and, as the last line, the ratios as JSON."""
+    """Print a table, and return the ratios."""
     m, n = (200_000, 400) if quick else (1_000_000, 1000)
     with tempfile.TemporaryDirectory() as temporary:
         folder, night = Path(temporary), m // 100
@@ -82,7 +84,6 @@ def run(quick: bool) -> dict[str, float]:
         "unchanged_cpu_seconds": unchanged.cpu,
         "bytes_kept_per_segment": float(max(kept)),
     }
-    print(json_line(found))
     return found
 
 
@@ -131,3 +132,10 @@ def _child_seconds() -> float:
     """Return the processor seconds of the processes that have ended, with those that they started."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+BENCHMARK = Benchmark(
+    "growing",
+    "Compare nightly runs, and proofs, on a store that has grown by 1 % with those from the beginning.",
+    {"runs": run, "proofs": growing_proofs.run},
+)

@@ -10,6 +10,7 @@ half-way.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -21,13 +22,15 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.exchange import exchange
-from pipelines.table import json_line, text_table
+from pipelines.table import text_table
 
 KINDS = ("stationary", "drift", "change")
 #: Columns, columns to choose, and the rows of the first night.
 COLUMNS, CHOSEN, ROWS = 200, 9, 600
 NIGHTS = 60
 _MOST_TREE_BYTES = 64 << 20
+#: Nights between two lines about the progress.
+_REPORTED = 5
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,13 @@ class Night:
 
 
 def run(quick: bool) -> dict[str, float]:
-    """Print a table and, as the last line, the figures as JSON."""
+    """Print a table, and return the figures."""
     nights = 6 if quick else NIGHTS
     print(f"{ROWS} x {COLUMNS}, k = {CHOSEN}; {nights} nights of 1 % more rows")
-    found = {kind: follow(kind, nights) for kind in KINDS}
+    found = {}
+    for kind in KINDS:
+        found[kind] = follow(kind, nights)
+        print(f"{kind}: ratio {_ratio(found[kind]):.2f}", flush=True)
     rows = [
         [
             kind, f"{median(one.beginning for one in all_):.2f}", f"{median(one.continued for one in all_):.2f}",
@@ -70,7 +76,6 @@ def run(quick: bool) -> dict[str, float]:
         "different": float(sum(not one.same for one in every)), "nights": float(len(every)),
         "most_tree_bytes": float(max(one.kept for one in every)),
     }  # fmt: skip
-    print(json_line(figures))
     return figures
 
 
@@ -82,17 +87,8 @@ def follow(kind: str, nights: int) -> list[Night]:
     found = []
     for night in range(1, nights + 1):
         best, tree = proof.search.best, proof.search.kept(_MOST_TREE_BYTES)
-        Z = np.vstack(
-            [
-                Z,
-                _rows(
-                    rng,
-                    kind,
-                    night / NIGHTS + (0.5 if nights < NIGHTS and night > nights // 2 else 0.0),
-                    Z.shape[0] // 100,
-                ),
-            ]
-        )
+        late = 0.5 if nights < NIGHTS and night > nights // 2 else 0.0  # so that few nights see a change as well
+        Z = np.vstack([Z, _rows(rng, kind, night / NIGHTS + late, Z.shape[0] // 100)])
         objective = _objective(Z)
         proof, whole = _proof(objective, best, tree or None), _proof(objective, best, None)
         certificate, other = proof.certificate(), whole.certificate()
@@ -105,6 +101,9 @@ def follow(kind: str, nights: int) -> list[Night]:
                 certificate.bound > least + 1e-9 * objective.total,
             )
         )  # fmt: skip
+        if night % _REPORTED == 0 or night == nights:
+            line = f"{kind}: night {night} of {nights}, {_ratio(found):.2f} of the CPU from the beginning so far"
+            print(line, file=sys.stderr, flush=True)
     return found
 
 

@@ -12,16 +12,16 @@ R^2 as a function of N is measured for N offspring per round, and for the asynch
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dsel.engine.clusters.local import usable_cores
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_on_workers import ObjectiveFile, save_objective
@@ -39,17 +39,20 @@ from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.schedule import Division, Schedule
 from pipelines.benchmarks import scaling_report, slices
 from pipelines.benchmarks.measured_run import Run
+from pipelines.benchmarks.protocol import Benchmark, Figures
 from pipelines.benchmarks.simulated_workers import least_found
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardized
-from pipelines.table import json_line, text_table
+from pipelines.table import text_table
 
 COST = 0.05
 #: For the costly criteria: columns, k, and logical processors of the synchronous search.
 N_COLUMNS, K, PROCESSORS = 200, 6, 96
 CHEAP_N, CHEAP_K = 2500, 50
-WAITING = (1, 2, 4, 8, 10, 16, 32)
+WAITING, QUICK_WAITING = (1, 2, 4, 8, 10, 16, 32), (1, 8, 32)
+#: Shares of the iterations of the paper on the cheap objective.
+_SHARE, _QUICK_SHARE = 0.5, 0.02
 DATA_SETS = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms", "clean1")
 
 
@@ -123,7 +126,7 @@ def cheap_objective() -> DenseObjective:
     return DenseObjective(X.T @ X, None, float(np.square(X).sum()))
 
 
-def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
+def cheap(folder: Path, share: float) -> tuple[list[Run], list[Run]]:
     """Return the runs of PPOSS-asy on the cheap objective with one and two processes: all of it, and its second half.
 
     Early on, nearly every iteration improves the archive, and every worker computes the tables of each new subset.
@@ -131,7 +134,7 @@ def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
     objective = cheap_objective()
     stored = save_objective(objective, folder)
     whole, second = [], []
-    T = paper_iterations(CHEAP_K, CHEAP_N)
+    T = int(share * paper_iterations(CHEAP_K, CHEAP_N))
     for workers in (1, 2):
         with cluster(workers) as client:
             half: list[tuple[int, float]] = []
@@ -146,6 +149,7 @@ def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
             run = timed(client, _newest_first(objective, 1, T), work, T, workers, at_half)
             done, then = half[0]
             whole.append(run)
+            print(f"cheap, {workers} workers: {run.seconds:.1f} s", flush=True)
             second.append(replace(run, evaluations=T - done, seconds=time.perf_counter() - then))
     return whole, second
 
@@ -188,16 +192,19 @@ def computing(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run]]:
     return asynchronous, synchronous
 
 
-def waiting(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run], list[Run]]:
+def waiting(
+    criterion: Costly, seconds: float, counts: Sequence[int]
+) -> tuple[list[Run], list[Run], list[Run]]:  # fmt: skip
     """Return runs of the waiting criterion: asynchronous, synchronous with fixed N, synchronous with N = W."""
     asynchronous, synchronous, paper = [], [], []
-    for workers in WAITING:
+    for workers in counts:
         processes = 1 if workers == 1 else 2
         with cluster(processes, workers // processes) as client:
             costly(client, criterion, workers, 0, 0.3)
             asynchronous.append(costly(client, criterion, workers, 0, 1.5 * seconds))
             synchronous.append(costly(client, criterion, workers, PROCESSORS, seconds))
             paper.append(costly(client, criterion, workers, workers, seconds / 2))
+            print(f"waiting, {workers} workers: {asynchronous[-1].speed:.0f} evaluations per second", flush=True)
     return asynchronous, synchronous, paper
 
 
@@ -207,13 +214,13 @@ def efficiency(runs: list[Run], workers: int) -> float:
     return speed[workers] / (workers * speed[1])
 
 
-def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
+def quality(repeats: int, names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return R^2 of PPOSS and PPOSS-asy with k = 8 for N = 1 to 10, R^2 of forward selection, and notes.
 
     This is the right-hand part of Figure 1 of the paper.
     """
     rows, notes = [], []
-    for name in DATA_SETS:
+    for name in names:
         arrays = load(name)
         if arrays is None:
             notes.append(missing(name))
@@ -228,6 +235,7 @@ def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
         row["never_below_forward"] = _never_below_forward(row, "")
         row["async_never_below_forward"] = _never_below_forward(row, "async_")
         rows.append(row)
+        print(f"{name}: measured", flush=True)
     return rows, notes
 
 
@@ -259,53 +267,69 @@ def _table(title: str, runs: list[Run]) -> str:
     ])  # fmt: skip
 
 
-def run(out: Path, full: bool) -> None:
-    """Print the tables and, as the last line, the figures as JSON; write the report into `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    seconds = 12.0 if full else 3.0
-    X, y = regression_data(1000, N_COLUMNS)
-    objective = regression(X, y)
-    sections: list[str] = []
+def _shown(title: str, runs: list[Run]) -> list[Run]:
+    print(_table(title, runs) + "\n", flush=True)
+    return runs
 
-    def show(text: str) -> None:
-        print(text + "\n", flush=True)
-        sections.append(text)
 
-    show(f"PPOSS on {usable_cores()} cores; costly criteria take {COST * 1000:.0f} ms\n\n{__doc__}")
-    cheap_runs, cheap_second = cheap(out)
-    show(_table(f"cheap objective, n = {CHEAP_N}, k = {CHEAP_K}, async", cheap_runs))
-    show(_table("second half of these iterations", cheap_second))
-    most = ceiling(out, 3_000_000)
-    show(f"Two independent searches on this machine each reach {most:.3f} of the speed of one alone")
-    sliced = slices.run(cluster, out)
-    cpu_async, cpu_sync = computing(Costly(objective, True), seconds)
-    show(_table("computes 50 ms, async", cpu_async))
-    show(_table("computes 50 ms, sync", cpu_sync))
-    wait_async, wait_sync, wait_paper = waiting(Costly(objective, False), seconds)
-    show(_table("waits 50 ms, async", wait_async))
-    show(_table("waits 50 ms, sync", wait_sync))
-    show(_table("waits 50 ms, sync, N = workers", wait_paper))
-    model = scaling_report.fit(wait_async, wait_sync, wait_paper, COST)
-    show(str(model))
-    rows, notes = quality(10 if full else 4)
-    show(_quality_table(rows) + "".join(f"\n{note}" for note in notes))
-    scaling_report.write(out, sections, wait_async, wait_sync, model, rows)
-    print(f"report: {out / 'scaling.html'}")
-    print(json_line({
-        "benchmark": "scaling",
-        "cheap_async_2": efficiency(cheap_runs, 2),
-        "cheap_async_2_second_half": efficiency(cheap_second, 2),
+def _cheap(quick: bool) -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        whole, second = cheap(Path(folder), _QUICK_SHARE if quick else _SHARE)
+        _shown(f"cheap objective, n = {CHEAP_N}, k = {CHEAP_K}, async", whole)
+        _shown("second half of these iterations", second)
+        most = ceiling(Path(folder), 300_000 if quick else 3_000_000)
+    print(f"Two independent searches on this machine each reach {most:.3f} of the speed of one alone")
+    return {
+        "cheap_async_2": efficiency(whole, 2), "cheap_async_2_second_half": efficiency(second, 2),
         "cheap_ceiling_2": most,
-        **sliced,
-        "cpu_async_2": efficiency(cpu_async, 2),
-        "cpu_sync_2": efficiency(cpu_sync, 2),
-        "wait_async_32": efficiency(wait_async, 32),
-        "wait_sync_8": efficiency(wait_sync, 8),
-        "wait_sync_10": efficiency(wait_sync, 10),
+    }  # fmt: skip
+
+
+def _slices(quick: bool) -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        return slices.speeds(cluster, Path(folder), quick)
+
+
+def _slices_waiting(quick: bool) -> Figures:
+    return slices.simulated(cluster, quick)
+
+
+def _criterion(computes: bool) -> Costly:
+    return Costly(regression(*regression_data(1000, N_COLUMNS)), computes)
+
+
+def _computing(quick: bool) -> Figures:
+    asynchronous, synchronous = computing(_criterion(True), 1.0 if quick else 3.0)
+    _shown("computes 50 ms, async", asynchronous)
+    _shown("computes 50 ms, sync", synchronous)
+    return {"cpu_async_2": efficiency(asynchronous, 2), "cpu_sync_2": efficiency(synchronous, 2)}
+
+
+def _waiting(quick: bool) -> Figures:
+    runs = waiting(_criterion(False), 0.5 if quick else 3.0, QUICK_WAITING if quick else WAITING)
+    for title, found in zip(("async", "sync", "sync, N = workers"), runs, strict=True):
+        _shown(f"waits 50 ms, {title}", found)
+    model = scaling_report.fit(*runs, COST)
+    print(model, flush=True)
+    names = (f"wait_{form}_{W}" for form in ("async", "sync") for W in (8, 10, 32))
+    figures = {}
+    for name in names:
+        found, W = runs["sync" in name.split("_")], int(name.split("_")[2])
+        if any(run.workers == W for run in found):
+            figures[name] = efficiency(found, W)
+    points = {form: {run.workers: efficiency(found, run.workers) for run in found}
+              for form, found in zip(("asynchronous", "synchronous"), runs[:2], strict=True)}  # fmt: skip
+    return {**figures, "waiting": points, "model": asdict(model)}
+
+
+def _quality(quick: bool) -> Figures:
+    rows, notes = quality(1 if quick else 2, DATA_SETS[:2] if quick else DATA_SETS)
+    print(_quality_table(rows) + "".join(f"\n{note}" for note in notes))
+    return {
         "never_below_forward": all(row["never_below_forward"] for row in rows),
         "async_never_below_forward": all(row["async_never_below_forward"] for row in rows),
         "quality": rows,
-    }))  # fmt: skip
+    }  # fmt: skip
 
 
 def _quality_table(rows: list[dict[str, Any]]) -> str:
@@ -316,3 +340,13 @@ def _quality_table(rows: list[dict[str, Any]]) -> str:
         [row["data"], name, f"{row['forward']:.4f}", *(f"{row[f'{form}{N}'][0]:.4f}" for N in shown)]
         for row in rows for name, form in forms
     ])  # fmt: skip
+
+
+BENCHMARK = Benchmark(
+    "scaling",
+    "Measure PPOSS on 1 to 32 workers, and R^2 against the number of processors.",
+    {
+        "cheap": _cheap, "slices": _slices, "slices-waiting": _slices_waiting, "slices-quality": slices.qualities,
+        "computing": _computing, "waiting": _waiting, "quality": _quality,
+    },
+)  # fmt: skip

@@ -1,13 +1,9 @@
-"""Write the report of the scaling benchmark, and fit a model of the communication costs to its measurements."""
+"""Fit a model of the communication costs to the measurements of the scaling benchmark, and draw both."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,62 +77,13 @@ def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], single: Sequenc
     return Model(cost, mean_gap, mean_barrier, float(task), float(evaluation), valued)
 
 
-def write(
-    out: Path, sections: Sequence[str], asynchronous: Sequence[Run], synchronous: Sequence[Run], model: Model,
-    quality: Sequence[dict[str, Any]],
-) -> None:  # fmt: skip
-    """Write the printed text and two figures to scaling.html in `out`; without matplotlib, only the text."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        pictures = ["<p>No figures: pip install 'dsel[plots]'.</p>"]
-    else:
-        pictures = [
-            _picture(_efficiencies(Figure(figsize=(8, 5)), asynchronous, synchronous, model)),
-            _picture(_qualities(Figure(figsize=(10, 6)), quality)),
-        ]
-    text = "".join(f"<pre>{html.escape(section)}</pre>\n" for section in sections)
-    body = f"<!doctype html><meta charset='utf-8'><title>PPOSS: scaling</title>\n{''.join(pictures)}\n{text}"
-    (out / "scaling.html").write_text(body)
-
-
-def _picture(figure: Any) -> str:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
-    return f"<p><img src='data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}'></p>\n"
-
-
-def _efficiencies(figure: Any, asynchronous: Sequence[Run], synchronous: Sequence[Run], model: Model) -> Any:
-    axes = figure.subplots()
+def draw_efficiencies(axes: Any, points: Mapping[str, Mapping[str, float]], model: Model, processors: int) -> None:
+    """Draw the measured efficiencies by the number of workers, and the model."""
     W = np.unique(np.round(np.geomspace(1, 1000, 200)))
-    N = float(synchronous[0].processors)
-    for runs, colour, name in ((asynchronous, "C0", "asynchronous"), (synchronous, "C1", f"synchronous, N = {N:.0f}")):
-        one = next(run.speed for run in runs if run.workers == 1)
-        points = [run.speed / (run.workers * one) for run in runs]
-        axes.plot([run.workers for run in runs], points, "o", color=colour, label=f"{name}: measured")
+    for colour, (name, measured) in zip(("C0", "C1"), points.items(), strict=True):
+        axes.plot([int(w) for w in measured], list(measured.values()), "o", color=colour, label=f"{name}: measured")
     axes.plot(W, model.asynchronous(W), "-", color="C0", label="asynchronous: model")
-    axes.plot(W, model.synchronous(W, np.full(W.size, N)), "-", color="C1", label=f"synchronous, N = {N:.0f}: model")
-    axes.plot(W, model.synchronous(W, 10.0 * W), "--", color="C1", label="synchronous, N = 10 workers: model")
-    axes.set_xscale("log")
-    axes.set_ylim(0.0, 1.1)
-    axes.set_xlabel("workers")
-    axes.set_ylabel("efficiency")
-    axes.set_title("A criterion that waits 50 ms. Points: measured; lines: fitted model")
+    N = np.full(W.size, float(processors))
+    axes.plot(W, model.synchronous(W, N), "-", color="C1", label=f"synchronous, N = {processors}: model")
+    axes.set(xscale="log", ylim=(0.0, 1.1), xlabel="workers", ylabel="efficiency")
     axes.legend(fontsize=8)
-    return figure
-
-
-def _qualities(figure: Any, quality: Sequence[dict[str, Any]]) -> Any:
-    for i, row in enumerate(quality):
-        axes = figure.add_subplot(2, -(-len(quality) // 2), i + 1)
-        for shift, form, name in ((0.0, "", "PPOSS"), (0.15, "async_", "PPOSS-asy")):
-            mean, spread = zip(*(row[f"{form}{N}"] for N in range(1, 11)), strict=True)
-            axes.errorbar(np.arange(1, 11) + shift, mean, spread, marker="o", markersize=3, label=name)
-        axes.axhline(row["forward"], color="C2", label="forward selection")
-        axes.set_title(row["data"], fontsize=9)
-        axes.set_xlabel("N", fontsize=8)
-        axes.tick_params(labelsize=7)
-    figure.axes[0].legend(fontsize=7)
-    figure.suptitle("R^2 of 8 columns against the number N of processors (Figure 1 of the paper)")
-    figure.tight_layout()
-    return figure

@@ -27,9 +27,9 @@ from pipelines.benchmarks.synthetic import regression_data
 from pipelines.papers.datasets import load
 from pipelines.papers.preprocess import regression, standardized
 
-#: Columns, columns to choose, and the seconds on the reference core to which the published search is cut, if it is
-#: longer. The first one is complete: its parts differ, since slices of the beginning find the same improvements.
-CASES = ((2500, 50, 30.0), (10_000, 100, 40.0))
+#: Columns, columns to choose, and the seconds on the reference core to which the published search is cut. The first one
+#: takes 30 s. Its parts differ, since slices of the beginning find the same improvements.
+CASES, QUICK_CASES = ((2500, 50, 12.0), (10_000, 100, 12.0)), ((2500, 50, 1.0),)
 #: Data sets and columns to choose for the comparison of quality, and the slices at a time.
 QUALITY, QUALITY_SLICES = (("sonar", 8), ("ionosphere", 8), ("clean1", 16)), (4, 16, 64)
 #: Simulated workers, and the seconds that a simulated slice takes.
@@ -157,13 +157,13 @@ def _sliced(
     return seconds, dispatcher.stats.busy - busy, dispatcher.stats.available - available
 
 
-def quality(seeds: int) -> dict[str, dict[str, list[float]]]:
+def quality(seeds: int, cases: Sequence[tuple[str, int]]) -> dict[str, dict[str, list[float]]]:
     """Return the mean difference of R^2 between slices and sequential POSS at equal iterations, and its standard error.
 
     Published POSS and the default options; as many generations of slices as the shortest divided search has.
     """
     found: dict[str, dict[str, list[float]]] = {}
-    for name, k in QUALITY:
+    for name, k in cases:
         arrays = load(name)
         if arrays is None:
             continue
@@ -225,7 +225,7 @@ class WaitingSlices:
         return ()
 
 
-def waiting(cluster: Cluster) -> dict[int, float]:
+def waiting(cluster: Cluster, counts: Sequence[int]) -> dict[int, float]:
     """Return the efficiency on simulated workers, threads of two processes that wait for a slice's time.
 
     The archive has a subset of each size up to 2k - 1, as snapshots do.
@@ -233,7 +233,7 @@ def waiting(cluster: Cluster) -> dict[int, float]:
     X, y = regression_data(400, 200)
     objective = regression(X, y)
     subsets, speeds = _warm(objective, _WAITING_K), {}
-    for workers in SIMULATED:
+    for workers in counts:
         processes = 1 if workers == 1 else 2
         with cluster(processes, workers // processes) as client:
             number = MOST_IN_FLIGHT * workers  # 32 generations for each of the most workers, as the shortest search has
@@ -244,29 +244,39 @@ def waiting(cluster: Cluster) -> dict[int, float]:
             start = time.perf_counter()
             Dispatcher(search, DaskExecutor(client, WaitingSlices(), ExecutorOptions()), stop).run()
             speeds[workers] = number / (time.perf_counter() - start)
-    return {workers: speeds[workers] / (workers * speeds[1]) for workers in SIMULATED}
+            print(f"{workers} simulated workers: {speeds[workers]:.1f} slices per second", flush=True)
+    return {workers: speeds[workers] / (workers * speeds[1]) for workers in counts}
 
 
-def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
-    """Print the measurements and return the figures."""
-    measured = [speed(cluster, folder, *case) for case in CASES]
-    for one in measured:
+def speeds(cluster: Cluster, folder: Path, quick: bool) -> dict[str, Any]:
+    """Print and return the speeds of two workers."""
+    measured = []
+    for n, k, seconds in QUICK_CASES if quick else CASES:
+        one = speed(cluster, folder, n, k, seconds)
+        measured.append(one)
         print(f"slices, n = {one.n}, k = {one.k}: {one.seconds[0]:.1f} s in one process, {one.seconds[1]:.1f} s on 1 "
               f"worker, {one.seconds[2]:.1f} s on 2 (x {one.speedup:.2f}; from an earlier archive x "
               f"{one.later_speedup:.2f}; two independent searches reach x {2.0 * one.together:.2f}; workers "
-              f"{one.busy:.1%} busy)")  # fmt: skip
-    efficiency = waiting(cluster)
-    print("efficiency on simulated workers:", {workers: round(share, 3) for workers, share in efficiency.items()})
-    compared = quality(20)
-    for name, row in compared.items():
-        print(f"R^2 by slices less sequential, {name}:", {W: f"{m:+.6f} +- {e:.6f}" for W, (m, e) in row.items()})
+              f"{one.busy:.1%} busy)", flush=True)  # fmt: skip
     return {
         "slices_2": {f"n={one.n},k={one.k}": one.speedup for one in measured},
         "slices_1": {f"n={one.n},k={one.k}": one.seconds[0] / one.seconds[1] for one in measured},
         "slices_2_later": {f"n={one.n},k={one.k}": one.later_speedup for one in measured},
         "two_searches": {f"n={one.n},k={one.k}": 2.0 * one.together for one in measured},
         "overhead": max(1.0 - one.busy for one in measured),
-        "wait_slices_32": efficiency[32],
-        "quality_at_equal_iterations": compared,
-        "quality_not_worse": not_worse(compared),
     }
+
+
+def simulated(cluster: Cluster, quick: bool) -> dict[str, Any]:
+    """Print and return the efficiency on simulated workers."""
+    efficiency = waiting(cluster, (1, 32) if quick else SIMULATED)
+    print("efficiency on simulated workers:", {workers: round(share, 3) for workers, share in efficiency.items()})
+    return {"wait_slices_32": efficiency[32]}
+
+
+def qualities(quick: bool) -> dict[str, Any]:
+    """Print and return the quality at equal numbers of iterations."""
+    compared = quality(3 if quick else 12, QUALITY[:1] if quick else QUALITY)
+    for name, row in compared.items():
+        print(f"R^2 by slices less sequential, {name}:", {W: f"{m:+.6f} +- {e:.6f}" for W, (m, e) in row.items()})
+    return {"quality_at_equal_iterations": compared, "quality_not_worse": not_worse(compared)}

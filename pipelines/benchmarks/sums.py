@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dsel
-from pipelines.table import json_line
+from pipelines.benchmarks.protocol import Benchmark
 
 SITES, COLUMNS, CHOSEN = 10, 500, 10
 
@@ -18,7 +18,7 @@ Rows = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 def run(quick: bool) -> dict[str, float]:
-    """Print the figures, as the last line as JSON."""
+    """Print and return the figures."""
     rows = 10_000 if quick else 100_000
     sites = [_site(number, rows) for number in range(SITES)]
     with tempfile.TemporaryDirectory() as temporary:
@@ -39,7 +39,6 @@ def run(quick: bool) -> dict[str, float]:
         "bytes_that_travel": float(travelled), "bytes_of_rows": float(X.nbytes + y.nbytes),
         "seconds_of_a_site": (summed - began) / SITES, "seconds_of_the_selection": selected - summed,
     }  # fmt: skip
-    print(json_line(figures))
     return figures
 
 
@@ -51,3 +50,6 @@ def _site(number: int, rows: int) -> Rows:
     X = X * np.float32(1.0 + 0.1 * number) + np.float32(number)
     y = X[:, :: COLUMNS // CHOSEN][:, :CHOSEN].sum(axis=1) + 3.0 * rng.standard_normal(rows, np.float32)
     return X, y
+
+
+BENCHMARK = Benchmark("sums", "Select from the sums of ten sites, and compare with all rows.", {"sums": run})

@@ -72,7 +72,7 @@ _CRITERION = {"criterion": "pipelines.chaos.cases:slow_closeness"}
 _PROOF = {"certify": {"time": "10m", "sizes": "all"}}
 _GROUPS = {"groups": [[0, 1, 2], [3, 4], [5, 6, 7, 8]], "k": 3}
 _CERTIFY: Command = ("certify", "{out}", "--time", "10m")
-_UNSUPERVISED = ("two-stage", "approx-svd", "leverage", "pivoted-qr")
+_UNSUPERVISED = ("two-stage", "approx-svd", "leverage", "arp", "rpcholesky", "pivoted-qr")
 _OPTIONS_BELOW = ("poss", "pposs", "pposs-asy")
 #: All other methods run with their defaults.
 _PLAIN = tuple(name for name in methods_with("name") if name not in (*_UNSUPERVISED, *_OPTIONS_BELOW))

@@ -7,7 +7,7 @@ subset, so that a bound above it is false.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -23,6 +23,8 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
+from dsel.search.exact.losses.wide_tree import prove_wide_loss
+from pipelines.proof_check.multinomial import fitted_classes, random_classes
 
 Long = NDArray[np.longdouble]
 #: Most Newton steps of a fit, the share of F by which fits may differ, and the gap that rounding may leave.
@@ -229,7 +231,9 @@ def _solve(H: Long, g: Long) -> Long:
 
 
 def check_loss(seed: int, index: int) -> LossFindings:
-    """Check the proofs of the random problem with this number."""
+    """Check the proofs of the random problem with this number. Every sixth one has three or more classes."""
+    if index % 6 == 5:
+        return _check_classes(seed, index)
     case, findings = random_loss_case(seed, index), LossFindings()
     problem, what = case.problem, f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     rng = np.random.default_rng([seed, index, 12])
@@ -247,9 +251,59 @@ def check_loss(seed: int, index: int) -> LossFindings:
             findings.proofs += 1
             findings.finished += found.proven
             _compare(found, f, sizes, total, nodes is None, what, findings)
+            if problem.lam > 0.0 or problem.limit is not None:
+                found = _by_pool(case, nodes, rng)
+                findings.proofs += 1
+                findings.finished += found.proven
+                _compare(found, f, sizes, total, nodes is None, f"{what} (pool)", findings)
     except Exception as error:  # a finding, like the others
         findings.failures.append(f"{what}: {type(error).__name__}: {error}")
     return findings
+
+
+def _check_classes(seed: int, index: int) -> LossFindings:
+    """Check the proofs of a random problem with three or more classes."""
+    case, findings = LossCase(*random_classes(seed, index)), LossFindings()
+    what = f"{case.name} k={case.k} in={case.include} out={case.exclude}"
+    try:
+        f, sizes = fitted_classes(case.problem, case.subsets)
+        total = float(fitted_classes(case.problem, [case.include])[0][0])
+        for nodes in (1 + index % 5, None):
+            found = prove_loss(case.problem, case.k, include=case.include, exclude=case.exclude, nodes=nodes)
+            findings.proofs += 1
+            findings.finished += found.proven
+            _compare(found, f, sizes, total, nodes is None, what, findings)
+    except Exception as error:  # a finding, like the others
+        findings.failures.append(f"{what}: {type(error).__name__}: {error}")
+    return findings
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a problem, as a tree with a pool reads them."""
+
+    Z: Floats
+    allowed: NDArray[np.bool_]
+
+    def products(self, duals: Floats) -> Floats:
+        """Return the sizes of the products, and what rounding is worth."""
+        rounding = 1e-14 * np.outer(np.linalg.norm(self.Z, axis=0), np.linalg.norm(duals, axis=0))
+        return np.asarray(np.abs(self.Z.T @ duals) + rounding)
+
+    def read(self, columns: NDArray[np.int64]) -> Floats:
+        """Return some columns."""
+        return self.Z[:, columns]
+
+
+def _by_pool(case: LossCase, nodes: int | None, rng: Generator) -> LossProof:
+    """Return the proof of a tree whose pool begins with few columns."""
+    problem = case.problem
+    allowed = np.ones(problem.Z.shape[1], np.bool_)
+    allowed[list(case.exclude)] = False
+    incumbent = case.subsets[int(rng.integers(len(case.subsets)))]
+    columns = _Columns(problem.Z, allowed)
+    empty = replace(problem, Z=problem.Z[:, :0])
+    return prove_wide_loss(empty, columns, case.k, incumbent, include=case.include, first=2, nodes=nodes)
 
 
 def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:

@@ -19,8 +19,9 @@ import xarray as xr
 
 import dsel
 from dsel.data.ingest import ingest_arrays
-from dsel.errors import DataError
+from dsel.errors import DataError, OptionError
 from dsel.sklearn import ForwardSelector
+from tests.cli_runner import call
 
 M, K = 120, 3
 RNG = np.random.default_rng(0)
@@ -163,9 +164,7 @@ def test_three_ways_give_the_same_columns_and_r2(name: str, tmp_path: Path) -> N
         dsel.ingest(
             kind.source, store, **({} if has_y else {"target": "y"}), **(takes if is_table else {}), **kind.options
         )
-    opened = dsel.open_store(store) if name != "AnnData with a sparse X" and name != "sparse matrix" else None
-    grouped = {"groups": "source"} if opened is not None and opened.sources is not None else {}
-    stored = dsel.select(store, k=K, method="forward", **grouped)
+    stored = dsel.select(store, k=K, method="forward")
     assert sources(stored.labels) == columns if kind.labels else list(stored.indices) == numbers
     assert stored.r2 == pytest.approx(r2, abs=1e-10)
 
@@ -204,6 +203,75 @@ def test_the_columns_of_a_category_are_one_group_unless_asked_otherwise() -> Non
     alone = dsel.select(MIXED, Y, k=2, method="astar")
     assert note in alone.notes
     assert dsel.certify(alone, MIXED, Y).certificate[-1]["proven"]
+
+
+def test_a_store_groups_the_columns_of_a_category_by_the_same_rule(tmp_path: Path) -> None:
+    frame, store = MIXED.assign(y=Y), tmp_path / "store.zarr"
+    dsel.ingest(frame, store, target="y", categorical="auto")
+    together, note = dsel.select(frame, "y", k=2), "the indicator columns of a category are chosen together"
+    found = dsel.select(store, k=2)
+    assert found.groups == together.groups
+    assert any(one.startswith(note) for one in found.notes)
+    assert found.notes == together.notes
+    one_by_one = dsel.select(store, k=2, categories="columns")
+    assert one_by_one.labels == dsel.select(frame, "y", k=2, categories="columns").labels
+    assert not one_by_one.groups
+    assert dsel.certify(found, store).certificate[-1]["proven"]
+    assert dsel.certify(one_by_one, store).certificate[-1]["proven"]
+    with pytest.raises(OptionError, match="1 columns became indicator columns of categories: 'colour'"):
+        dsel.select(store, k=2, categories="refuse")
+    with pytest.raises(OptionError, match="k is 9, and there are 8 groups of columns"):
+        dsel.select(store, k=9)
+
+
+def test_a_coordinate_named_source_of_other_programs_makes_no_groups() -> None:
+    other = xr.DataArray(
+        X, dims=("sample", "feature"), coords={"feature": list("abcdef"), "source": ("feature", list("uuuvvv"))}
+    )
+    assert not dsel.select(other, Y, k=2).groups
+    assert dsel.select(other, Y, k=2, groups="source").groups
+
+
+def test_a_proof_log_of_grouped_categories_is_verified(tmp_path: Path) -> None:
+    dsel.ingest(MIXED.assign(y=Y), tmp_path / "store.zarr", target="y", categorical="auto")
+    job = tmp_path / "job.yaml"
+    job.write_text("store: store.zarr\nk: 2\nout: out\nmethod: forward\ncertify: {log: true}\n")
+    assert call("run", job)[0] == 0
+    assert set(dsel.open_selection(tmp_path / "out").groups) == {"b", "colour"}
+    assert dsel.verify(tmp_path / "out").accepted
+    assert call("certify", tmp_path / "out", "--log")[0] == 0
+    assert dsel.verify(tmp_path / "out").accepted
+
+
+def test_whole_numbers_that_name_columns_stay_numbers(tmp_path: Path) -> None:
+    numbered = pd.DataFrame(X, columns=range(2000, 2006))
+    cube = xr.DataArray(X, {"feature": range(2000, 2006)}, dims=("sample", "feature"))
+    for data in (numbered, numbered.astype(object), cube, dask_frame(numbered)):
+        found = dsel.select(data, Y.to_numpy(), k=2, method="forward")
+        assert found.labels == [2001, 2004]
+        assert list(found.substitutes()) == [2001, 2004]
+    assert numbered[found.labels].shape == (M, 2)
+    found.save(tmp_path / "answer")
+    again = dsel.open_selection(tmp_path / "answer")
+    assert again.labels == [2001, 2004]
+    assert again == found
+    assert again.predict(numbered).shape == (M,)
+    assert again.to_frame().index.tolist() == [2001, 2004]
+
+
+def test_a_number_is_a_name_where_numbers_name_columns() -> None:
+    numbered = pd.DataFrame(X, columns=range(2000, 2006))
+    included = dsel.select(numbered, Y.to_numpy(), k=2, include=[2005])
+    assert included.labels[0] == 2005
+    assert dsel.certify(included, numbered, Y.to_numpy()).certificate[-1]["proven"]
+    grouped = dsel.select(numbered, Y.to_numpy(), k=1, groups={"pair": [2001, 2004]}, method="forward")
+    assert grouped.labels == [2001, 2004]
+    with pytest.raises(OptionError, match="include: there is no feature '5' among 6"):
+        dsel.select(numbered, Y.to_numpy(), k=2, include=[5])
+    with_target = pd.DataFrame(np.column_stack([X, Y]))
+    by_name = dsel.select(with_target, 6, k=2)
+    assert by_name.labels == [1, 4]
+    assert by_name.targets == ("6",)
 
 
 @pytest.mark.parametrize(

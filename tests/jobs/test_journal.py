@@ -12,7 +12,7 @@ import pytest
 import dsel
 from dsel.config.job import read_job
 from dsel.jobs.runner import run_job
-from dsel.search.journal import read_journal
+from dsel.search.journal import journalled_values, read_journal
 from dsel.search.outcome import improving
 from dsel.search.pareto.archive import IsolationFunction, min_index
 from tests.cli_runner import call, start_held, wait_for
@@ -99,3 +99,48 @@ def test_slices_on_the_quadratic_objective(store: Path) -> None:
     front = [columns.in_data(point.members) for point in improving(whole.points) if point.size]
     assert front == [row.indices for row in found.front if row.size > 1]
     assert found.trace[-1].error == whole.steps[-1].value
+
+
+#: It writes each subset to a file, and fails from the 50th on, as long as there is a file "fail".
+COUNTED = """
+from pathlib import Path
+HERE = Path(__file__).parent
+def score(S):
+    with (HERE / "calls.txt").open("a") as calls:
+        calls.write(" ".join(map(str, S)) + "\\n")
+    if (HERE / "fail").exists() and len((HERE / "calls.txt").read_text().splitlines()) > 50:
+        raise RuntimeError("the server of the criterion is gone")
+    return sum((j - 7) ** 2 for j in S) - 10.0 * len(S)
+"""
+
+
+@pytest.mark.parametrize("method", ["exchange", "poss"])
+def test_a_run_that_continues_evaluates_no_subset_of_the_journal_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    folder, store = tmp_path, make_store(tmp_path / "data.zarr", X[:, 6:], Y, chunks=(100, 12))
+    (folder / f"kept_{method}.py").write_text(COUNTED)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "fail").touch()
+    job = write_job(
+        store, k=4, method=method, criterion=f"kept_{method}:score",
+        cluster={"local": {"workers": 1, "memory": "600MB"}},
+        options={"iterations": 400} if method == "poss" else {},
+    )  # fmt: skip
+    code, _, err = call("run", job)
+    assert code == 70, err
+    assert "the server of the criterion is gone" in err
+    known = journalled_values(folder / "job.result" / "journal.jsonl")
+    before = (folder / "calls.txt").read_text().splitlines()
+    assert 10 < len(known) <= len(before)
+    (folder / "fail").unlink()
+
+    code, _, err = call("resume", folder / "job.result")
+    assert code == 0, err
+    after = (folder / "calls.txt").read_text().splitlines()[len(before) :]
+    assert not {" ".join(map(str, S)) for S in known} & set(after)
+    assert len(after) == len(set(after))
+    found = dsel.open_selection(folder / "job.result")
+    assert found.counts["evaluated"] == len(known) + len(after)
+    assert found.criterion == -34.0

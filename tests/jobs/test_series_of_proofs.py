@@ -14,7 +14,8 @@ import dsel
 from dsel._lib.npz import pack_npz, read_npz
 from dsel.config.job import JobFile
 from dsel.jobs.runner import plan_job, run_job
-from dsel.selection.changes.runs import run_names
+from dsel.search.exact.carried_bound import CARRIED
+from dsel.selection.changes.runs import SUMMARY, run_names
 from dsel.selection.render import describe_changes
 from dsel.selection.result import Selection
 from tests.cli_runner import call
@@ -177,3 +178,87 @@ def test_several_targets_and_all_sizes_continue(folder: Path) -> None:
         [(row["size"], row["status"], sorted(row["indices"])) for row in one.certificate] for one in (found, whole)
     ]
     assert shown[0] == shown[1]
+
+
+def narrow(folder: Path, seed: int, count: int, *, first: bool = False, shift: int = 0) -> None:
+    """Write or append rows of few columns, which branch and bound proves."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, 12))
+    np.save(folder / "x.npy", X)
+    np.save(folder / "y.npy", (X[:, shift : shift + 4] @ [0.5, 0.4, 0.3, 0.2] + rng.standard_normal(count))[:, None])
+    arguments = {"overwrite": True} if first else {"again": True}
+    (dsel.ingest if first else dsel.append)(
+        folder / "x.npy", folder / "data.zarr", y=folder / "y.npy", **arguments
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("certify", [{"nodes": 10**6}, {"sizes": "all"}])
+def test_few_columns_and_many_rows_need_no_search_the_next_night(folder: Path, certify: dict[str, Any]) -> None:
+    narrow(folder, 0, 5000, first=True)
+    asked = {"k": 3 if "nodes" in certify else 6, "certify": certify}
+    run_job(job(folder, **asked))
+    for night in (1, 2):
+        narrow(folder, night, 50)
+        found = run_job(job(folder, **asked))
+        whole = run_job(job(folder, str(folder / f"whole-{night}"), **asked))
+        assert found.indices == whole.indices
+        for mine, other in zip(found.certificate, whole.certificate, strict=True):
+            assert (mine["size"], mine["status"], sorted(mine["indices"])) == (
+                other["size"], "optimal", sorted(other["indices"])
+            )  # fmt: skip
+            assert mine["value"] == pytest.approx(other["value"])
+            assert mine["bound"] <= other["value"]
+        assert (proof(found)["method"], proof(found)["nodes"]) == (CARRIED, 0)
+    assert "leaves checked, 0 searched" in call("show", last(folder))[1]
+
+
+def test_a_bound_that_no_longer_suffices_is_replaced(folder: Path) -> None:
+    narrow(folder, 0, 5000, first=True)
+    run_job(job(folder, k=3))
+    narrow(folder, 9, 5000, shift=1)  # the next best columns change
+    found = proof(run_job(job(folder, k=3)))
+    assert (found["status"], found["began_again"]) == (
+        "optimal", "because the bound of the run before no longer suffices"
+    )  # fmt: skip
+    narrow(folder, 10, 50)
+    assert proof(run_job(job(folder, k=3)))["method"] == CARRIED
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"groups": [[0, 1], [2, 3], [4, 5], [6, 7]], "k": 2}, "because proofs of groups of columns keep no tree"),
+        ({"certify": {"log": True}, "k": 2}, "because the log of each proof is checked alone"),
+    ],
+)  # fmt: skip
+def test_proofs_that_always_begin_again_say_why(folder: Path, keys: dict[str, Any], why: str) -> None:
+    narrow(folder, 0, 500, first=True)
+    run_job(job(folder, **keys))
+    narrow(folder, 1, 5)
+    found = proof(run_job(job(folder, **keys)))
+    assert (found["status"], found["began_again"]) == ("optimal", why)
+
+
+def test_a_proof_without_enough_time_is_continued_the_next_night(folder: Path) -> None:
+    first = proof(run_job(job(folder, certify={"nodes": 5})))
+    assert first["status"] != "optimal"
+    append(folder, 1)
+    found = proof(run_job(job(folder)))
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert found["leaves_checked"] > 0
+
+
+def test_a_run_that_was_killed_leaves_its_tree_to_the_next_one(folder: Path) -> None:
+    run_job(job(folder))
+    append(folder, 1)
+    run_job(job(folder))
+    killed = last(folder)
+    (killed / SUMMARY).unlink()  # as if it had been killed during its proof
+    values = json.loads((killed / "selection.json").read_text())
+    (killed / "selection.json").write_text(json.dumps({**values, "certificate": []}))
+    append(folder, 2)
+    before = [name for name in run_names(folder / "runs") if name != killed.name][-1]
+    (folder / "runs" / before / TREE).unlink(missing_ok=True)
+    found = proof(run_job(job(folder)))
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert found["leaves_checked"] > 0

@@ -10,10 +10,17 @@ import pandas as pd
 import pytest
 import xarray as xr
 from sklearn.linear_model import GammaRegressor, HuberRegressor, LogisticRegression, PoissonRegressor
-from sklearn.metrics import accuracy_score, d2_tweedie_score, log_loss, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    confusion_matrix,
+    d2_tweedie_score,
+    log_loss,
+    roc_auc_score,
+    roc_curve,
+)
 
 import dsel
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.objective.losses.huber import Huber
 from dsel.selection.results.predict_store import predict_store
 from tests.cli.test_cli import invoke
@@ -271,6 +278,42 @@ def test_curves_of_classes_are_drawn_for_given_rows() -> None:
         dsel.select(X, COUNTS, k=2, loss="poisson").plot.roc(X, COUNTS)
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_result_has_the_curves_and_the_confusion_of_its_own_rows(tmp_path: Path, stored: bool) -> None:
+    y = np.where(CLASSES > 0, "yes", "no")
+    data = (make_store(tmp_path / "s.zarr", X, CLASSES[:, None], chunks=(64, 3)),) if stored else (X, y)
+    w = RNG.uniform(0.5, 2.0, size=M)
+    s = dsel.select(*data, k=2, loss="logistic", sample_weight=None if stored else w)
+    w = np.ones(M) if stored else w
+    p = dsel.select(X, CLASSES, k=2, loss="logistic", sample_weight=w).predict(X)
+    figures = s.class_figures
+    assert figures.names == (("0", "1") if stored else ("no", "yes"))
+    np.testing.assert_allclose(figures.confusion, confusion_matrix(CLASSES, p > 0.5, sample_weight=w))
+    assert figures.auc[0] == pytest.approx(roc_auc_score(CLASSES, p, sample_weight=w), abs=1e-3)
+    exact = np.column_stack(roc_curve(CLASSES, p, sample_weight=w, drop_intermediate=False)[:2])
+    away = np.abs(np.column_stack(figures.roc[0])[:, None] - exact).max(axis=2).min(axis=1)
+    assert away.max() < 0.02
+    predicted, observed = (np.array(values) for values in figures.calibration[0])
+    assert observed.size == 10
+    assert predicted.mean() == pytest.approx(np.average(p, weights=w), abs=0.01)
+    assert observed.mean() == pytest.approx(np.average(CLASSES, weights=w), abs=0.01)
+    s.save(tmp_path / "result")
+    assert dsel.open_selection(tmp_path / "result").class_figures == figures
+    page = s.report(tmp_path / "report.html").read_text()
+    for text in ("ROC curve", "Calibration", "Rows of each class by predicted class", "which flatter it"):
+        assert text in page
+    assert f"area {figures.auc[0]:.3f}" in s.plot.roc().get_legend_handles_labels()[1]
+    assert len(s.plot.calibration().get_lines()) == 2
+
+
+def test_a_loss_without_classes_has_no_roc_curve(tmp_path: Path) -> None:
+    s = dsel.select(X, COUNTS, k=2, loss="poisson")
+    assert s.class_figures is None
+    assert "ROC curve" not in s.report(tmp_path / "report.html").read_text()
+    with pytest.raises(MissingInputError, match="no counts of classes"):
+        s.plot.roc()
+
+
 def test_two_values_for_the_squared_error_offer_the_logistic_loss() -> None:
     note = 'if they are classes, loss="logistic" fits their probabilities'
     assert any(note in one for one in dsel.select(X, CLASSES, k=2).notes)
@@ -315,3 +358,26 @@ def test_targets_that_a_loss_cannot_take_are_refused(loss: str, change: Any, pro
 def test_a_class_without_weight_is_no_class() -> None:
     with pytest.raises(DataError, match="one class only, 0"):
         dsel.select(X, CLASSES, k=2, loss="logistic", sample_weight=1.0 - CLASSES)
+
+
+def test_a_proof_for_wide_data_is_the_same_for_a_store_and_an_array(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    wide = rng.normal(size=(150, 3100))
+    y = (2.0 * wide[:, 5] - 1.5 * wide[:, 3000] + rng.logistic(size=150) > 0).astype(float)
+    store = make_store(tmp_path / "wide.zarr", wide, y, chunks=(60, 700))
+    options = {"k": 2, "loss": "logistic", "lam": 20.0, "method": "forward"}
+    of_array = dsel.certify(dsel.select(wide, y, **options), wide, y)
+    of_store = dsel.certify(dsel.select(store, **options), store)
+    for selection in (of_array, of_store):
+        assert selection.certificate[-1]["proven"]
+        assert sorted(selection.indices) == [5, 3000]
+    assert of_store.certificate[-1]["bound"] == pytest.approx(of_array.certificate[-1]["bound"], rel=1e-9)
+
+
+def test_a_proof_for_wide_data_needs_a_penalty() -> None:
+    rng = np.random.default_rng(3)
+    wide = rng.normal(size=(60, 3100))
+    y = (wide[:, 5] + 3.0 * rng.logistic(size=60) > 0).astype(float)
+    selection = dsel.select(wide, y, k=1, loss="logistic", method="forward")
+    with pytest.raises(OptionError, match="Set lam, or coefficient_limit"):
+        dsel.certify(selection, wide, y)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.optimize import minimize
+from sklearn.metrics import roc_auc_score
 
 import dsel
+from dsel.data.row_partition import folds_of
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.registry import LOSSES, find_loss
+from tests.stores import make_store
 
 NAMES = ("logistic", "poisson", "gamma", "huber")
 
@@ -154,6 +157,59 @@ def test_chooses_k_by_an_information_criterion() -> None:
     assert point.value == pytest.approx(row.error + row.size * np.log(400))
 
 
+@pytest.mark.parametrize("by", ["folds", "log-loss", "auc"])
+def test_chooses_k_on_left_out_rows(by: str, tmp_path: Path) -> None:
+    X, y = drawn("logistic", m=200)
+    X = X[:, [1, 4, 6, 0]]
+    rule = {"by": by, "folds": 3}
+    found = dsel.select(X, y, k="auto", loss="logistic", method="splicing", choose_k=rule)
+    fold, values, m = folds_of(0, 200, 3, 0, 0), np.zeros((3, 5)), 200
+    for number in range(3):
+        train, test = fold != number, fold == number
+        best = (np.inf, np.zeros(test.sum()))
+        for k in range(5):
+            for S in map(list, combinations(range(4), k)):
+                b = fitted(X[train][:, S], y[train])
+                value, eta = (X[rows][:, S] @ b[:-1] + b[-1] for rows in (train, test))
+                best = min(best, (deviance(y[train], value), eta), key=lambda pair: pair[0])
+            left_out = deviance(y[test], best[1]) / test.sum()
+            area = roc_auc_score(y[test], best[1])
+            values[number, k] = {"folds": left_out, "log-loss": left_out / 2.0, "auc": 1.0 - area}[by]
+    expected = np.bincount(fold) @ values / m
+    assert found.size_curve is not None
+    points = [point.value for point in found.size_curve.points]
+    np.testing.assert_allclose(points, expected, **({"atol": 2e-3} if by == "auc" else {"rtol": 1e-5}))
+    assert found.k == int(np.argmin(points))
+    store = make_store(tmp_path / "s.zarr", X, y[:, None], chunks=(70, 3))
+    stored = dsel.select(store, k="auto", loss="logistic", method="splicing", choose_k=rule)
+    np.testing.assert_allclose([point.value for point in stored.size_curve.points], points, rtol=1e-8)
+
+
+def fitted(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return coefficients and intercept of logistic regression without a penalty, by a general minimizer."""
+
+    def value(b: np.ndarray) -> float:
+        return deviance(y, X @ b[:-1] + b[-1])
+
+    return minimize(value, np.zeros(X.shape[1] + 1), method="BFGS", options={"gtol": 1e-7}).x
+
+
+def deviance(y: np.ndarray, eta: np.ndarray) -> float:
+    return float(2.0 * np.sum(np.logaddexp(0.0, eta) - y * eta))
+
+
+def test_k_is_chosen_on_a_held_out_share_for_any_loss() -> None:
+    X, y = drawn("poisson", m=400)
+    found = dsel.select(X, y, k="auto", loss="poisson", choose_k={"held_out": 0.3}, offset=np.full(400, 0.5))
+    assert found.size_curve is not None
+    assert found.size_curve.rule == "held-out"
+    assert {1, 4, 6} <= set(found.indices)
+    many = dsel.select(X, np.minimum(y, 2.0), k="auto", loss="multinomial", choose_k="auc", max_k=4)
+    assert many.size_curve is not None
+    assert many.size_curve.rule == "auc"
+    assert many.size_curve.points[0].value == pytest.approx(0.5)
+
+
 def test_wide_data_are_searched_among_the_columns_with_the_largest_scores() -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(300, 2000))
@@ -219,7 +275,10 @@ def test_targets_that_a_loss_cannot_take_are_refused(loss: str, y: np.ndarray, m
         ({"loss": "logistics"}, "logistic"),
         ({"loss": "logistic", "method": "kfold"}, "kfold scores squared errors"),
         ({"loss": "logistic", "polish": "exchange"}, "does not go together with polish"),
-        ({"loss": "logistic", "k": "auto", "choose_k": "folds"}, "choose_k folds is for the squared error"),
+        ({"loss": "logistic", "k": "auto", "choose_k": "cp"}, "choose_k cp is for the squared error"),
+        ({"loss": "huber", "k": "auto", "choose_k": "auc"}, "choose_k auc is for classes"),
+        ({"k": "auto", "choose_k": "log-loss"}, "choose_k log-loss needs a loss for classes"),
+        ({"loss": "logistic", "k": "auto", "choose_k": {"held_out": "other.zarr"}}, "held_out is a share of the rows"),
         ({"offset": np.zeros(80)}, "offset needs a loss"),
         ({"loss": "poisson", "offset": np.zeros(79)}, "An offset is one number for each row"),
         ({"loss": "poisson", "offset": np.full(80, np.nan)}, "not finite in 80 rows"),

@@ -105,3 +105,15 @@ def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() ->
     assert dsel.certify(dsel.select(exact, y, k=2), exact, y).certificate[0]["status"] == "optimal"
     kept = dsel.select(near, y, k=2, near_copies="keep")
     assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0
+
+
+def test_a_loss_searches_one_column_of_each_cluster_and_its_proof_says_so() -> None:
+    classes = np.median(Y) < Y
+    found = dsel.select(with_copies(1e-5), classes, k=3, loss="logistic")
+    assert sorted(found.indices) == [2, 3, 5]
+    assert found.counts["copies"] == [[2, 13], [3, 10, 11], [5, 12]]
+    proved = dsel.certify(found, with_copies(1e-5), classes)
+    assert proved.certificate[-1]["represented"] == 3
+    assert proved.certificate[-1]["status"] == "optimal-except-near-copies"
+    assert sorted(proved.indices) == [2, 3, 5]
+    assert "copies" not in dsel.select(with_copies(1e-5), classes, k=3, loss="logistic", near_copies="keep").counts

@@ -18,7 +18,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.errors import CapacityError, DataError
+from dsel.errors import CapacityError, DataError, OptionError
 from dsel.planning.calibration import measure
 from dsel.planning.plan import make_plan
 from dsel.planning.representations.choice import candidates
@@ -280,3 +280,29 @@ def test_bad_values_are_named_with_their_column(force: Force, tmp_path: Path) ->
     force("column-blocks")
     with pytest.raises(DataError, match=r"in column 'x41', row 4"):
         dsel.select(str(store), k=2, method="forward")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_near_copies_in_wide_data_are_told_by_signed_sums(force: Force, weighted: bool, chunked: bool) -> None:
+    rng = np.random.default_rng(1)
+    X = 3.0 + rng.standard_normal((60, 900))
+    y = 2 * X[:, 4] + X[:, 7] + 1e-3 * rng.standard_normal(60)
+    X[:, [899, 898]] = np.c_[5 - 2 * X[:, 4], X[:, 4] + 2e-4 * rng.standard_normal(60)]
+    X[:, 500] = X[:, 7] + 2e-2 * rng.standard_normal(60)  # a correlation of about 1 - 2e-4
+    w = rng.uniform(0.5, 2.0, 60) if weighted else None
+    data = da.from_array(X, chunks=(17, 900)) if chunked else X
+    wide = {"method": "omp", "k": 2, "sample_weight": w}
+    force("column-blocks")
+    found = dsel.select(data, y, **wide)
+    assert found.plan is not None
+    assert found.plan["representation"] == "column-blocks"
+    assert found.counts["copies"] == [[4, 898, 899]]
+    assert found.indices[0] == 4
+    proved = dsel.certify(found, data, y, sample_weight=w, seconds=5)
+    assert proved.certificate[-1]["represented"] == 1  # 899 is an exact multiple
+    assert "copies" not in dsel.select(data, y, near_copies="keep", **wide).counts
+    with pytest.raises(OptionError, match="x898, x899"):
+        dsel.select(data, y, near_copies="refuse", **wide)
+    force("gram")
+    assert dsel.select(data, y, **wide).counts["copies"] == found.counts["copies"]

@@ -21,14 +21,6 @@ from dsel.sklearn import (
     SubsetSelector,
 )
 
-_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
-
-
-def _known(estimator: Any) -> dict[str, str]:
-    if isinstance(estimator, GreedyRLSSelector):
-        return dict.fromkeys(_WEIGHTS, "leave-one-out leaves out a row with all of its weight, as that of RidgeCV")
-    return {}
-
 
 @parametrize_with_checks(
     [
@@ -41,8 +33,7 @@ def _known(estimator: Any) -> dict[str, str]:
         SubsetRegressor(3),
         SubsetRegressor(3, loss=Huber(2.0), lam=1.0),
         SubsetRegressor(3, loss="poisson", lam=1.0),
-    ],
-    expected_failed_checks=_known,
+    ]
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learns_checks_pass(estimator: Any, check: Any) -> None:

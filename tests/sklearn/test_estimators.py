@@ -42,9 +42,9 @@ def test_it_is_logistic_regression_on_the_selected_columns(class_weight: Any, la
     factors = {None: {"yes": 1.0, "no": 1.0}, "balanced": shares}.get(
         class_weight if not isinstance(class_weight, dict) else "", class_weight
     )
-    Z = scaled(found, w * np.where(yes, factors["yes"], factors["no"]))
-    model = LogisticRegression(C=1.0 / lam, class_weight=class_weight, tol=1e-12, max_iter=10_000)
-    model.fit(Z, LABELS, sample_weight=w)
+    Z = scaled(found, w)
+    model = LogisticRegression(C=1.0 / lam, tol=1e-12, max_iter=10_000)
+    model.fit(Z, LABELS, sample_weight=w * np.where(yes, factors["yes"], factors["no"]))
     assert found.classes_.tolist() == ["no", "yes"]
     np.testing.assert_allclose(found.predict_proba(X), model.predict_proba(Z), atol=1e-6)
     np.testing.assert_allclose(found.decision_function(X), model.decision_function(Z), atol=1e-6)
@@ -61,15 +61,31 @@ def test_labels_are_of_any_type(labels: Any) -> None:
     assert set(found.predict(X).tolist()) == set(np.asarray(labels).tolist())
 
 
-def test_many_classes_and_one_class_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"Only binary classification is supported\. The type of the target is multicl"
-    ):
-        SubsetClassifier(2).fit(X, np.arange(M) % 3)
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_many_classes_share_the_columns_of_multinomial_regression(class_weight: Any) -> None:
+    labels = np.array(["blue", "green", "red"])[(np.c_[ETA, -ETA, X[:, 5]] + RNG.gumbel(size=(M, 3))).argmax(axis=1)]
+    w = RNG.uniform(0.5, 2.0, size=M)
+    found = SubsetClassifier(3, class_weight=class_weight).fit(X, labels, sample_weight=w)
+    sums = {label: w[labels == label].sum() for label in np.unique(labels)}
+    factors = np.array([1.0 if class_weight is None else w.sum() / (3.0 * sums[label]) for label in labels])
+    Z = scaled(found, w)
+    model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000).fit(Z, labels, sample_weight=w * factors)
+    assert found.classes_.tolist() == ["blue", "green", "red"]
+    assert found.get_support(indices=True).tolist() == [3, 5, 7]
+    np.testing.assert_allclose(found.predict_proba(X), model.predict_proba(Z), atol=1e-6)
+    scores = found.decision_function(X)
+    np.testing.assert_allclose(scores, X[:, found.indices_] @ found.coef_.T + found.intercept_)
+    assert found.predict(X).tolist() == model.predict(Z).tolist()
+
+
+def test_one_class_is_refused() -> None:
     with pytest.raises(ValueError, match="y has one class only: 'yes'"):
         SubsetClassifier(2).fit(X, np.full(M, "yes"))
     with pytest.raises(ValueError, match="the rows with weight have one class only"):
         SubsetClassifier(2).fit(X, LABELS, sample_weight=(LABELS == "yes").astype(float))
+    three = np.arange(M) % 3
+    with pytest.raises(ValueError, match="No row with weight is in the class 2"):
+        SubsetClassifier(2).fit(X, three, sample_weight=(three < 2).astype(float))
 
 
 def test_frames_sparse_and_lazy_data_are_predicted() -> None:

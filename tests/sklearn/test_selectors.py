@@ -16,6 +16,7 @@ import sklearn
 import xarray as xr
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
 import dsel
@@ -42,7 +43,9 @@ SAME = {
     "forward": (ForwardSelector(4, preprocess="center"), {"method": "forward", "preprocess": "center"}),
     "omp": (OMPSelector(4, include=[0], exclude=[2]), {"method": "omp", "include": [0], "exclude": [2]}),
     "greedy-rls": (GreedyRLSSelector(4), {"method": "greedy-rls", "lam": 1.0}),
-    "kfold": (GreedyRLSSelector(4, folds=5, lam=0.5), {"method": "kfold", "lam": 0.5, "folds": 5}),
+    "kfold": (GreedyRLSSelector(4, cv=5, lam=0.5), {"method": "kfold", "lam": 0.5, "folds": 5}),
+    "earlier name of cv": (GreedyRLSSelector(4, folds=5), {"method": "kfold", "lam": 1.0, "folds": 5}),
+    "splitter": (GreedyRLSSelector(4, cv=KFold(4)), {"method": "kfold", "lam": 1.0, "split": KFold(4)}),
     "best": (BestSubsetSelector(4), {"method": "branch-and-bound"}),
     "criterion": (SubsetSelector(2, criterion=len), {"criterion": len}),
 }
@@ -250,7 +253,7 @@ class TestClasses:
         (SubsetSelector(2, task="both"), "task must be"),  # type: ignore[arg-type]
         (SubsetSelector(2, include=["no such"]), "no such"),
         (SubsetSelector(2, cache=5), "cache must be"),
-        (GreedyRLSSelector(2, folds=5, loss="zero-one"), "leave folds out"),
+        (GreedyRLSSelector(2, folds=5, loss="zero-one"), "leave cv out"),
     ],
 )
 def test_wrong_parameters_are_value_errors(selector: Any, match: str) -> None:

@@ -28,8 +28,8 @@ from math import ceil
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
 from dsel.config.ingest_request import IngestRequest, Progress

@@ -19,8 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dask.utils import format_bytes
-
+from dsel._lib.byte_sizes import format_bytes
 from dsel.config.cluster import SiteSection
 from dsel.engine.scheduler_watch import NO_WORKER_LIMIT
 from dsel.errors import ClusterError, MissingExtraError

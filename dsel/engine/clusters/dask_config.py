@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import dask
-
 #: Workers spill before the limit, and pause late.
 WORKER = {
     "distributed.worker.memory.target": 0.7,
@@ -35,6 +33,7 @@ def applied(settings: Mapping[str, Any]) -> Iterator[None]:
 
     distributed is imported before: an import in the context would lose the defaults of distributed at its end.
     """
+    import dask
     import distributed  # noqa: F401
 
     with dask.config.set(settings):

@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dask.utils import parse_bytes
-
+from dsel._lib.byte_sizes import parse_bytes
 from dsel.config.cluster import KubernetesSection
 from dsel.config.types import parse_duration
 from dsel.engine.clusters import dask_config as dask_settings

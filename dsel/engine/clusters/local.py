@@ -12,10 +12,9 @@ from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 
-import dask
 import psutil
-from dask.utils import format_bytes, parse_bytes
 
+from dsel._lib.byte_sizes import format_bytes, parse_bytes
 from dsel._lib.disk import has_room, is_disk_full
 from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
@@ -167,6 +166,8 @@ def _not_started(error: Exception) -> DselError:
         usual = tempfile.gettempdir()
     except FileNotFoundError:  # Python finds no folder that it can write to
         usual = os.environ.get("TMPDIR", os.sep)
+    import dask
+
     places = sorted({usual, dask.config.get("temporary-directory", None) or usual})
     full = [place for place in places if not has_room(place)] or (places if is_disk_full(error) else [])
     if full:

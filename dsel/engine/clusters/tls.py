@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import dask
-
 from dsel.errors import OutputError
 
 SecurityOption = Literal["tls", "none"]
@@ -32,6 +30,8 @@ def site_security() -> Any | None:
 
     The key is distributed.comm.tls.ca-file; the variable is DASK_DISTRIBUTED__COMM__TLS__CA_FILE.
     """
+    import dask
+
     if not dask.config.get("distributed.comm.tls.ca-file", None):
         return None
     from distributed import Security

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, xlogy
+import scipy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.class_loss import ClassLoss
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(ClassLoss):
     """The deviance of logistic regression, -2 log likelihood, with targets 0 and 1.
 
     classes: the two values of the targets in the data. The second one counts as 1.
     """
 
-    classes: tuple[float, float] = (0.0, 1.0)
-
     name = "logistic"
     link = "logit"
     summary = "two classes: the deviance of logistic regression"
-    classifies = True
     curvature_limit = 0.5
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Logistic:
@@ -39,9 +36,9 @@ class Logistic(Loss):
             shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if values.size > 5 else "")
             raise DataError(
                 f'loss="logistic" takes two classes, and the target has {values.size} values: {shown}.',
-                'Give a column of two values, such as 0 and 1, or use loss="squared".',
+                'For classes use loss="multinomial"; for numbers give a column of 0 and 1, or use loss="squared".',
             )
-        return replace(self, classes=(float(values[0]), float(values[1])))
+        return self.with_classes(values, y, w)
 
     def encode(self, y: Floats) -> Floats:
         """Return 0 and 1 for the two classes."""
@@ -53,22 +50,22 @@ class Logistic(Loss):
 
     def slope(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (p - y) with the probability p."""
-        return np.asarray(2.0 * (expit(eta) - y))
+        return np.asarray(2.0 * (scipy.special.expit(eta) - y))
 
     def curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 p (1 - p)."""
-        return np.asarray(2.0 * expit(eta) * expit(-eta))
+        return np.asarray(2.0 * scipy.special.expit(eta) * scipy.special.expit(-eta))
 
     def conjugate(self, y: Floats, a: Floats) -> Floats:
         """Return twice the negative entropy of the probability y + a / 2, which must be from 0 to 1."""
         p = y + a / 2.0
         inside = (p >= 0.0) & (p <= 1.0)
         p = np.clip(p, 0.0, 1.0)
-        return np.where(inside, 2.0 * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)), np.inf)
+        return np.where(inside, 2.0 * (scipy.special.xlogy(p, p) + scipy.special.xlogy(1.0 - p, 1.0 - p)), np.inf)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the probability of the second class."""
-        return np.asarray(expit(eta))
+        return np.asarray(scipy.special.expit(eta))
 
     def notes(self) -> tuple[str, ...]:
         """Return which class counts as 1, where the targets are not 0 and 1."""

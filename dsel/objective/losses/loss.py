@@ -29,7 +29,8 @@ LARGEST = 300.0
 class Loss(ABC):
     """A convex and differentiable loss of a row, as a function of its linear predictor.
 
-    All functions work elementwise on arrays of one shape. The targets are those that `encode` returns.
+    All functions work elementwise on arrays of one shape. The targets are those that `encode` returns. A loss with
+    several outputs t, such as that of many classes, has linear predictors and slopes (r, t), and curvatures (r, t, t).
 
     Attributes
     ----------
@@ -50,6 +51,19 @@ class Loss(ABC):
     summary: ClassVar[str] = ""
     classifies: ClassVar[bool] = False
     curvature_limit: ClassVar[float] = np.inf
+
+    @property
+    def outputs(self) -> int:
+        """The number of linear predictors of a row."""
+        return 1
+
+    @property
+    def contrasts(self) -> Floats | None:
+        """The columns (q, t) of what is reported by what is fitted, orthonormal: scores are ``eta @ contrasts.T``.
+
+        None for one output, which is reported as it is.
+        """
+        return None
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Self:
         """Return the loss for these targets, whose scale or classes it may keep.
@@ -85,7 +99,10 @@ class Loss(ABC):
         """Return the second derivative of the deviance in eta, >= 0."""
 
     def working_curvature(self, y: Floats, eta: Floats) -> Floats:
-        """Return the curvature of the quadratic models that a fit minimizes; by default the second derivative."""
+        """Return the curvature of the quadratic models that a fit minimizes; by default the second derivative.
+
+        For several outputs one number for each row: the models that are searched have one Gram matrix.
+        """
         return self.curvature(y, eta)
 
     @abstractmethod
@@ -93,8 +110,12 @@ class Loss(ABC):
         """Return sup over eta of a eta - d(y, eta), which is infinite where no eta has a bound."""
 
     def mean(self, eta: Floats) -> Floats:
-        """Return the expected target at a linear predictor: the inverse of the link."""
+        """Return the expected target at a linear predictor, or at scores: the inverse of the link."""
         return eta
+
+    def row_weights(self, y: Floats, w: Floats | None) -> Floats | None:
+        """Return the weights of rows with these targets, by default those given; None if all are 1."""
+        return w
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of a loss that is a dataclass, as JSON types."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
+import scipy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError
@@ -29,7 +29,7 @@ class Poisson(Loss):
 
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (exp(eta) - y eta - y + y log y)."""
-        return np.asarray(2.0 * np.maximum(clipped_exp(eta) - y * eta - y + xlogy(y, y), 0.0))
+        return np.asarray(2.0 * np.maximum(clipped_exp(eta) - y * eta - y + scipy.special.xlogy(y, y), 0.0))
 
     def slope(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (exp(eta) - y)."""
@@ -43,7 +43,7 @@ class Poisson(Loss):
         """Return 2 (t log t - t + y - y log y) with t = y + a / 2 >= 0."""
         t = y + a / 2.0
         inside, t = t >= 0.0, np.maximum(t, 0.0)
-        return np.where(inside, 2.0 * (xlogy(t, t) - t + y - xlogy(y, y)), np.inf)
+        return np.where(inside, 2.0 * (scipy.special.xlogy(t, t) - t + y - scipy.special.xlogy(y, y)), np.inf)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the expected count."""

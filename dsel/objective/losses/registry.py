@@ -11,6 +11,7 @@ from dsel.objective.losses.gamma import Gamma
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.multinomial import Multinomial
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.squared import Squared
 
@@ -22,13 +23,14 @@ LOSSES: Registry[Loss] = Registry(
     "loss",
     Loss,  # type: ignore[type-abstract]
     GROUP,
-    (Squared(), Logistic(), Poisson(), Gamma(), Huber()),
+    (Squared(), Logistic(), Multinomial(), Poisson(), Gamma(), Huber()),
 )
 
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {
     "binomial": "logistic", "logit": "logistic", "log_loss": "logistic", "logloss": "logistic", "gaussian": "squared",
-    "squared_error": "squared", "mse": "squared", "quadratic": "squared",
+    "squared_error": "squared", "mse": "squared", "quadratic": "squared", "softmax": "multinomial",
+    "categorical": "multinomial", "cross_entropy": "multinomial",
 }  # fmt: skip
 
 

@@ -34,7 +34,6 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.linalg
-import scipy.special
 
 from dsel._lib.splitmix import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats

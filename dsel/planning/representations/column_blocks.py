@@ -18,7 +18,7 @@ import numpy as np
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
-from dsel.objective.on_demand import OnDemandObjective
+from dsel.objective.on_demand import GramRowsObjective, OnDemandObjective
 from dsel.passes.columns.column_blocks import MOST_TASKS, ColumnBlocks, stored_cells
 from dsel.passes.columns.column_factor import (
     ColumnFactor,
@@ -29,6 +29,7 @@ from dsel.passes.columns.column_factor import (
     row_gram_pass,
 )
 from dsel.passes.columns.column_statistics import (
+    SIGNED,
     ColumnStatistics,
     column_means_pass,
     column_moments_pass,
@@ -70,8 +71,8 @@ class ColumnRepresentation(Representation):
         dataset = validated.dataset
         if dataset.fingerprint is None:
             return Saved()
-        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing)
-        size = 8 * dataset.n * (5 + dataset.n_targets) + memory.HEADER
+        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing, sums=SIGNED)
+        size = 8 * dataset.n * (5 + SIGNED + dataset.n_targets) + memory.HEADER
         complete = cache.has(key)
         return Saved(complete, disk_bytes=0 if complete else size)
 
@@ -117,7 +118,7 @@ class ColumnRepresentation(Representation):
         request, blocks = validated.request, self.blocks(validated.dataset)
         statistics = load_or_compute(
             cache, validated.dataset, "columns", lambda: column_statistics(blocks, request.missing, engine),
-            missing=request.missing,
+            missing=request.missing, sums=SIGNED,
         )  # fmt: skip
         return statistics, ColumnFactor(blocks, statistics, request.preprocess, request.missing, engine)
 
@@ -144,7 +145,7 @@ class InColumnBlocks(ColumnRepresentation):
             return "The method needs W, the eigen-reduced data, in this process."
         if self.shape.full_height and self.cut_in_rows:
             return f"The method {NEEDS_COLUMNS}"
-        if not self.shape.N and self.cut_in_rows:
+        if self._row_gram and self.cut_in_rows:
             return f"X X' {NEEDS_COLUMNS}"
         return NEEDS_GRAM if self.shape.needs.whole_gram else ""
 
@@ -173,7 +174,7 @@ class InColumnBlocks(ColumnRepresentation):
         """Return the passes for the norms, leading rows, Gram rows, and where Y = X for X X' and M; those of rounds."""
         if self.shape.rounds:
             return 1 + 2 * self.shape.k
-        return (1 if self.shape.N else 4) + bool(self.leading_rows) + self._row_passes
+        return (4 if self._row_gram else 1) + bool(self.leading_rows) + self._row_passes
 
     @property
     def bytes_read(self) -> int:
@@ -263,6 +264,8 @@ class InColumnBlocks(ColumnRepresentation):
             return OnDemandObjective(factor, diagonal, B, c, lam, load_target_gram=load, **shared)
         if unusable.all():
             raise statistics.no_column_varies()
+        if not self._row_gram:
+            return GramRowsObjective(factor, diagonal, None, float(diagonal.sum()), lam, **shared)
         G = factor.row_gram()
         return OnDemandObjective(
             factor, diagonal, None, float(diagonal.sum()), lam, target_operator=G,
@@ -273,13 +276,18 @@ class InColumnBlocks(ColumnRepresentation):
         costs: list[PassCost] = []
         if self.shape.rounds:
             return costs
-        if not self.shape.N:
+        if self._row_gram:
             both = (row_gram_pass(blocks), quadratic_diagonal_pass(blocks))
             costs.append(PassCost.total("row Gram matrix", (one.cost() for one in both)))
         if self.leading_rows:
             costs.append(leading_rows_pass(blocks).cost())
         rows = product_pass(blocks, self.shape.rows_per_pass).cost()
         return [*costs, PassCost.total(GRAM_ROWS, [rows] * self._row_passes)]
+
+    @property
+    def _row_gram(self) -> bool:
+        """Return whether the search needs X X', for M where Y = X."""
+        return not self.shape.N and not self.shape.needs.gram_rows_alone
 
     @property
     def _row_passes(self) -> int:
@@ -313,7 +321,7 @@ class InColumnBlocks(ColumnRepresentation):
     @property
     def _square_bytes(self) -> int:
         """Return the bytes of X X', needed where Y = X: M = X'(X X')X."""
-        return 0 if self.shape.N else 8 * self.shape.m**2
+        return 8 * self.shape.m**2 if self._row_gram else 0
 
     @property
     def _keeping_bytes(self) -> int:

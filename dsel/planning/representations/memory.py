@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dask.utils import format_bytes
+from dsel._lib.byte_sizes import format_bytes
 
 #: Bytes of a worker's interpreter with the libraries it needs.
 INTERPRETER = 192 << 20

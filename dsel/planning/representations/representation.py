@@ -133,7 +133,7 @@ class ProblemShape:
     @property
     def keeps_moments(self) -> bool:
         """Return whether a row of M is kept with each row of K."""
-        return not 0 < self.N <= FEW_TARGETS
+        return not 0 < self.N <= FEW_TARGETS and not self.needs.gram_rows_alone
 
     @property
     def gram_row_bytes(self) -> int:
@@ -156,7 +156,12 @@ class ProblemShape:
         rows take one pass for each Gram row, no more.
         """
         needs = self.needs
-        if not self.N or needs.whole_gram or needs.eigen_factor or (needs.gram_sums > 1 and not self.rounds):
+        if (
+            not (self.N or needs.gram_rows_alone)
+            or needs.whole_gram
+            or needs.eigen_factor
+            or (needs.gram_sums > 1 and not self.rounds)
+        ):
             return False
         gram = self.m * self.n**2 / _FLOPS
         if self.rounds:

@@ -39,12 +39,13 @@ from dsel.search.outcome import SearchOutcome, check_size
 _RANK_TOLERANCE = 1e-12
 
 
-def _require_no_targets(objective: ItemObjective) -> None:
+def require_no_targets(objective: ItemObjective) -> None:
+    """Refuse an objective with targets. Errors: OptionError."""
     if objective.columns_of.cross is not None:
         raise OptionError("The objective has targets.", "Select columns for X itself, without targets.")
 
 
-def _best_of_orders(objective: ItemObjective, k: int, orders: Iterable[Ints]) -> SearchOutcome:
+def best_of_orders(objective: ItemObjective, k: int, orders: Iterable[Ints]) -> SearchOutcome:
     """Return the best of the first 1 to k independent items of some orders."""
     path = Path(objective)
     for order in orders:
@@ -58,7 +59,7 @@ def _best_of_orders(objective: ItemObjective, k: int, orders: Iterable[Ints]) ->
 
 def principal_directions(objective: Objective, k: int) -> tuple[Floats, Floats]:
     """Return the largest eigenvalues of K (at most k), descending, and their eigenvectors (n, r). O(n^3)."""
-    _require_no_targets(objective)
+    require_no_targets(objective)
     n = objective.n
     values, vectors = scipy.linalg.eigh(objective.K, subset_by_index=[n - k, n - 1])
     real = values > _RANK_TOLERANCE * max(float(values[-1]), 0.0)
@@ -71,7 +72,7 @@ def random_subset(objective: ItemObjective, k: int, seed: int = 0, draws: int = 
     A column that depends on those drawn before it is replaced by the next one.
     """
     check_size(k, objective.n)
-    return _best_of_orders(objective, k, (permutation(seed, draw, 0, objective.n) for draw in range(draws)))
+    return best_of_orders(objective, k, (permutation(seed, draw, 0, objective.n) for draw in range(draws)))
 
 
 class RandomOptions(Options):
@@ -101,8 +102,8 @@ def leverage(
     check_size(k, objective.n)
     scores = leverage_scores(objective, k)
     if choice == "largest":
-        return _best_of_orders(objective, k, [np.argsort(-scores, kind="stable")])
-    return _best_of_orders(objective, k, (_drawn(scores, seed, draw) for draw in range(draws)))
+        return best_of_orders(objective, k, [np.argsort(-scores, kind="stable")])
+    return best_of_orders(objective, k, (_drawn(scores, seed, draw) for draw in range(draws)))
 
 
 def _drawn(scores: Floats, seed: int, draw: int) -> Ints:
@@ -182,7 +183,7 @@ def approx_svd(objective: Objective, k: int) -> SearchOutcome:
 
 def pivoted_qr(objective: ItemObjective, k: int) -> SearchOutcome:
     """Return the first k pivots, or fewer if the rank of X is lower. O(n k^2) after the Gram matrix."""
-    _require_no_targets(objective)
+    require_no_targets(objective)
     return grow(objective, k, lambda solution: solution.residual_norms())
 
 
@@ -246,7 +247,7 @@ def _without(inverse: Floats, coefficients: Floats, i: int) -> tuple[Floats, Flo
 
 
 #: A method that gives scores to single columns of X itself.
-_singular_method = partial(
+singular_method = partial(
     path_method, requirements=whole_gram, unsupervised_only=True,
     no_groups="singular vectors give scores of single columns",
 )  # fmt: skip
@@ -255,14 +256,14 @@ RANDOM = path_method(
     "random", "Choose columns at random, to compare other methods with.", random_subset, seeded=True,
     options=RandomOptions, every_size=True, takes_groups=True,
 )  # fmt: skip
-LEVERAGE = _singular_method(
+LEVERAGE = singular_method(
     "leverage", "Choose columns by their leverage scores, sampled or the largest.", leverage, seeded=True,
     options=LeverageOptions,
 )  # fmt: skip
-TWO_STAGE = _singular_method(
+TWO_STAGE = singular_method(
     "two-stage", "Sample columns by leverage, then keep k by a rank-revealing QR.", two_stage, seeded=True
 )
-APPROX_SVD = _singular_method(
+APPROX_SVD = singular_method(
     "approx-svd", "Choose columns that approximate the k leading singular vectors.", approx_svd
 )
 PIVOTED_QR = path_method(

@@ -43,6 +43,10 @@ ALL_SIZES = "leaps and bounds over all sizes"
 #: With more columns the traversal takes too long to be tried.
 MOST_COLUMNS = 100
 
+#: Most of the time of all proofs that the traversal takes: the share, and seconds. With less than half of the columns
+#: it visits many subsets that are not asked for.
+_LIMITS, _LIMITS_OF_FEW = (0.5, 300.0), (0.1, 6.0)
+
 #: Rounding in A and beta is at most this many times n eps, the condition number of K and ||Y||^2.
 _ROUNDING = 50.0
 #: The traversal is not used if rounding is worth more than this share of ||Y||^2.
@@ -225,9 +229,15 @@ def best_by_criterion(
     return BestByCriterion([(S, f) for _, S, f in best], done, traversal.iteration)
 
 
-def suits_all_sizes(objective: ItemObjective, k: int) -> bool:
-    """Return whether a traversal of all sizes up to k may be quicker than a proof for each size."""
-    return objective.groups is None and objective.has_gram and objective.n <= MOST_COLUMNS and 2 * k >= objective.n
+def traversal_seconds(objective: ItemObjective, k: int, seconds: float | None) -> float:
+    """Return how long a traversal of all sizes up to k may take before each size gets its own proof; 0 for none.
+
+    seconds: those of all proofs, None without a limit.
+    """
+    if objective.groups is not None or not objective.has_gram or objective.n > MOST_COLUMNS:
+        return 0.0
+    share, most = _LIMITS if 2 * k >= objective.n else _LIMITS_OF_FEW
+    return most if seconds is None else min(share * seconds, most)
 
 
 def best_of_sizes(

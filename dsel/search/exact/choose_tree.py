@@ -30,6 +30,7 @@ from dsel.search.exact.near_best import ListRule, NearBest, near_best_of
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
+from dsel.search.exact.perspective.rebound import REBOUND_KERNELS
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.exact.root_bound import RootBound, TargetBound
 from dsel.search.exact.tree import BestFirstTree
@@ -47,6 +48,10 @@ _START = 0.2
 _LEAST_RIDGE = 1e-6
 #: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
 MOST_DENSE = 5000
+#: With more subsets than this, and one target, relaxations may be better.
+_TOO_MANY_TO_TRY = 10**11
+#: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.
+MOST_DENSE_LIMITED = 2500
 #: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
 #: and the first bound of branch and bound: this factor of n^3, at least and at most.
 _SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0
@@ -57,6 +62,8 @@ _BETTER = 0.35
 _MANY_SUBSETS, _HEAD_START, _BETTER_THEN = 10**12, 0.5, 0.65
 #: With less time than this it has no such head start.
 _ENOUGH_TIME = 2.5
+#: With a limit for coefficients, the seconds of the first and of the last turn of the trees that are compared.
+_FIRST_TURN, _LAST_TURN = 0.25, 4.0
 #: Branch and bound is too slow if a node takes longer, in seconds.
 _SLOW_NODE = 1.0
 
@@ -70,9 +77,13 @@ def _has_one_target(objective: Objective) -> bool:
     return objective.cross is not None and objective.cross.shape[1] == 1
 
 
-def takes_part(objective: Objective) -> bool:
-    """Return whether the tree of relaxations in memory may be better: there are many columns."""
-    return objective.n >= MANY_COLUMNS and objective.has_gram
+def takes_part(objective: Objective, k: int = 0) -> bool:
+    """Return whether the tree of relaxations in memory may be better: there are many columns.
+
+    k: with one target, many subsets of k columns suffice.
+    """
+    many = _has_one_target(objective) and math.comb(objective.n, k) > _TOO_MANY_TO_TRY
+    return objective.has_gram and (many or objective.n >= MANY_COLUMNS)
 
 
 @dataclass
@@ -198,10 +209,40 @@ def _begin_in_passes(problem: ProofProblem) -> Tree:
     if problem.limited:
         tree = OutOfCoreTree(problem.objective, problem.k, coefficient_limit=problem.coefficient_limit, **arguments)
         if tree.limit > 0.0:  # otherwise no column explains anything
-            return tree
+            return _with_or_without_limit(problem, tree)
     if relaxable(problem.objective):
         return OutOfCoreTree(problem.objective, problem.k, **arguments)
     return _begin_targets(problem)
+
+
+def _with_or_without_limit(problem: ProofProblem, limited: OutOfCoreTree) -> Tree:
+    """Return the tree for limited coefficients, or the one for all subsets in memory, whichever promises more.
+
+    Both take turns, each as long as all its turns before, until one is done or they have taken long enough.
+    """
+    objective, deadline = problem.objective, problem.deadline
+    if not objective.has_gram or objective.n > MOST_DENSE:
+        return limited
+    try:
+        general = _perspective_tree(replace(problem, incumbent=limited.best), hands_over=True)
+    except ValueError:  # nearly dependent columns
+        return limited
+    for tree in (general, limited):
+        with deadline.paused():
+            tree.warm_up()
+    seconds, start = _FIRST_TURN, deadline.remaining
+    while not (general.done or limited.done or deadline.passed) and seconds <= _LAST_TURN:
+        for tree in (general, limited):
+            with tree.time_limit(min(seconds, 0.5 * deadline.remaining)):
+                tree.advance(2**62)
+            if tree.done:
+                break
+        general.offer(limited.best)
+        limited.offer(general.best)
+        seconds *= 2.0
+    gap = limited.best_value - limited.lower
+    logger.info("gap after %.1f s: %g with the limit, %g without", start - deadline.remaining, gap, general.gap)
+    return general if general.done or general.gap <= gap else limited
 
 
 def _begin_targets(problem: ProofProblem) -> Tree:
@@ -243,7 +284,7 @@ def _branch_and_bound(problem: ProofProblem, bound: BoundName = "combined") -> B
 def _perspective_tree(problem: ProofProblem, *, hands_over: bool) -> PerspectiveTree:
     """Return the tree of relaxations. Errors: ValueError if the columns are nearly dependent."""
     with problem.deadline.paused():
-        load_kernels(*RELAXATION_KERNELS)
+        load_kernels(*RELAXATION_KERNELS, *(REBOUND_KERNELS if problem.kept else ()))
     return PerspectiveTree(
         problem.objective, problem.k, incumbent=problem.incumbent, memory_limit=problem.memory_limit,
         setup=problem.setup, hands_over=hands_over, deadline=problem.deadline, near_best=problem.new_list(),
@@ -271,7 +312,7 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     is near.
     """
     objective, deadline = problem.objective, problem.deadline
-    if not takes_part(objective):
+    if not takes_part(objective, problem.k):
         return _branch_and_bound(problem)
     try:
         tree = _perspective_tree(problem, hands_over=True)
@@ -320,7 +361,7 @@ TREES: Registry[TreeEntry] = Registry(
         TreeEntry(TargetBound, lambda problem: problem.wide, _begin_targets),
         TreeEntry(
             PerspectiveTree,
-            lambda problem: problem.log is None and not problem.grouped and takes_part(problem.objective),
+            lambda problem: problem.log is None and not problem.grouped and takes_part(problem.objective, problem.k),
             _begin_race,
         ),
         TreeEntry(BranchAndBound, lambda problem: not problem.grouped, _begin_branch_and_bound),

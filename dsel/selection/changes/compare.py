@@ -348,12 +348,12 @@ def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: Pr
     """
     dataset, old = run.dataset, previous.selection
     column = {str(label): j for j, label in enumerate(dataset.features)}
-    members = [column[label] for label in old.labels if label in column]
-    gone = len(members) < len(old.labels)
+    members = [column[label] for label in old.names if label in column]
+    gone = len(members) < len(old.names)
     rows_before = old.shape[0]
     appended = dataset.m > rows_before and dataset.row_part is None and not dataset.window
-    entered = [label for label in selection.labels if label not in set(old.labels)]
-    left = [label for label in old.labels if label not in set(selection.labels)]
+    entered = [label for label in selection.names if label not in set(old.names)]
+    left = [label for label in old.names if label not in set(selection.names)]
     changes: dict[str, Any] = {
         "run": previous.name, "rows_before": rows_before, "rows": dataset.m,
         "new_rows": dataset.m - rows_before if appended else None,

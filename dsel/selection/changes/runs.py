@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from dask.utils import format_bytes
-
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.errors import MissingInputError
@@ -94,7 +93,7 @@ class RunSummary:
         return cls(
             run, selection.provenance.get("started", ""), selection.provenance.get("finished", ""),
             selection.shape[0], len(selection), selection.error, selection.r2,
-            float(rows[0]["bound"]) if rows else None, list(selection.labels), list(changes.get("entered", ())),
+            float(rows[0]["bound"]) if rows else None, list(selection.names), list(changes.get("entered", ())),
             list(changes.get("left", ())), bool(changes.get("changed")), changes.get("run"), changes.get("new_rows"),
             changes.get("previous_error"), (changes.get("on_new_rows") or {}).get("r2"),
             comparison.get("beyond_splitting"), drift.get("largest_shift"),

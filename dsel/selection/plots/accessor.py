@@ -204,16 +204,19 @@ class SelectionPlots:
         """
         return alternatives.draw_reliance(self.selection, ax)
 
-    def roc(self, X: Any, y: Any, ax: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
+    def roc(
+        self, X: Any = None, y: Any = None, ax: Any = None, *, sample_weight: Any = None, offset: Any = None
+    ) -> Any:
         """Draw the share of true positives against that of false ones (the ROC curve), with the area under it.
 
-        It takes a selection by a loss for classes, such as ``loss="logistic"``.
+        It takes a selection by a loss for classes, such as ``loss="logistic"``. Of three or more classes, each one has
+        a curve against all others.
 
         Parameters
         ----------
-        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
-            The rows, best such that the selection has not seen.
-        y : (m,) array
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path, optional
+            The rows, best such that the selection has not seen. By default those that it was made from.
+        y : (m,) array, optional
             Their classes, as the selection was made from.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on. By default those of a new figure.
@@ -229,16 +232,19 @@ class SelectionPlots:
         """
         return classes.draw_roc(self.selection, X, y, ax, sample_weight, offset)
 
-    def calibration(self, X: Any, y: Any, ax: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
+    def calibration(
+        self, X: Any = None, y: Any = None, ax: Any = None, *, sample_weight: Any = None, offset: Any = None
+    ) -> Any:
         """Draw the share of the second class against its predicted probability, in tenths of the rows.
 
-        It takes a selection by a loss for classes, such as ``loss="logistic"``.
+        It takes a selection by a loss for classes, such as ``loss="logistic"``. Of three or more classes, each one has
+        a line.
 
         Parameters
         ----------
-        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
-            The rows, best such that the selection has not seen.
-        y : (m,) array
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path, optional
+            The rows, best such that the selection has not seen. By default those that it was made from.
+        y : (m,) array, optional
             Their classes, as the selection was made from.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on. By default those of a new figure.

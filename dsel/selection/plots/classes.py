@@ -1,4 +1,4 @@
-"""How well a selection tells two classes apart, on given rows: the ROC curve, and the calibration."""
+"""How well a selection tells classes apart: the ROC curve, and the calibration, of its rows or of given ones."""
 
 from __future__ import annotations
 
@@ -6,39 +6,53 @@ from typing import Any
 
 import numpy as np
 
-from dsel.errors import OptionError
+from dsel.errors import MissingInputError, OptionError
+from dsel.selection.class_figures import ClassFigures
 from dsel.selection.plots import style
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.score import ScoredRows, roc_curve, scored_rows
+from dsel.selection.results.score import ScoredRows, class_names, roc_curve, scored_rows
 
 #: Rows are divided by their probability into so many parts of the same size.
 _PARTS = 10
 
 
 def draw_roc(
-    selection: SelectionRecord, X: Any, y: Any, ax: Any = None, sample_weight: Any = None, offset: Any = None
-) -> Any:
+    selection: SelectionRecord, X: Any = None, y: Any = None, ax: Any = None, sample_weight: Any = None,
+    offset: Any = None,
+) -> Any:  # fmt: skip
     """Draw the share of true positives against that of false ones, and return the axes."""
-    rows = _rows(selection, X, y, sample_weight, offset)
-    false, true = roc_curve(rows)
+    curves: list[tuple[str, Any, Any, float]]
+    if X is None:
+        known = _figures(selection)
+        curves = [(name, *curve, area) for name, curve, area in zip(known.drawn, known.roc, known.auc, strict=True)]
+    else:
+        parts = [(name, *roc_curve(part)) for name, part in _classes(selection, X, y, sample_weight, offset)]
+        curves = [(name, false, true, float(np.trapezoid(true, false))) for name, false, true in parts]
     ax = style.axes(ax, grid="y")
     _draw_diagonal(ax)
-    area = float(np.trapezoid(true, false))
-    ax.plot(false, true, color=style.BLUE, linewidth=1.8, label=f"area {area:.3f}")
+    for number, (name, false, true, area) in enumerate(curves):
+        ax.plot(false, true, color=_color(number), linewidth=1.8, label=f"{name}area {area:.3f}")
     style.name_axes(ax, "share of false positives", "share of true positives")
     style.legend(ax, loc="lower right")
     return ax
 
 
 def draw_calibration(
-    selection: SelectionRecord, X: Any, y: Any, ax: Any = None, sample_weight: Any = None, offset: Any = None
-) -> Any:
-    """Draw the share of the second class against its predicted probability, and return the axes."""
-    rows = _rows(selection, X, y, sample_weight, offset)
-    predicted, observed = calibration(rows)
+    selection: SelectionRecord, X: Any = None, y: Any = None, ax: Any = None, sample_weight: Any = None,
+    offset: Any = None,
+) -> Any:  # fmt: skip
+    """Draw the share of a class against its predicted probability, and return the axes."""
+    lines: list[tuple[str, Any, Any]]
+    if X is None:
+        figures = _figures(selection)
+        lines = [(name, *curve) for name, curve in zip(figures.drawn, figures.calibration, strict=True)]
+    else:
+        lines = [(name, *calibration(part)) for name, part in _classes(selection, X, y, sample_weight, offset)]
     ax = style.axes(ax, grid="y")
     _draw_diagonal(ax)
-    ax.plot(predicted, observed, "o-", color=style.BLUE, markersize=4.5, linewidth=1.8, label="tenths of the rows")
+    for number, (name, predicted, observed) in enumerate(lines):
+        label = f"{name}tenths of the rows"
+        ax.plot(predicted, observed, "o-", color=_color(number), markersize=4.5, linewidth=1.8, label=label)
     style.name_axes(ax, "predicted probability", "share of the rows")
     style.legend(ax, loc="lower right")
     return ax
@@ -59,6 +73,41 @@ def calibration(rows: ScoredRows) -> tuple[Any, Any]:
     return predicted, observed
 
 
+def _figures(selection: SelectionRecord) -> ClassFigures:
+    """Return what is known of the rows of the selection. Errors: MissingInputError where there is nothing."""
+    if selection.class_figures is None:
+        raise MissingInputError("The selection has no counts of classes.", 'Select with loss="logistic", or give X, y.')
+    return selection.class_figures
+
+
+def describe(selection: SelectionRecord) -> str:
+    """Return the ROC curve in words."""
+    figures = _figures(selection)
+    areas = ", ".join(f"{name}{area:.3f}" for name, area in zip(figures.drawn, figures.auc, strict=True))
+    return f"Area under the curve: {areas}. The most probable class is right for {figures.accuracy:.2%} of the rows."
+
+
+def describe_calibration(selection: SelectionRecord) -> str:
+    """Return the calibration in words."""
+    off = max(float(np.abs(np.subtract(*curve)).max()) for curve in _figures(selection).calibration)
+    return f"Shares differ from the predicted probabilities by at most {off:.3f} in tenths of the rows."
+
+
+def _classes(
+    selection: SelectionRecord, X: Any, y: Any, sample_weight: Any, offset: Any
+) -> list[tuple[str, ScoredRows]]:
+    """Return the rows as they are for two classes; for more, each class by its name against all others."""
+    rows = _rows(selection, X, y, sample_weight, offset)
+    if rows.loss.contrasts is None:
+        return [("", rows)]
+    return [(f"{name}: ", rows.against_others(i)) for i, name in enumerate(class_names(selection))]
+
+
+def _color(number: int) -> str:
+    """Return the color of a class: blue for the only one."""
+    return style.BLUE if number == 0 else f"C{number}"
+
+
 def _draw_diagonal(ax: Any) -> None:
     ax.plot([0.0, 1.0], [0.0, 1.0], color=style.MUTED, linestyle="--", linewidth=1.2)
 
@@ -68,6 +117,6 @@ def _rows(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any, offset
     if not selection.loss.classifies:
         raise OptionError(
             f"The selection was made with the {selection.request.loss} loss, which has no classes.",
-            'Select with loss="logistic".',
+            'Select with loss="logistic" or loss="multinomial".',
         )
     return scored_rows(selection, X, y, sample_weight, offset)

@@ -19,7 +19,7 @@ MOST_COLUMNS, MOST_TARGET_NAMES = 30, 16
 def draw(selection: SelectionRecord, ax: Any = None, standardized: bool = True) -> Any:
     """Draw the coefficients in order of gain, and return the axes."""
     values = shown_values(selection, standardized)
-    labels = selection.labels[: len(values)]
+    labels = selection.names[: len(values)]
     bars = values.shape[1] == 1
     ax = style.axes(ax, height=1.2 + 0.25 * len(values), grid="x" if bars else "")
     if bars:
@@ -78,4 +78,4 @@ def describe(selection: SelectionRecord, standardized: bool = True) -> str:
     values = shown_values(selection, standardized)
     i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)
     about = "" if values.shape[1] == 1 or not selection.targets else f" for {selection.targets[j]}"
-    return f"The largest coefficient is {true_minus(f'{values[i, j]:.3g}')}, of {selection.labels[i]}{about}."
+    return f"The largest coefficient is {true_minus(f'{values[i, j]:.3g}')}, of {selection.names[i]}{about}."

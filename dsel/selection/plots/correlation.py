@@ -26,7 +26,7 @@ def draw(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.set_aspect("equal")
     ax.tick_params(length=0)
     if s <= _MOST_NAMES:
-        names = tick_labels(selection.labels, 14)
+        names = tick_labels(selection.names, 14)
         small = {"fontsize": "small"} if s <= 20 else {"fontsize": "xx-small"}
         ax.set_yticks(np.arange(s) + 0.5, names, **small)
         ax.set_xticks(np.arange(s) + 0.5, names, rotation=90, **small)
@@ -63,5 +63,5 @@ def describe(selection: SelectionRecord) -> str:
     if len(values) < 2 or np.isnan(values).all():
         return "There are no two columns to compare."
     i, j = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    signed, pair = true_minus(f"{correlations(selection)[i, j]:.2f}"), (selection.labels[i], selection.labels[j])
+    signed, pair = true_minus(f"{correlations(selection)[i, j]:.2f}"), (selection.names[i], selection.names[j])
     return f"The strongest correlation is {signed}, between {' and '.join(pair)}."

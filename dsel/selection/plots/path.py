@@ -53,7 +53,7 @@ def _draw_gains(selection: SelectionRecord, ax: Any) -> Any:
 
 def _bars(selection: SelectionRecord) -> tuple[list[str], np.ndarray[Any, Any]]:
     """Return the labels and gains of the columns; many columns share the last bar."""
-    labels, gains = list(selection.labels), style.statistics_of(selection, "gains").gains
+    labels, gains = list(selection.names), style.statistics_of(selection, "gains").gains
     if len(labels) <= _MOST_BARS:
         return labels, gains
     rest = len(labels) - _MOST_BARS + 1

@@ -51,7 +51,8 @@ def size_curve(selection: SelectionRecord) -> SizeCurve:
 
 
 def _name(curve: SizeCurve) -> str:
-    return NAMES.get(curve.rule, "error per left-out row")
+    names = {**NAMES, "auc": "1 - AUC on left-out rows", "log-loss": "logarithmic loss on left-out rows"}
+    return names.get(curve.rule, "error per left-out row")
 
 
 def describe(selection: SelectionRecord) -> str:

@@ -14,6 +14,7 @@ from dsel.errors import MissingInputError
 from dsel.selection.changes.runs import RunSummary
 from dsel.selection.plots import (
     alternatives,
+    classes,
     coefficients,
     correlation,
     front,
@@ -104,6 +105,13 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
         yield picture(
             trace, "Convergence", "The best value so far. The end mark is where the search stopped.", 280, 260
         )
+    if selection.class_figures is not None:
+        caption = "On the rows of the selection, which flatter it. Other rows: selection.plot.roc(X, y)."
+        yield figure("roc", "ROC curve", caption, partial(classes.describe, selection),
+                     lambda ax: classes.draw_roc(selection, ax=ax), 330)  # fmt: skip
+        caption = "The share of a class in tenths of the rows, by its predicted probability."
+        yield figure("calibration", "Calibration", caption, partial(classes.describe_calibration, selection),
+                     lambda ax: classes.draw_calibration(selection, ax=ax), 330)  # fmt: skip
     standardized = selection.statistics is not None
     caption = "In units of the data."
     if standardized:

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from dask.utils import format_bytes
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
@@ -22,6 +22,8 @@ from dsel.selection.stability.result import Stability
 
 #: Coefficients of more targets than this are left to the pictures.
 MOST_TARGETS = 4
+#: Classes of a table of confusions.
+MOST_CLASSES = 12
 #: Columns that a notebook lists; the others are counted.
 NOTEBOOK_ROWS = 15
 
@@ -96,6 +98,15 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     if selection.lam:
         return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
     return f"Best possible {share_name(selection)}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
+
+
+def confusion(selection: SelectionRecord) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
+    """Return the classes, and for each one the weight of its rows by predicted class; None for many or none."""
+    figures = selection.class_figures
+    if figures is None or len(figures.names) > MOST_CLASSES:
+        return None
+    rows = zip(figures.names, figures.confusion, strict=True)
+    return list(figures.names), [(name, [number(value, 6) for value in row]) for name, row in rows]
 
 
 def search_end(selection: SelectionRecord) -> str:
@@ -209,7 +220,7 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     return [
         {
             "place": i + 1,
-            "label": printable(selection.labels[i]),
+            "label": printable(selection.names[i]),
             "index": selection.indices[i],
             "gain": fixed(gains[i], decimals),
             "width": round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
@@ -217,7 +228,7 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
             "coefficients": tuple(number(value) for value in listed[i]),
             "standardized": fixed(standardized[i], 3),
             "std": number(None if statistics is None else float(statistics.std[i])),
-            "group": printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
+            "group": printable(group.get(selection.indices[i], selection.names[i])) if group else "",
         }
         for i in range(s)
     ]
@@ -229,7 +240,7 @@ def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
         return []
     return [
         {
-            "label": printable(label),
+            "label": printable(str(label)),
             "first": printable(best.label),
             "r2": f"{best.r2:.6f}".replace("-", "−"),
             "proved": "the best (proved)" if best.proved else "",
@@ -422,7 +433,7 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
     """Return the section; None without a result of stability selection, or if it is of data of another shape."""
     if stability is None or stability.shape != selection.shape or not len(selection):
         return None
-    chosen = list(selection.groups) if selection.groups else selection.labels
+    chosen = list(selection.groups) if selection.groups else selection.names
     size = min(len(chosen), stability.k)
     frequency, order = stability.frequency(size), stability.ranked(size)
     mine = [j for j in order if stability.names[j] in chosen]

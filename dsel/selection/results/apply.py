@@ -17,6 +17,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import default_labels, is_a
 from dsel.data.offset import with_offset
 from dsel.data.store.reader import Store
@@ -53,7 +54,7 @@ class LinearModel:
     def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
         flat = selection.flat_target and selection.coefficients.shape[1] == 1
-        return cls(selection.labels, selection.coefficients, selection.intercept, selection.fill, flat)
+        return cls(selection.names, selection.coefficients, selection.intercept, selection.fill, flat)
 
     def __call__(self, x: Any) -> Floats:
         """Return predictions (r,) or (r, N) for rows of the chosen columns."""
@@ -139,13 +140,14 @@ def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
 
 def _shifted(eta: Any, shift: Any) -> Any:
     """Return linear predictors with an offset for each row."""
-    if is_a(eta, "polars", "DataFrame") or is_a(eta, "polars", "Series"):
-        return _elementwise(partial(np.add, shift), eta)
-    return eta + (shift[:, None] if isinstance(shift, np.ndarray) and eta.ndim == 2 else shift)
+    table = is_a(eta, "polars", "DataFrame")
+    by_row = isinstance(shift, np.ndarray) and (table or eta.ndim == 2)
+    shift = shift[:, None] if by_row else shift
+    return _elementwise(partial(np.add, shift), eta) if table or is_a(eta, "polars", "Series") else eta + shift
 
 
 def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
-    """Return a function of each number of an array, a series, or a Dask or xarray object, as the same kind."""
+    """Return a function of each number or row of an array, a series, or a Dask or xarray object, as the same kind."""
     if is_a(values, "xarray", "DataArray"):
         return values.copy(data=_elementwise(function, values.data))
     if is_a(values, "dask", "Array"):
@@ -155,7 +157,7 @@ def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
     if is_a(values, "polars", "Series"):
         return type(values)(values.name, function(values.to_numpy()))
     if is_a(values, "polars", "DataFrame"):
-        return type(values)({name: function(values[name].to_numpy()) for name in values.columns})
+        return type(values)(function(values.to_numpy()), schema=values.columns)
     found = function(np.asarray(values, np.float64))
     if is_a(values, "pandas", "DataFrame"):
         return type(values)(found, index=values.index, columns=values.columns)
@@ -187,7 +189,7 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
     the selection was made from. Errors: DataError naming the columns that are missing or occur twice.
     """
-    n, chosen = selection.shape[1], selection.labels
+    n, chosen = selection.shape[1], selection.names
     names = None if labels is None else [str(label) for label in labels]
     if names is None or names == default_labels("x", count):
         if count != n:
@@ -216,6 +218,8 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
 
 def _opened(X: Any) -> Any:
     """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions."""
+    if is_snapshot(X):
+        X = open_snapshot(X).dataset()
     if isinstance(X, str | AnyPath):
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset) or _is_frame(X):
@@ -271,7 +275,7 @@ def _load_columns(part: Any, places: Ints) -> Any:
 def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:
     """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
     count = selection.coefficients.shape[1]
-    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.labels:
+    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.names:
         return labels
     return default_labels("x", count)
 

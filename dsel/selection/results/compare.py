@@ -87,14 +87,14 @@ def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a"
     >>> found.in_common, found.only_second, found.options
     (('x1',), ('x4',), {'k': (1, 2), 'method': ('omp', 'forward')})
     """
-    first, second = set(a.labels), set(b.labels)
+    first, second = set(a.names), set(b.names)
     return Comparison(
         names=names,
         figures={name: pair for name, pair in _figures(a, b).items() if pair != (None, None)},
         options=_differences(a, b),
-        in_common=tuple(label for label in a.labels if label in second),
-        only_first=tuple(label for label in a.labels if label not in second),
-        only_second=tuple(label for label in b.labels if label not in first),
+        in_common=tuple(label for label in a.names if label in second),
+        only_first=tuple(label for label in a.names if label not in second),
+        only_second=tuple(label for label in b.names if label not in first),
         verdicts={**changed_verdicts(a.alternatives, b.alternatives)},
         notes=tuple(_notes(a, b)),
     )

@@ -79,10 +79,10 @@ def write_export(text: str, out: AnyPath, *, overwrite: bool = False) -> None:
 
 
 def _labels(selection: Selection) -> str:
-    wrong = [label for label in selection.labels if not label.isprintable()]
+    wrong = [label for label in selection.names if not label.isprintable()]
     if wrong:
         raise DataError(f"The label {wrong[0]!r} has characters that are not printable.", "Export csv or json.")
-    return "".join(f"{label}\n" for label in selection.labels)
+    return "".join(f"{label}\n" for label in selection.names)
 
 
 def _csv(selection: Selection) -> str:
@@ -93,7 +93,7 @@ def _csv(selection: Selection) -> str:
     write(["feature", "index", *names])
     if targets:
         write(["(intercept)", "", *map(repr, selection.intercept.tolist())])
-    for place, (label, index) in enumerate(zip(selection.labels, selection.indices, strict=True)):
+    for place, (label, index) in enumerate(zip(selection.names, selection.indices, strict=True)):
         row = selection.coefficients[place].tolist() if targets else []
         write([printable(label, keep_lines=True), index, *map(repr, row)])
     return text.getvalue()
@@ -101,7 +101,7 @@ def _csv(selection: Selection) -> str:
 
 def _json(selection: Selection) -> str:
     values = {
-        "labels": selection.labels,
+        "labels": selection.names,
         "indices": list(selection.indices),
         "targets": list(selection.targets),
         "coefficients": selection.coefficients.tolist(),

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
+from dsel._lib.text import shorten
 from dsel._lib.types import Floats
 from dsel.errors import DataError, OptionError
+from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.multinomial import class_name
 from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import predict
 
@@ -23,11 +27,11 @@ class ScoredRows:
     loss : Loss
         The loss of the selection.
     y : (m,) array
-        The targets as the loss takes them: 0 and 1 for classes.
+        The targets as the loss takes them: 0 and 1 for two classes, 0, 1, 2, ... for more.
     w : (m,) array
         The weights.
-    eta : (m,) array
-        The linear predictors, offsets included.
+    eta : (m,) or (m, t) array
+        The linear predictors, offsets included; for several outputs of the loss a column each.
     offset : (m,) array or float
         The offsets.
     """
@@ -45,11 +49,25 @@ class ScoredRows:
 
     @property
     def mean(self) -> Floats:
-        """Return the predicted means."""
-        return self.loss.mean(self.eta)
+        """Return the predicted means: (m,), or a column for each of many classes."""
+        contrasts = self.loss.contrasts
+        return self.loss.mean(self.eta if contrasts is None else self.eta @ contrasts.T)
+
+    def against_others(self, number: int) -> ScoredRows:
+        """Return the rows with one class in place of 1, and all others as 0. Their predictors are log odds."""
+        p = np.clip(self.mean[:, number], 1e-300, 1.0 - 1e-16)
+        return ScoredRows(Logistic(), (self.y == number).astype(np.float64), self.w, np.log(p) - np.log1p(-p))
+
+    @property
+    def predicted(self) -> Floats:
+        """Return the number of the most probable class of each row."""
+        return np.asarray(self.eta > 0.0 if self.loss.contrasts is None else self.mean.argmax(axis=1), np.float64)
 
     def null_deviance(self) -> float:
         """Return the deviance of the best constant in the linear predictors, by Newton's method with halved steps."""
+        if self.loss.contrasts is not None:
+            sums = np.bincount(self.y.astype(np.int64), self.w)
+            return float(-2.0 * scipy.special.xlogy(sums, sums / sums.sum()).sum())
         b, shift = 0.0, np.broadcast_to(np.asarray(self.offset, np.float64), self.y.shape)
         value = float(self.w @ self.loss.deviance(self.y, b + shift))
         for _ in range(200):
@@ -67,10 +85,13 @@ def scored_rows(
     selection: SelectionRecord, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
 ) -> ScoredRows:
     """Return rows with their predictions. Errors: DataError for other targets than those of the loss."""
-    if len(selection.targets) != 1:
-        raise OptionError(f"There are {len(selection.targets)} targets.", "Compare predictions with Y by yourself.")
-    eta = np.asarray(predict(selection, X, offset, "link"), np.float64).reshape(-1)
     loss = selection.loss
+    if len(selection.targets) != 1 and loss.contrasts is None:
+        raise OptionError(f"There are {len(selection.targets)} targets.", "Compare predictions with Y by yourself.")
+    eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
+    if loss.contrasts is not None:
+        return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
+    eta = eta.reshape(-1)
     try:
         values = np.asarray(y, np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
@@ -93,6 +114,30 @@ def scored_rows(
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
 
 
+def _scored_classes(selection: SelectionRecord, eta: Floats, y: Any, sample_weight: Any) -> ScoredRows:
+    """Return rows of many classes, which are given as the selection took them: text, numbers, or columns of 0 and 1."""
+    names = class_names(selection)
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == len(names):
+        codes = selection.loss.encode(values)
+    else:
+        place = {name: i for i, name in enumerate(names)}
+        asked = [class_name(v) if isinstance(v, int | float) else str(v) for v in values.ravel().tolist()]
+        unknown = [name for name in asked if name not in place]
+        if unknown:
+            raise DataError(f"y has the class {unknown[0]}, and the classes are {shorten(names)}.")
+        codes = np.array([place[name] for name in asked], np.float64)
+    if len(codes) != len(eta):
+        raise DataError(f"y has {len(codes)} values, and X has {len(eta)} rows.", "Give one for each row.")
+    w = np.ones(len(eta)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    return ScoredRows(selection.loss, codes, w, eta)
+
+
+def class_names(selection: SelectionRecord) -> list[str]:
+    """Return the classes of a selection by a loss for many classes, as text, in the order of its targets."""
+    return [target.split("=", 1)[-1] for target in selection.targets]
+
+
 def score(
     selection: SelectionRecord, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
 ) -> dict[str, float]:
@@ -102,10 +147,18 @@ def score(
     share = 1.0 - rows.deviance / null if null > 0.0 else np.nan
     found = {"deviance": rows.deviance, "d2" if selection.by_loss else "r2": share}
     if rows.loss.classifies:
-        found["auc"] = roc_area(rows)
+        parts = [rows] if rows.loss.contrasts is None else [rows.against_others(i) for i in range(rows.mean.shape[1])]
+        found["auc"] = float(np.mean([roc_area(part) for part in parts]))
         found["log_loss"] = rows.deviance / (2.0 * float(rows.w.sum()))
-        found["accuracy"] = float(rows.w @ ((rows.eta > 0.0) == (rows.y > 0.0)) / rows.w.sum())
+        found["accuracy"] = float(rows.w @ (rows.predicted == rows.y) / rows.w.sum())
     return found
+
+
+def confusion(rows: ScoredRows) -> Floats:
+    """Return (q, q) the weight of the rows of each class (row of the table) by predicted class (column)."""
+    q = 2 if rows.loss.contrasts is None else len(rows.loss.contrasts)
+    places = q * rows.y.astype(np.int64) + rows.predicted.astype(np.int64)
+    return np.asarray(np.bincount(places, rows.w, q * q), np.float64).reshape(q, q)
 
 
 def roc_curve(rows: ScoredRows) -> tuple[Floats, Floats]:

@@ -59,7 +59,7 @@ def run_stability(
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     unusable = prepared.statistics.unusable(request.preprocess)
     whole = prepared.objective(request.lam)
-    validated, clusters = one_of_each(validated, np.flatnonzero(unusable), whole)
+    validated, clusters = one_of_each(validated, prepared.statistics, whole)
     if clusters:
         log.info("%s", note_on(clusters, dataset.features.tolist()))
     assert prepared.folds is not None

@@ -6,8 +6,8 @@ This file runs in the environment of the solver, so that it imports NumPy and th
 
 A problem is: minimize f(S) = min |y - X_S b|^2 + lam |b|^2 over the sets S of k columns. PROBLEM.json holds `X` and `y`
 (paths of .npy files), `loss` (the deviance in place of the squared error, for El0ps), `k`, `lam`, `seconds` and
-`memory` (limits of the solve), `penalty` (the price of a column, for solvers without a limit of columns), and `largest`
-(a bound on the coefficients, for the solvers named "+M").
+`memory` (limits of the solve), `penalty` (the price of a column, for solvers without a limit of columns), `largest`
+(a bound on the coefficients, for the solvers named "+M"), and `start` (good columns, for solvers that take a start).
 PROBLEM.SOLVER.json gets `indices`, `bound` (on f of all sets of at most k columns), `proved`, `seconds` and
 `preparation`: the processor seconds of the solve, and those of tiny problems before it, which compile.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -27,6 +28,8 @@ import numpy as np
 
 #: The relative gap at which the other solvers end.
 GAP = 1e-4
+#: Seconds of a Gram matrix, about, over m n^2. dsel's limits do not count the passes over the data before a proof.
+_PASS_SECONDS = 1e-10
 #: Bytes that OKRidge may use for its nodes and caches, in GB.
 _OKRIDGE_MEMORY = 4
 
@@ -40,27 +43,36 @@ def cpu() -> float:
 
 
 def count_processor_time() -> None:
-    """Have a solver's limit of time count processor time, so that other load on the machine does not matter.
-
-    dsel's compiled code reads the system's clock. Its limit is a wall time instead, which grows with the load.
-    """
+    """Have a solver's limit of time count processor time, so that other load on the machine does not matter."""
     time.time = time.monotonic = time.perf_counter = time.process_time
+
+
+def count_processor_time_of_dsel() -> None:
+    """Do the same for dsel, which has one clock for all limits."""
+    from dsel.search import anytime
+
+    anytime.default_clock = time.process_time
 
 
 def by_dsel(X: Any, y: Any, options: Found) -> Found:
     """Solve by dsel's branch and bound, and with very many columns by splicing and a proof in passes."""
     import dsel
+    from dsel.search.exact.choose_tree import MOST_DENSE_LIMITED
 
+    limited, start = options["largest"] is not None, cpu()
+    in_passes = _is_wide(X) or (limited and (not options["lam"] or X.shape[1] > MOST_DENSE_LIMITED))
+    seconds = options["seconds"] - (0.0 if in_passes else _PASS_SECONDS * X.shape[0] * X.shape[1] ** 2)
     usual = {"k": options["k"], "lam": options["lam"], "preprocess": "none", "progress": False}
-    if _is_wide(X) or options["largest"] is not None:
-        start = time.monotonic()
+    if in_passes or limited:
         selection = dsel.select(X, y, method="splicing", **usual)
-        limit = None if options["largest"] is None else _times_squared(selection, X, y, options)
-        left = max(options["seconds"] - (time.monotonic() - start), 0.1)
+        limit = _times_squared(selection, X, y, options) if limited else None
+        left = max(seconds - (cpu() - start), 0.1)
         certified = dsel.certify(selection, X, y, seconds=left, coefficient_limit=limit, progress=False)
         (proof,) = certified.certificate
-        return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proof["proven"]}
-    selection = dsel.select(X, y, method="branch-and-bound", seconds=options["seconds"], **usual)
+        hidden = proof["dependent_gap"] * proof["total"]
+        proved = proof["proven"] or proof["value"] - proof["bound"] + hidden <= GAP * proof["value"]
+        return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proved}
+    selection = dsel.select(X, y, method="branch-and-bound", seconds=max(seconds, 0.1), **usual)
     counts = selection.counts
     found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}
     return {**found, "nodes": selection.iterations, "ended": selection.ended}
@@ -98,22 +110,36 @@ def by_el0ps(X: Any, y: Any, options: Found) -> Found:
     penalty = kind(*([] if largest is None else [largest]), *([lam / 2.0] if lam else []))
     solver = Solver(relative_gap=GAP, time_limit=options["seconds"])
     datafit = Logistic(2.0 * y - 1.0) if options.get("loss") == "logistic" else Leastsquares(y)
-    result = solver.solve(datafit, penalty, np.asfortranarray(X), price)
+    result = solver.solve(datafit, penalty, np.asfortranarray(X), price, started(X, y, options))
     return penalised(result.x, solver.bound, str(result.status) == "optimal", options)
 
 
 def by_l0bnb(X: Any, y: Any, options: Found) -> Found:
-    """Solve the same by L0BnB."""
+    """Solve the same by L0BnB, which needs a start: its tree hardly improves on the columns that it begins with.
+
+    One order of memory for tiny and real problems: L0BnB compiles again for another order.
+    """
     from l0bnb import BNBTree
 
     largest = 1e20 if options["largest"] is None else options["largest"]
-    tree = BNBTree(X, y)
+    tree = BNBTree(np.asfortranarray(X), y)
     found = tree.solve(
-        options["penalty"] / 2.0, options["lam"] / 2.0, largest, gap_tol=GAP, time_limit=options["seconds"]
-    )
+        options["penalty"] / 2.0, options["lam"] / 2.0, largest, gap_tol=GAP, time_limit=options["seconds"],
+        warm_start=started(X, y, options),
+    )  # fmt: skip
     ended = tree.bfs_queue.qsize() + tree.dfs_queue.qsize() == 0
     bound = found.cost * (1.0 - max(found.gap, 0.0)) if found.gap < 1e3 else 0.0
     return penalised(found.beta, found.cost if ended else bound, ended or found.gap <= GAP, options)
+
+
+def started(X: Any, y: Any, options: Found) -> Any:
+    """Return (n,) the ridge coefficients of the columns to start from, or None without them."""
+    if not (S := options.get("start")):
+        return None
+    b = np.zeros(X.shape[1])
+    A = X[:, S]
+    b[S] = np.linalg.lstsq(A.T @ A + options["lam"] * np.eye(len(S)), A.T @ y, rcond=None)[0]
+    return b
 
 
 def penalised(b: Any, bound: float, optimal: bool, options: Found) -> Found:
@@ -156,7 +182,11 @@ def tiny(options: Found) -> tuple[Any, Any, Found]:
     y = (y > 0.0).astype(np.float64) if options.get("loss") == "logistic" else y
     largest = options["largest"] and 2.0
     penalty, lam = 20.0 if "loss" in options else 50.0, options["lam"] and 1.0
-    return X, y, {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0}
+    return (
+        X,
+        y,
+        {**options, "k": 3, "penalty": penalty, "largest": largest, "lam": lam, "seconds": 5.0, "start": [0, 1]},
+    )
 
 
 def prepare(name: str, kinds: Iterable[Found]) -> None:
@@ -179,14 +209,14 @@ def set_limits(options: Found) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (options["memory"], options["memory"]))
 
 
-def solve_here(name: str, problem: Path, options: Found, preparation: float, load: float) -> None:
-    """Solve one problem and write the answer. load: wall time over processor time."""
+def solve_here(name: str, problem: Path, options: Found, preparation: float) -> None:
+    """Solve one problem and write the answer."""
     solve = SOLVERS[name.removesuffix("+M")]
     set_limits(options)
     try:
         X, y = np.load(options["X"]), np.load(options["y"])
         start = cpu()
-        found = solve(X, y, {**options, "seconds": load * options["seconds"]})
+        found = solve(X, y, options)
         answer = {**found, "seconds": cpu() - start}
     except MemoryError:
         answer = {"failed": f"more than {options['memory'] / 2**30:.0f} GiB"}
@@ -197,22 +227,25 @@ def solve_here(name: str, problem: Path, options: Found, preparation: float, loa
 
 def main(name: str, problems: list[Path]) -> None:
     """Solve the tiny problems, and each given one in a separate process."""
-    own = name in ("dsel", "dsel+M", "front")
-    if not own:
+    if name in ("dsel", "dsel+M", "front"):
+        count_processor_time_of_dsel()
+    else:
+        os.environ["NUMBA_THREADING_LAYER"] = "workqueue"  # GNU OpenMP ends every forked process of L0BnB
         count_processor_time()
     listed = [json.loads(problem.read_text()) for problem in problems]
     for options in listed:
         options["largest"] = options["largest"] if name.endswith("+M") else None
-    start, begun = cpu(), time.monotonic()
+    start = cpu()
     prepare(name, {(options["largest"] is None, options["lam"] == 0.0): options for options in listed}.values())
     preparation = cpu() - start
-    load = max((time.monotonic() - begun) / max(preparation, 1e-3), 1.0) if own else 1.0
     for problem, options in zip(problems, listed, strict=True):
         if (child := os.fork()) == 0:
-            solve_here(name, problem, options, preparation, load)
+            solve_here(name, problem, options, preparation)
             os._exit(0)
-        else:
-            os.waitpid(child, 0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status not in (0, -signal.SIGXCPU, -signal.SIGKILL):  # these are the limits of time and memory
+            answer = {"failed": f"its process ended with status {status}"}
+            Path(f"{problem}.{name}.json").write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

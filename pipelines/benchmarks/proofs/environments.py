@@ -12,8 +12,12 @@ from pathlib import Path
 PINNED = {
     "el0ps": ("el0ps==0.0.4", "numba==0.68.1", "numpy==2.4.6", "mpich==5.0.2"),
     "l0bnb": ("l0bnb==1.0.0", "numba==0.68.1", "numpy==1.26.4"),
+    "abess": (  # and all other peers without a proof
+        "abess==0.4.11", "fastcan==0.6.0", "skmatter==0.4.1", "zoopt==0.4.2", "skglm==0.5", "scikit-learn==1.8.0",
+        "numpy==2.4.6", "numba==0.68.1",
+    ),
     "okridge": ("okridge==0.1.1", "numpy==1.26.4", "requests==2.34.2"),
-}
+}  # fmt: skip
 #: The folder of the environments, if it is not the default.
 VARIABLE = "DSEL_BENCHMARKS_CACHE"
 _SECONDS = 1200
@@ -46,15 +50,15 @@ def python_of(solver: str) -> Path:
     return python
 
 
-def rscript() -> str:
-    """Return the program that runs R with the package leaps. Errors: Unavailable."""
+def rscript(package: str) -> str:
+    """Return the program that runs R with a package. Errors: Unavailable."""
     found = shutil.which("Rscript")
     if found is None:
         raise Unavailable("R is not installed")
     try:
-        _call([found, "-e", "library(leaps)"])
+        _call([found, "-e", f"library({package})"])
     except Unavailable as error:
-        raise Unavailable("R has no package leaps") from error
+        raise Unavailable(f"R has no package {package}") from error
     return found
 
 

@@ -38,32 +38,42 @@ class Data:
         arrays = load(self.name)
         return None if arrays is None else standardized(arrays["X"][:_ROWS])
 
-    def target(self, X: Floats, k: int, ratio: float) -> Floats:
-        """Return y (m,), standardized: that of the data set, or k columns with equal weights and noise."""
+    def target(self, X: Floats, k: int, ratio: float, draw: int = 0) -> Floats:
+        """Return y (m,), standardized: that of the data set, or k columns with noise.
+
+        Draw 0 has columns at equal distances with equal weights. The others have random columns, with weights of .5 to
+        1.5 and random signs.
+        """
         if not self.n:
             arrays = load(self.name)
             assert arrays is not None
             return standardized(arrays["Y"][:_ROWS, :1])[:, 0]
-        true = np.linspace(0.0, self.n - 1.0, k + 2).astype(np.int64)[1:-1]
-        signal = X[:, true].sum(axis=1)
-        noise = np.random.default_rng([self.n, k, 1]).standard_normal(M)  # not the numbers of a column
+        rng = np.random.default_rng([self.n, k, 1 + draw])  # not the numbers of a column
+        true, weights = np.linspace(0.0, self.n - 1.0, k + 2).astype(np.int64)[1:-1], np.ones(k)
+        if draw:
+            true = np.sort(rng.choice(self.n, k, replace=False))
+            weights = rng.uniform(0.5, 1.5, k) * rng.choice([-1.0, 1.0], k)
+        signal = X[:, true] @ weights
+        noise = rng.standard_normal(M)
         return standardized((signal + signal.std() / np.sqrt(ratio) * noise)[:, None])[:, 0]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Choose k columns. ratio: signal to noise. lam: the ridge penalty. group: the row of the summary."""
+    """Choose k columns. ratio: signal to noise. lam: the ridge penalty. group: the row of the summary. draw: of y."""
 
     group: str
     data: Data
     k: int
     lam: float
     ratio: float = 0.0
+    draw: int = 0
 
     @property
     def name(self) -> str:
         """Name the problem."""
         drawn = f" rho {self.data.rho:g} SNR {self.ratio:g}" if self.data.n else ""
+        drawn += f" unequal {self.draw}" if self.draw else ""
         return f"{self.data.name}{drawn} k {self.k} lam {self.lam:g}"
 
 
@@ -91,6 +101,14 @@ def review() -> Iterator[Problem]:
         yield Problem("n up to 2000", drawn(n, 0.5), 10, lam, 5.0)
 
 
+def unequal(columns: tuple[int, ...] = (1000, 2000, 5000), draws: int = 3) -> Iterator[Problem]:
+    """Yield problems with unequal coefficients."""
+    for n in columns:
+        for draw in range(1, draws + 1):
+            for lam in (SMALL, 0.0):
+                yield Problem("unequal", drawn(n, 0.5), 10, lam, 5.0, draw)
+
+
 def grid() -> Iterator[Problem]:
     """Yield the grid of synthetic problems."""
     for n in COLUMNS:
@@ -116,11 +134,12 @@ def quick() -> Iterator[Problem]:
     for rho, ratio, k in ((0.1, 5.0, 5), (0.5, 1.0, 5), (0.9, 5.0, 10)):
         yield Problem("n=1000", drawn(1000, rho), k, SMALL, ratio)
     yield Problem("n=5000", drawn(5000, 0.5), 5, SMALL, 5.0)
+    yield from unequal(draws=1)
 
 
 def everything() -> Iterator[Problem]:
     """Yield all problems."""
-    first = [*review(), *real()]
+    first = [*review(), *unequal(), *real()]
     yield from first
     names = {problem.name for problem in first}
     yield from (problem for problem in grid() if problem.name not in names)

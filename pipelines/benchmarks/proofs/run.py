@@ -31,11 +31,12 @@ _LARGEST = 1.2
 _EXPLANATION = """
 Processor seconds of one thread until the best k columns are proved, or the remaining gap (and the seconds).
 Compilation is not counted. On clean1 without a penalty dsel alone may have a longer limit of time.
-f(S) = |y - X_S b|^2 + lam |b|^2. dsel proves to rounding, the others to a relative gap of 1e-4. El0ps and L0BnB have a
-price of a column in place of k; it is chosen so that k columns are best. "+M": they are given that no coefficient
-exceeds 1.2 times the largest one of the best columns, so that they prove less. dsel+M is given the sum of k squares of
-that bound, which allows more. The last column compares dsel with the fastest solver that proved the problem without
-such a bound. A time below {resolution} s counts as {resolution} s there.
+f(S) = |y - X_S b|^2 + lam |b|^2. dsel proves to rounding, the others to a relative gap of 1e-4. El0ps and L0BnB have
+a price of a column in place of k; it is chosen so that k columns are best. "+M": they are given that no coefficient
+exceeds 1.2 times the largest one of the best columns, so that they prove less. dsel+M is given the sum of k squares
+of that bound, which allows more. El0ps and L0BnB start from the best known columns, which dsel has to find. The last
+column compares dsel with the fastest solver that proved the problem without such a bound. A time below {resolution} s
+counts as {resolution} s there.
 """
 
 
@@ -65,6 +66,14 @@ def run(
     print("\n".join(remarks(cells)))
     print(json_line({"benchmark": "proofs", "seconds": limit, **summary(cells), "preparation": prepared}))
     return cells
+
+
+def figures(quickly: bool, seconds: float, only: Sequence[str], solvers: Sequence[str] = SOLVERS) -> dict[str, Any]:
+    """Print the tables, and return the figures with the solvers that are absent."""
+    cells = run(quickly, seconds, only, solvers)
+    notes = {s: a.note for cell in cells for s, a in cell.answers.items() if a.state == "skipped"}
+    absent = {s: why for s, why in notes.items() if all(c.answers[s].note == why for c in cells if s in c.answers)}
+    return {"limit": seconds, **summary(cells), "absent": absent}
 
 
 def _batches(problems: Iterable[Problem]) -> Iterator[tuple[list[Problem], dict[Data, Floats]]]:
@@ -97,7 +106,7 @@ def _solve(
     targets: dict[Problem, Floats] = {}
     options: dict[Problem, dict[str, Any]] = {}
     for i, problem in enumerate(problems):
-        y = problem.data.target(columns[problem.data], problem.k, problem.ratio)
+        y = problem.data.target(columns[problem.data], problem.k, problem.ratio, problem.draw)
         np.save(folder / f"y{i}.npy", y)
         limit = clean1 if problem.data.name == "clean1" and not problem.lam else seconds
         options[problem] = {
@@ -132,7 +141,10 @@ def _choose_penalties(
     columns: dict[Data, Floats], targets: dict[Problem, Floats], options: dict[Problem, dict[str, Any]],
     files: dict[Problem, Path], known: dict[Problem, list[list[int]]], seconds: float,
 ) -> None:  # fmt: skip
-    """Write the price of a column and the largest coefficient to each problem, from good subsets of each size."""
+    """Write the price of a column, the largest coefficient and columns to start from to each problem.
+
+    They follow from good subsets of each size.
+    """
     found = call("front", list(files.values()), seconds)
     for problem, option in options.items():
         values: dict[int, float] = {}
@@ -141,7 +153,8 @@ def _choose_penalties(
             f, b = squared_error(columns[problem.data], targets[problem], problem.lam, S)
             if f < values.get(len(S), float("inf")):
                 values[len(S)] = f
-                largest = float(np.abs(b).max()) if len(S) == problem.k else largest
+                if len(S) == problem.k:
+                    largest, option["start"] = float(np.abs(b).max()), list(S)
         option["penalty known"] = True
         if problem.k in values:
             option["penalty"], option["largest"] = penalty_for(values, problem.k), _LARGEST * largest

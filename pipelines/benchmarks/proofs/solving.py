@@ -18,9 +18,11 @@ from dsel._lib.types import Floats
 from pipelines.benchmarks.proofs.environments import Unavailable, python_of, rscript
 
 ADAPTERS = Path(__file__).with_name("adapters.py")
-LEAPS = Path(__file__).with_name("leaps.R")
+R_SCRIPT = Path(__file__).with_name("solve.R")
+#: Solvers of R: the packages.
+R_PACKAGES = {"leaps": "leaps", "lmsubsets": "lmSubsets"}
 #: Solvers with "+M" are given a bound on the coefficients, so that they prove less.
-SOLVERS = ("dsel", "dsel+M", "el0ps", "el0ps+M", "l0bnb", "l0bnb+M", "okridge", "leaps")
+SOLVERS = ("dsel", "dsel+M", "el0ps", "el0ps+M", "l0bnb", "l0bnb+M", "okridge", "leaps", "lmsubsets")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Leaps and bounds takes days from about this many columns on.
 _LEAPS_COLUMNS = 100
@@ -72,15 +74,15 @@ def obstacle(solver: str, options: Mapping[str, Any], n: int) -> str:
             return "no penalty gives k columns"
         if not (options["lam"] or solver.endswith("+M")):
             return "needs a ridge penalty or +M"
-    if solver == "leaps" and n > _LEAPS_COLUMNS:
+    if solver in R_PACKAGES and n > _LEAPS_COLUMNS:
         return "too many columns"
     return ""
 
 
 def call(name: str, problems: Sequence[Path], seconds: float) -> dict[Path, dict[str, Any]]:
     """Return what a solver says about each problem, as JSON."""
-    if name == "leaps":
-        return {problem: _leaps(problem, seconds) for problem in problems}
+    if name in R_PACKAGES:
+        return {problem: _by_r(name, problem, seconds) for problem in problems}
     try:
         python = python_of("dsel" if name == "front" else name.removesuffix("+M"))
     except Unavailable as error:
@@ -89,11 +91,11 @@ def call(name: str, problems: Sequence[Path], seconds: float) -> dict[Path, dict
     return {problem: _read(Path(f"{problem}.{name}.json"), message, seconds) for problem in problems}
 
 
-def _leaps(problem: Path, seconds: float) -> dict[str, Any]:
+def _by_r(name: str, problem: Path, seconds: float) -> dict[str, Any]:
     options = json.loads(problem.read_text())
-    X, y, answer = np.load(options["X"]), np.load(options["y"]), Path(f"{problem}.leaps.json")
+    X, y, answer = np.load(options["X"]), np.load(options["y"]), Path(f"{problem}.{name}.json")
     try:
-        program = rscript()
+        program = rscript(R_PACKAGES[name])
     except Unavailable as error:
         return {"skipped": str(error)}
     files = [problem.with_suffix(suffix) for suffix in (".X", ".y")]
@@ -101,7 +103,18 @@ def _leaps(problem: Path, seconds: float) -> dict[str, Any]:
         file.write_bytes(np.asfortranarray(values).tobytes(order="F"))
     sizes = [str(value) for value in (*X.shape, options["k"], options["lam"])]
     limited = f'ulimit -t {int(_LATE * seconds) + 5}; exec "$@"'
-    command = ["bash", "-c", limited, "-", program, str(LEAPS), *map(str, files), *sizes, str(answer)]
+    command = [
+        "bash",
+        "-c",
+        limited,
+        "-",
+        program,
+        str(R_SCRIPT),
+        R_PACKAGES[name],
+        *map(str, files),
+        *sizes,
+        str(answer),
+    ]
     return _read(answer, _run(command, _WALL * seconds + _START), seconds)
 
 

@@ -81,6 +81,31 @@ def test_python_calls_a_function_and_the_result_is_the_same() -> None:
     assert found.indices == dsel.select(X, y, k=3).indices
 
 
+def test_proofs_in_python_and_of_a_folder_are_observed_as_runs(tmp_path: Path) -> None:
+    X, y = problem()
+    seen: list[Event] = []
+    found = dsel.select(X, y, k=3)
+    proved = dsel.certify(found, X, y, on_event=seen.append)
+    assert [seen[0].kind, seen[-1].kind] == ["run-begins", "run-ends"]
+    assert seen[0].values["columns"] == 12
+    assert [event.values["stage"] for event in seen if event.kind == "stage-ends"] == ["certificate"]
+    (row,) = [event.values for event in seen if event.kind == "certificate"]
+    assert row == proved.certificate[-1]
+    assert seen[-1].values["state"] == "finished"
+    assert seen[-1].values["labels"] == proved.labels
+
+    folder = job(tmp_path).parent / "job.result"
+    assert call("run", tmp_path / "job.yaml")[0] == 0
+    for command, stage in (("certify", "certificate"), ("alternatives", "alternatives")):
+        (folder / "events.jsonl").unlink(missing_ok=True)
+        assert call(command, folder, "--events", "jsonl")[0] == 0
+        events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+        assert [event["stage"] for event in events if event["event"] == "stage-ends"] == [stage]
+        assert sum(event["event"] == "certificate" for event in events) == (command == "certify")
+        assert events[0]["folder"] == str(folder)
+        assert events[-1]["state"] == "finished"
+
+
 def test_a_function_that_fails_is_called_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     X, y = problem()
     calls = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
@@ -102,6 +103,30 @@ def test_on_the_same_data_every_leaf_holds():
     assert fields["leaves_searched"] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [("step", 3, 40), ("depth", 2, 0), ("column", 0, 39), ("step", 2, 400), ("support", 0, -1)],
+)
+def test_nodes_that_are_not_those_of_a_tree_over_these_columns_are_refused(name, place, value):
+    objective = regression(*noisy(600))
+    kept = first_tree(objective, 5, **SHARED).kept(MOST)
+    wrong = kept[name].copy()
+    wrong[place] = value
+    with pytest.raises(ValueError, match="saved tree"):
+        PerspectiveTree(objective, 5, kept={**kept, name: wrong}, setup=CommonSetup(objective, guided=True))
+
+
+def test_coefficients_that_are_noise_cost_time_but_no_bound():
+    objective = regression(*noisy(606))
+    kept = first_tree(regression(*noisy(600)), 5, **SHARED).kept(MOST)
+    noise = np.random.default_rng(0).standard_normal(kept["b"].shape).astype(np.float32)
+    tree, whole = following(objective, 5, {**kept, "b": noise}), PerspectiveTree(objective, 5)
+    tree.advance(ALL)
+    whole.advance(ALL)
+    assert (tree.best, tree.proven) == (whole.best, True)
+    assert tree.proved <= whole.best_value
+
+
 def test_other_data_cost_time_but_no_bound():
     kept = first_tree(regression(*noisy(600)), 5).kept(MOST)
     X, Y = noisy(600, seed=9)
@@ -118,7 +143,7 @@ def test_a_tree_of_few_bytes_holds_the_nodes_near_the_root():
     first = first_tree(regression(X[:600], Y[:600]), 5, **SHARED)
     whole, part = first.kept(MOST), first.kept(2000)
     assert sum(array.nbytes for array in part.values()) < 4000 < sum(array.nbytes for array in whole.values())
-    assert 0 < part["parent"].size < whole["parent"].size
+    assert 0 < part["depth"].size < whole["depth"].size
     objective = regression(X, Y)
     tree = following(objective, 5, part)
     tree.advance(ALL)
@@ -126,12 +151,32 @@ def test_a_tree_of_few_bytes_holds_the_nodes_near_the_root():
     assert tree.best == first_tree(objective, 5).best
 
 
-def test_an_unfinished_tree_keeps_nothing():
+def test_an_unfinished_tree_is_continued_from_its_open_nodes():
+    X, Y = noisy(606)
+    old, objective = regression(X[:600], Y[:600]), regression(X, Y)
+    first = PerspectiveTree(old, 5, setup=CommonSetup(old, guided=True), **SHARED)
+    first.advance(20)
+    assert not first.done
+    tree, whole = following(objective, 5, first.kept(MOST)), first_tree(objective, 5, **SHARED)
+    tree.advance(ALL)
+    assert (tree.best, tree.proven, whole.proven) == (whole.best, True, True)
+    assert tree.iteration < whole.iteration
+    assert tree.kept(MOST)["finished"]
+    assert tree.kept(MOST)["seconds"] > first.seconds  # of both parts
+
+
+def test_a_tree_that_is_restored_again_and_again_keeps_all_of_it():
     objective = regression(*noisy(600))
-    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True))
-    tree.advance(2)
-    assert not tree.done
-    assert tree.kept(MOST) == {}
+    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
+    while not tree.done:
+        tree.advance(tree.iteration + 20)
+        kept, state = tree.kept(MOST), json.loads(json.dumps(tree.state()))
+        tree = PerspectiveTree.restore(objective, state, setup=CommonSetup(objective, guided=True))
+        tree.recall(kept)
+    whole = first_tree(objective, 5, **SHARED)
+    assert (tree.best, tree.iteration) == (whole.best, whole.iteration)
+    assert tree.kept(MOST)["column"].tolist() == whole.kept(MOST)["column"].tolist()
+    assert tree.kept(MOST)["step"].tolist() == whole.kept(MOST)["step"].tolist()
 
 
 def test_near_best_subsets_are_those_of_a_proof_from_the_beginning():
@@ -164,7 +209,7 @@ def test_workers_return_the_nodes_that_the_next_tree_follows():
     alone = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
     alone.advance(ALL)
     assert tree.best == alone.best
-    assert tree.kept(MOST)["parent"].size >= 0.5 * alone.kept(MOST)["parent"].size
+    assert tree.kept(MOST)["depth"].size >= 0.5 * alone.kept(MOST)["depth"].size
 
 
 def test_a_diagonal_of_other_columns_is_scaled_until_it_fits():

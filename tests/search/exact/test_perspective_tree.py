@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -21,12 +22,14 @@ from dsel.search.exact.perspective.group_relaxation import relax_rows
 from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, diagonals
 from dsel.search.exact.perspective.relaxation import Problem, relax
 from dsel.search.exact.perspective.semidefinite import solve
+from dsel.search.exact.perspective.sparse_eigenvalues import MOST_ADDED, least_eigenvalues, none_better
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
 
 ALL = 10**9
 CHOICE = "dsel.search.exact.choose_tree."
 HANDOVER = "dsel.search.exact.perspective.subtree_solver."
+BRANCHING = "dsel.search.exact.perspective.branching."
 
 
 def tree_of(objective, k, **arguments):
@@ -101,6 +104,53 @@ def test_an_enumeration_finds_the_best_subset_of_a_node(seed, fixed_columns, q, 
             T = found.subsets[0]
             assert np.vdot(B[T], np.linalg.solve(K[np.ix_(T, T)], B[T])) == pytest.approx(best)
     assert not enumerated(K, B, S, J, q, base + g[S].sum(), g, 0.0, 1e-9).closed  # it has no time
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.6]))
+@settings(max_examples=40, deadline=None)
+def test_no_few_columns_have_a_smaller_eigenvalue_than_stated(seed, rho):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 14))
+    X = rng.standard_normal((n + 30, n))
+    X[:, 1:] += rho / np.sqrt(1.0 - rho**2) * X[:, :-1]
+    X /= np.linalg.norm(X, axis=0)
+    K = X.T @ X
+    stated = least_eigenvalues(K)
+    for q in range(1, min(MOST_ADDED, n) + 1):
+        true = min(np.linalg.eigvalsh(K[np.ix_(S, S)])[0] for S in combinations(range(n), q))
+        assert stated[q] <= true + 1e-12
+        assert q != 2 or stated[q] == pytest.approx(true, abs=1e-8)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3), st.integers(1, MOST_ADDED), st.sampled_from([0.5, 0.9, 1.1, 2.0]))
+@settings(max_examples=150, deadline=None)
+def test_a_node_is_excluded_only_if_no_subset_of_it_explains_more(seed, fixed_columns, q, share):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(fixed_columns + q + 1, 13))
+    X = rng.standard_normal((60, n)) @ (np.eye(n) + 0.2 * rng.standard_normal((n, n)))
+    X /= np.linalg.norm(X, axis=0)
+    Y = rng.standard_normal((60, 1)) + X[:, :2].sum(axis=1, keepdims=True)
+    K, c, S, J = X.T @ X, (X.T @ Y)[:, 0], np.arange(fixed_columns), np.arange(fixed_columns, n)
+    best = float(np.vdot(Y, Y)) - exhaustive(regression(X, Y), fixed_columns + q, tuple(S))
+    before = float(c[S] @ np.linalg.solve(K[np.ix_(S, S)], c[S])) if fixed_columns else 0.0
+    for enough in (before + share * (best - before), best * (1.0 - 1e-9), best * (1.0 + 1e-9)):
+        excluded, _ = none_better(K, c, S, J, q, enough, least_eigenvalues(K), 10**7)
+        assert excluded == bool(enough > best)  # all is tried where bounds do not suffice
+        assert not none_better(K, c, S, J, q, enough, least_eigenvalues(K), 1)[0]  # it has no time
+
+
+def test_eigenvalues_close_nodes_where_only_the_penalty_is_left_for_relaxations():
+    objective = planted(400, m=200, k=6, lam=2.0, noise=0.4, seed=2)[2]
+    nodes = {}
+    for most in (0, MOST_ADDED):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(HANDOVER + "MOST_ADDED", most)
+            patch.setattr(BRANCHING + "MOST_ADDED", most)
+            tree = PerspectiveTree(objective, 6, incumbent=range(0, 396, 66), hands_over=True, diagonal_after=1e9)
+            tree.advance(2000)
+            nodes[most] = tree.iteration
+            assert tree.proven
+    assert nodes[MOST_ADDED] < nodes[0]
 
 
 def test_handing_nodes_over_proves_what_neither_tree_proves_as_quickly():
@@ -308,6 +358,15 @@ def test_branch_and_bound_and_certificates_use_it_where_it_is_better():
     assert again.run()
     assert again.certificate().method == "perspective-tree, perspective bound"
     assert again.certificate().bound == pytest.approx(found.error)
+
+
+def test_relaxations_prove_that_few_of_many_true_columns_are_the_best():
+    rng = np.random.default_rng(60)
+    X = rng.standard_normal((1000, 60))
+    y = X[:, :30].sum(axis=1, keepdims=True) + rng.standard_normal((1000, 1))
+    proof = Proof.begin(regression(X, y), 11)  # more than 10^11 subsets are too many to try, and 60 columns are few
+    assert proof.run(nodes=500)
+    assert proof.search.kind == PerspectiveTree.kind
 
 
 @given(problems(), st.booleans())

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -90,11 +91,24 @@ class LossProblem:
 
     def of_columns(self, S: Ints) -> LossProblem:
         """Return the problem of some columns."""
-        return replace(self, Z=self.Z[:, S])
+        return self.with_columns(self.columns[S], self.norms[S])
+
+    def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
+        """Return the problem of other columns (s, m), centered where there is an intercept, with their norms (s,)."""
+        problem = replace(self, Z=columns.T)
+        problem.__dict__.update(columns=columns, norms=norms)  # the cached values
+        return problem
 
     def loss_at(self, eta: Floats) -> float:
-        """Return the weighted sum of the losses of the rows at linear predictors (m,)."""
+        """Return the weighted sum of the losses of the rows at linear predictors (m,), or (m, t) for t outputs."""
         return float(self.w @ self.loss.deviance(self.y, eta))
+
+    def predictors(self, point: Point) -> Floats:
+        """Return the linear predictors (m,) at a point, or (m, t) for t outputs."""
+        columns = self.columns[point.S]
+        if self.loss.outputs == 1:
+            return np.asarray(self.offset + point.b @ columns + point.b0)
+        return np.asarray(columns.T @ point.b.reshape(len(columns), self.loss.outputs) + point.b0)
 
     def gains(self, g: Floats) -> Floats:
         """Return h(g), the most that a column with this product may lower the error."""
@@ -119,8 +133,12 @@ class LossProblem:
             return Dual(a, -np.inf, np.full(self.Z.shape[1], np.inf))
         size = float(np.abs(terms).sum() + np.abs(linear).sum())
         rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
-        of_products = (a.size + 8.0) * _EPS * float(np.sqrt(a @ a)) * self.norms
-        return Dual(a, constant - rounding, self.gains(np.abs(self.columns @ a) + of_products), rounding)
+        return Dual(a, constant - rounding, self.gains_of(a), rounding)
+
+    def gains_of(self, a: Floats, first: int = 0) -> Floats:
+        """Return the gains (n - first,) of the columns from `first` on by a dual vector, rounding included."""
+        products = np.abs(self.columns[first:] @ a)
+        return self.gains(products + rounding_of_products(a, self.norms[first:]))
 
     def _size(self, a: Floats, unit: Floats) -> float:
         """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
@@ -149,12 +167,59 @@ class Dual:
     gains: Floats
     rounding: float = 0.0
 
-    def bound(self, fixed: Bools, free: Bools, q: int) -> float:
-        """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,)."""
-        inside, others = float(self.gains[fixed].sum()), largest(self.gains[free], min(q, int(free.sum())))
+    def bound(self, fixed: Bools, free: Bools, q: int, more: Floats | None = None) -> float:
+        """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,).
+
+        more: the gains of other columns that are free.
+        """
+        gains = self.gains[free] if more is None else np.append(self.gains[free], more)
+        inside, others = float(self.gains[fixed].sum()), largest(gains, min(q, gains.size))
         bound = self.constant - inside - others
         rounded = bound - _SUM * _EPS * (abs(self.constant) + inside + others)
         return rounded if np.isfinite(rounded) else -np.inf
+
+
+@dataclass(frozen=True)
+class Point:
+    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column.
+
+    With t outputs of the loss, b is (p, t) and b0 (t,).
+    """
+
+    S: Ints
+    b: Floats
+    b0: Any
+    s: float = 0.0
+
+    def among(self, columns: Ints) -> Point:
+        """Return the point for the problem of some columns alone, in their order."""
+        place = {j: i for i, j in enumerate(columns.tolist())}
+        kept = np.array([j in place for j in self.S.tolist()], np.bool_)
+        S = np.array([place[j] for j in self.S[kept].tolist()], np.int64)
+        return Point(S, self.b[kept], self.b0, self.s)
+
+    def of(self, columns: Ints) -> Point:
+        """Return the point of the whole problem, for a point of the problem of some columns."""
+        return Point(columns[self.S], self.b, self.b0, self.s)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What a relaxation found: the best bound with its dual vector, the last point and its objective."""
+
+    bound: float
+    dual: Dual
+    point: Point
+    value: float
+
+
+#: No column, and no intercept.
+START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
+
+
+def rounding_of_products(a: Floats, norms: Floats) -> Floats:
+    """Return what rounding may change in the product of a (m,) with each column of these norms (n,), in any order."""
+    return np.asarray((a.size + 8.0) * _EPS * float(np.sqrt(a @ a)) * norms)
 
 
 def balanced(a: Floats) -> Floats:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
-from dsel._lib.types import Bools, Ints
+from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.anytime import Deadline
 from dsel.search.exact.losses.coordinate_descent import LOSS_RELAXATION_KERNELS
 from dsel.search.exact.losses.local_search import improved, refit
-from dsel.search.exact.losses.problem import Dual, LossProblem, dual_bound, masks
-from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, weights
+from dsel.search.exact.losses.outputs import lengths
+from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, dual_bound, masks
+from dsel.search.exact.losses.relaxation import relax, relax_near, weights
 
 __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
-_CLOSE = 0.05
+CLOSE = 0.05
 #: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
 #: all columns.
 _FREE_LIMIT = 1000.0
@@ -72,16 +73,17 @@ class LossProof:
 
 
 @dataclass(frozen=True)
-class _Node:
+class Node:
     """Columns (n,) that are fixed and free, and where its relaxation ended.
 
-    floor: a bound that is known from above.
+    floor: a bound that is known from above. others: the largest gains of columns that the problem does not have.
     """
 
     fixed: Bools
     free: Bools
     relaxed: Relaxed
     floor: float = 0.0
+    others: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def bound(self) -> float:
@@ -118,14 +120,23 @@ def prove_loss(
     LossProof
         The best subset, and what is proved about all.
     """
+    deadline = Deadline(seconds)
+    return proof_by(lambda: LossTree(problem, k, include, exclude, gap, deadline), incumbent, nodes, on_node)
+
+
+def proof_by(
+    make_tree: Callable[[], LossTree], incumbent: tuple[tuple[int, ...], float] | None = None,
+    nodes: int | None = None, on_node: Callable[[int, float, float], object] | None = None,
+) -> LossProof:  # fmt: skip
+    """Search a tree, and return what it proves. incumbent, nodes, on_node: as for `prove_loss`."""
     load_kernels(*LOSS_RELAXATION_KERNELS, what="the proof")
     start = time.perf_counter()
     with one_blas_thread():
-        tree = _Tree(problem, k, include, exclude, gap, Deadline(seconds))
+        tree = make_tree()
         if incumbent is not None:
             tree.offer_fit(np.array(sorted(incumbent[0]), np.int64))
         ended = tree.run(nodes, on_node)
-    proven = ended == "proven" and tree.value - tree.bound <= max(_PROVEN * tree.total, gap * abs(tree.value))
+    proven = ended == "proven" and tree.value - tree.bound <= max(_PROVEN * tree.total, tree.gap * abs(tree.value))
     return LossProof(tree.value, tree.members, tree.bound, proven, tree.nodes, time.perf_counter() - start,
                      ended, tree.root_bound, tree.limit)  # fmt: skip
 
@@ -136,10 +147,10 @@ def _limit_of(problem: LossProblem, allowed: Bools) -> float:
     spread = problem.norms[allowed] / problem.y.size**0.5
     unit = max(1.0, float(np.abs(problem.y).max())) if problem.loss.link == "identity" else 1.0
     most = _LARGEST_PART * unit / float(spread[spread > 0.0].min(initial=np.inf))
-    return min(_FREE_LIMIT * float(np.abs(b).max(initial=0.0)), most) or 1.0
+    return min(_FREE_LIMIT * float(lengths(b).max(initial=0.0)), most) or 1.0
 
 
-class _Tree:
+class LossTree:
     """Open nodes by their bounds, the best subset, and what reduced costs have closed."""
 
     def __init__(
@@ -155,11 +166,12 @@ class _Tree:
         if problem.lam == 0.0 and problem.limit is None:
             self.limit = _limit_of(problem, fixed | free)
             problem = replace(problem, limit=self.limit)
-        self._problem, self._k, self._gap, self._deadline = problem, k, gap, deadline
+        self._problem, self._k, self.gap, self._deadline = problem, k, gap, deadline
         self._columns: Ints = np.arange(free.size)
         self._fixed, self._free = fixed, free
-        self._heap: list[tuple[float, int, _Node]] = []
+        self._heap: list[tuple[float, int, Node]] = []
         self._made = self.nodes = 0
+        self._most_nodes: int | None = None
         self._seen: set[bytes] = set()
         first = refit(problem, np.flatnonzero(fixed))
         self.total = first.value
@@ -173,7 +185,7 @@ class _Tree:
     def cutoff(self) -> float:
         """The bound from which on a node holds nothing better."""
         margin = MARGIN * self.total + _ROUNDINGS * self._rounding
-        return self.value - max(margin, self._gap * abs(self.value))
+        return self.value - max(margin, self.gap * abs(self.value))
 
     @property
     def bound(self) -> float:
@@ -192,6 +204,7 @@ class _Tree:
 
     def run(self, nodes: int | None, on_node: Callable[[int, float, float], object] | None) -> str:
         """Search until the proof or a limit, and return which."""
+        self._most_nodes = nodes
         if self._over():
             return "time"
         self._root()
@@ -222,7 +235,7 @@ class _Tree:
         """Count a node, or columns, that hold nothing better."""
         self._closed = min(self._closed, bound)
 
-    def _push(self, node: _Node) -> None:
+    def _push(self, node: Node) -> None:
         self._made += 1
         heapq.heappush(self._heap, (node.bound, self._made, node))
 
@@ -236,7 +249,7 @@ class _Tree:
         for S in (self._rounded(relaxed.point, fixed, q), np.array(self._inside(), np.int64)):
             if not self._over():
                 self._offer(*improved(problem, S, self._k, fixed, free, self._over))
-        node = self._reduced(_Node(fixed, free, relaxed))
+        node = self._reduced(Node(fixed, free, relaxed))
         if node is not None:
             node = self._restricted(node)
             self._fixed, self._free = node.fixed, node.free
@@ -247,7 +260,7 @@ class _Tree:
         """Return the best subset as columns of the problem."""
         return np.flatnonzero(np.isin(self._columns, self.members)).tolist()
 
-    def _restricted(self, node: _Node) -> _Node:
+    def _restricted(self, node: Node) -> Node:
         """Leave the columns out of the problem that the node leaves out, and return it for the others."""
         alive = np.flatnonzero(node.fixed | node.free)
         place = np.full(node.free.size, -1)
@@ -257,15 +270,15 @@ class _Tree:
         point = replace(point, S=place[point.S[kept]], b=point.b[kept])
         self._problem, self._columns = self._problem.of_columns(alive), self._columns[alive]
         dual = Dual(dual.a, dual.constant, dual.gains[alive], dual.rounding)
-        return _Node(node.fixed[alive], node.free[alive], replace(node.relaxed, point=point, dual=dual))
+        return Node(node.fixed[alive], node.free[alive], replace(node.relaxed, point=point, dual=dual))
 
     def _rounded(self, point: Point, fixed: Bools, q: int) -> Ints:
         """Return the subset of the fixed columns and the q largest coefficients."""
         others = ~fixed[point.S]
-        order = np.argsort(-np.abs(point.b[others]), kind="stable")[:q]
+        order = np.argsort(-lengths(point.b[others]), kind="stable")[:q]
         return np.sort(np.concatenate([np.flatnonzero(fixed), point.S[others][order]]))
 
-    def _reduced(self, node: _Node) -> _Node | None:
+    def _reduced(self, node: Node) -> Node | None:
         """Return a node without the columns that reduced costs decide, or None if it holds nothing better."""
         relaxed, q = node.relaxed, self._k - int(node.fixed.sum())
         cutoff = self.cutoff
@@ -273,16 +286,16 @@ class _Tree:
             self._close(node.bound)
             return None
         free = np.flatnonzero(node.free)
-        if not 0 < q < free.size:
-            return node
         gains = relaxed.dual.gains[free]
-        if not np.isfinite(relaxed.bound):
+        every = np.concatenate([gains, node.others])
+        if not 0 < q < every.size or not np.isfinite(relaxed.bound):
             return node
-        order = np.argpartition(-gains, q)
-        top, last, next_one = order[:q], float(gains[order[:q]].min()), float(gains[order[q]])
+        order = np.argpartition(-every, q)
+        top, last, next_one = order[:q], float(every[order[:q]].min()), float(every[order[q]])
+        top = top[top < free.size]
         with_it = relaxed.bound + last - np.minimum(gains, last)
         without = relaxed.bound + gains[top] - next_one
-        slack = 1e-14 * (abs(relaxed.dual.constant) + float(gains[top].sum()))
+        slack = 1e-14 * (abs(relaxed.dual.constant) + float(every[order[:q]].sum()))
         out, into = with_it - slack > cutoff, without - slack > cutoff
         if not (out.any() or into.any()):
             return node
@@ -291,24 +304,31 @@ class _Tree:
         left[free[out]] = False
         left[free[top[into]]] = False
         inside[free[top[into]]] = True
-        return _Node(inside, left, relaxed, node.floor)
+        return replace(node, fixed=inside, free=left)
 
-    def _branch(self, node: _Node) -> None:
+    def _branch(self, node: Node) -> None:
         """Split a node by a column, and bound both parts."""
         again = self._reduced(node)
-        if again is None:
-            return
-        q = self._k - int(again.fixed.sum())
-        if q <= 0 or int(again.free.sum()) <= q:
-            self._bound(again.fixed, again.free, again)
-            return
-        j = self._branching_column(again, q)
-        for inside in (True, False):
-            fixed, free = again.fixed.copy(), again.free.copy()
-            fixed[j], free[j] = inside, False
-            self._bound(fixed, free, again)
+        if again is not None:
+            self._split(again)
 
-    def _branching_column(self, node: _Node, q: int) -> int:
+    def _split(self, node: Node) -> None:
+        """Bound both parts of a node, or the node itself if nothing is left to choose."""
+        q = self._k - int(node.fixed.sum())
+        if self._is_leaf(node.free, q):
+            self._bound(node.fixed, node.free, node)
+            return
+        j = self._branching_column(node, q)
+        for inside in (True, False):
+            fixed, free = node.fixed.copy(), node.free.copy()
+            fixed[j], free[j] = inside, False
+            self._bound(fixed, free, node)
+
+    def _is_leaf(self, free: Bools, q: int) -> bool:
+        """Return whether nothing is left to choose."""
+        return q <= 0 or int(free.sum()) <= q
+
+    def _branching_column(self, node: Node, q: int) -> int:
         """Return the free column with the most fractional weight, or with the largest gain."""
         S, z = weights(node.relaxed.point, node.fixed, q)
         there = node.free[S]
@@ -318,22 +338,25 @@ class _Tree:
         free = np.flatnonzero(node.free)
         return int(free[node.relaxed.dual.gains[free].argmax()])
 
-    def _bound(self, fixed: Bools, free: Bools, parent: _Node) -> None:
+    def _bound(self, fixed: Bools, free: Bools, parent: Node) -> None:
         """Relax a new node, and open it unless it holds nothing better."""
         q = self._k - int(fixed.sum())
-        leaf = q <= 0 or int(free.sum()) <= q
+        leaf = self._is_leaf(free, q)
         if leaf:
             fixed, free, q = fixed | free if q > 0 else fixed, np.zeros_like(free), 0
-        point = parent.relaxed.point
-        relaxed = relax(self._problem, fixed, free, q, point, self.cutoff, 0.0 if leaf else _CLOSE)
+        relaxed = relax_near(self._problem, fixed, free, q, parent.relaxed, self.cutoff, 0.0 if leaf else CLOSE)
         self.nodes += 1
         if leaf:
             self._offer(relaxed, np.flatnonzero(fixed))
             self._close(max(relaxed.bound, parent.bound))
             return
-        node = _Node(fixed, free, relaxed, parent.bound)
+        node = Node(fixed, free, relaxed, parent.bound)
         if node.bound < self.cutoff:
             self._try(self._rounded(relaxed.point, fixed, q), relaxed.point)
+        self._open_node(node)
+
+    def _open_node(self, node: Node) -> None:
+        """Open a relaxed node unless it holds nothing better."""
         reduced = self._reduced(node)
         if reduced is not None:
             self._push(reduced)

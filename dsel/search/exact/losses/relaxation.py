@@ -8,20 +8,23 @@ every step gives a bound, so that a step that ends early costs nothing but tight
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dposv
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coordinate_descent import relax_model
-from dsel.search.exact.losses.problem import LARGEST, Dual, LossProblem
+from dsel.search.exact.losses.outputs import lengths, relax_outputs
+from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed
 from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
 _STEPS, _HALVINGS = 60, 12
 #: The tolerance of coordinate descent, for a relaxation that is to be exact and for others.
 _EXACT, _ROUGH = 1e-8, 1e-4
+#: Columns among which a node is relaxed at most, at first; the share of the q-th largest gain that leads there; rounds
+#: with more of them; and the share of what is missing that the others may lower the bound by.
+_FEW, _LEADS, _ROUNDS, _LOWERED = 300, 0.4, 4, 0.1
 #: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
 _LEAST_CURVATURE = 1e-10
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
@@ -30,30 +33,6 @@ _SETTLED = 1e-14
 _POLISHING = 3
 #: By how much such a step may raise it, as a share.
 _ROUNDING = 1e-13
-
-
-@dataclass(frozen=True)
-class Point:
-    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column."""
-
-    S: Ints
-    b: Floats
-    b0: float
-    s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Relaxed:
-    """What a relaxation found: the best bound with its dual vector, the last point and its objective."""
-
-    bound: float
-    dual: Dual
-    point: Point
-    value: float
-
-
-#: No column, and no intercept.
-START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
 
 
 def relax(
@@ -65,6 +44,8 @@ def relax(
     start: where to begin. enough: a bound that ends the relaxation. close: it also ends when the bound is as close to
     its own objective, as a share of what is missing to `enough`. 0: as close as rounding lets it be.
     """
+    if problem.loss.outputs > 1:
+        return relax_outputs(problem, fixed, free, q, start, enough, close)
     Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
     kept = (fixed | free)[start.S]
     S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
@@ -102,6 +83,45 @@ def relax(
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def relax_near(
+    problem: LossProblem, fixed: Bools, free: Bools, q: int, near: Relaxed, enough: float, close: float
+) -> Relaxed:  # fmt: skip
+    """Return a relaxation as `relax` does, among the columns that matter; its bound is for all columns.
+
+    near: the relaxation of the node above, which shows what matters.
+    """
+    if q <= 0 or free.size <= _FEW:
+        return relax(problem, fixed, free, q, near.point, enough, close)
+    inside, point, best = fixed.copy(), near.point, None
+    inside[point.S] = True
+    inside |= _leading(near.dual.gains, free, q)
+    for _ in range(_ROUNDS):
+        at = np.flatnonzero(inside)
+        found = relax(problem.of_columns(at), fixed[at], free[at], q, point.among(at), enough, close)
+        dual, point = problem.dual(found.dual.a), found.point.of(at)
+        bound = dual.bound(fixed, free, q)
+        if best is None or bound > best.bound:
+            best = Relaxed(bound, dual, point, found.value)
+        more = _leading(dual.gains, free, q) & ~inside
+        missing = min(enough - best.bound, abs(found.value))
+        if missing <= 0.0 or found.bound - bound <= _LOWERED * missing or not more.any():
+            break
+        inside |= more
+    assert best is not None
+    return best
+
+
+def _leading(gains: Floats, free: Bools, q: int) -> Bools:
+    """Return which columns (n,) are free and have a gain near the q largest ones, some hundreds at most."""
+    gains = np.where(free, gains, -np.inf)
+    most = min(max(20 * q, _FEW), gains.size)
+    order = np.argpartition(-gains, most - 1)[:most]
+    least = np.sort(gains[order])[-min(q, most)]
+    found = np.zeros(free.size, np.bool_)
+    found[order[gains[order] >= max(_LEADS * least, 0.0)]] = True
+    return found & free
 
 
 def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:
@@ -260,6 +280,6 @@ def _line_search(
 def weights(point: Point, fixed: Bools, q: int) -> tuple[Ints, Floats]:
     """Return the free columns that have coefficients, and their weights from 0 to 1."""
     others = ~fixed[point.S]
-    S, size = point.S[others], np.abs(point.b[others])
+    S, size = point.S[others], lengths(point.b[others])
     t = level(size, q)
     return S, np.minimum(1.0, size / t) if t > 0.0 else np.ones(S.size)

@@ -15,15 +15,15 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.objective_interface import Objective
 from dsel.search.exact.perspective.coordinate_descent import sizes, weights
 from dsel.search.exact.perspective.group_relaxation import relax_rows
+from dsel.search.exact.perspective.kept_tree import KeptTree
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, Path, WarmStart, step
 from dsel.search.exact.perspective.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective.semidefinite import Solved, solve
+from dsel.search.exact.perspective.sparse_eigenvalues import MOST_ADDED
 from dsel.search.exact.perspective.subtree_solver import NOTHING, SubtreeSolver
 
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
-#: Newton steps from the coefficients of the same node on fewer rows.
-_NEWTON = 3
 
 #: A node, and what its subsets explain at most.
 Bounded = tuple[float, Node]
@@ -61,12 +61,15 @@ class Branching:
         Where to keep the advice for the next size.
     subtree_solver : SubtreeSolver, optional
         Visits nodes below which there is little to do.
+    followed : KeptTree, optional
+        The tree whose open nodes it splits.
     """
 
     def __init__(
         self, problem: Problem, k: int, objective: Objective, own_diagonals: bool, warm_start: WarmStart | None = None,
-        record: WarmStart | None = None, subtree_solver: SubtreeSolver | None = None,
+        record: WarmStart | None = None, subtree_solver: SubtreeSolver | None = None, followed: KeptTree | None = None,
     ) -> None:  # fmt: skip
+        self._followed = followed
         self.problem, self.k, self.own_diagonals, self.subtree_solver = problem, k, own_diagonals, subtree_solver
         self._objective, self._warm_start, self.record = objective, warm_start, record
         #: About how long the relaxations took so far, which does not depend on the machine.
@@ -84,9 +87,10 @@ class Branching:
         j = node.branch
         if j < 0 and self._warm_start is not None and node.path is not None:
             j = self._warm_start.column(node.path)
-        split = j >= 0 and self._warm_start is not None and self._warm_start.k == self.k  # it was not closed before
-        if not split and self._is_closed(fixed, free, q, bound, reduced, incumbent):
+        if self._is_closed(fixed, free, q, bound, reduced, incumbent):
             return []
+        if self._followed is not None:
+            self._followed.split(node.path)
         before = self.seconds
         j = self._column(free, q, b) if j < 0 else j
         if self.record is not None:
@@ -96,7 +100,7 @@ class Branching:
             for inside in (True, False)
             if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
         ]
-        if self.subtree_solver is not None and not split:
+        if self.subtree_solver is not None:
             gap = bound - incumbent.cutoff
             better = [gap if child is None else min(bound - child[0], gap) for child in children]
             self.subtree_solver.count(self.seconds - before, sum(better) / len(better))
@@ -138,6 +142,8 @@ class Branching:
         if self.subtree_solver is None:
             return False
         S, J, before = np.flatnonzero(fixed), np.flatnonzero(free), self.subtree_solver.seconds
+        if self._is_excluded(fixed, free, q, incumbent):
+            return True
         found = self.subtree_solver.enumerate(S, J, q, *reduced, incumbent.cutoff) if reduced is not None else NOTHING
         if not found.closed:
             found = self.subtree_solver.attempt(S, J, q, bound, incumbent.cutoff)
@@ -145,6 +151,16 @@ class Branching:
         for S in found.subsets:
             incumbent.take(S, bound)
         return found.closed
+
+    def _is_excluded(self, fixed: Mask, free: Mask, q: int, incumbent: Incumbent) -> bool:
+        """Return whether few columns are to be added, and eigenvalues show that none explain more."""
+        solver = self.subtree_solver
+        if solver is None or q > MOST_ADDED:
+            return False
+        before = solver.seconds
+        excluded = solver.excludes(np.flatnonzero(fixed), np.flatnonzero(free), q, incumbent.cutoff)
+        self.seconds += solver.seconds - before
+        return excluded
 
     def _column(self, free: Mask, q: int, b: Floats) -> int:
         """Return the free column with the most fractional weight."""
@@ -171,15 +187,11 @@ class Branching:
             b = node.coefficients(b.shape)
             if self.record is not None and known.k >= self.k - 1:
                 self.seconds += self.problem.bound_seconds(known.support.size)
-                by_known = self.problem.bound(b, fixed, free, q)
-                leaf = advice.k == self.k and advice.column(path) < 0
-                holds = by_known <= incumbent.cutoff
-                advice.checked += leaf
-                if holds or not leaf:
-                    self.record.keep(path, known)
-                    return min(by_known, bound), node
-        again = known is not None and advice is not None and advice.k == self.k
-        found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff, _NEWTON if again else 0)
+                self.record.keep(path, known)
+                return min(self.problem.bound(b, fixed, free, q), bound), node
+        if self._is_excluded(fixed, free, q, incumbent):
+            return None
+        found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff)
         self.seconds += found.seconds
         weight = sizes(found.b) * np.sqrt(self.problem.d)
         weight[fixed] = np.inf
@@ -187,8 +199,6 @@ class Branching:
         node = Node.of(fixed, out, found.b, path=path)
         if self.record is not None:
             self.record.keep(path, CachedRelaxation(self.k, node.support, node.b))
-        if again and advice is not None and found.bound > incumbent.cutoff:
-            advice.searched += 1
         return min(found.bound, bound), node
 
     def _child_with_diagonal(
@@ -221,12 +231,10 @@ class Branching:
         return solve(K, c, fixed[columns], q, self._objective.c, enough)
 
 
-def relaxed(
-    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, newton: int = 0
-) -> Relaxed:  # fmt: skip
+def relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
     """Return the relaxation of a node, see `relax`."""
     if problem.c.ndim == 1:
-        return relax(problem, fixed, free, q, b, enough, newton=newton)
+        return relax(problem, fixed, free, q, b, enough)
     return relax_rows(problem, fixed, free, q, b, enough)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective.kept_tree import as_arrays, from_arrays
+from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays, nodes_of
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
 from dsel.search.exact.perspective.relaxation import Problem
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
@@ -216,7 +216,7 @@ _SEMIDEFINITE_MOST = 1000
 #: How many columns are branched on to compare the two ways to bound children.
 _TRIALS = 2
 #: A tree that took longer than this share of the last one from the beginning leaves nothing to follow.
-_STALE = 1.0
+_STALE = 0.5
 #: Workers get nodes after about these seconds: a whole proof may take less than sending K.
 _ALONE_SECONDS = 0.5
 
@@ -272,28 +272,40 @@ class PerspectiveTree(RelaxationTree[Node]):
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective, False)
         self._work: SubtreeWork | None = None
         self._other_seconds = 0.0
-        self._followed: WarmStart | None = None
+        self._followed: KeptTree | None = None
         n = objective.n
         self._diagonal_after = seconds_of(n) if diagonal_after is None else diagonal_after
         self._stages = [stage for stage, most in (("outside", MOST_OUTSIDE), ("best", _SEMIDEFINITE_MOST)) if n <= most]
         if saved is not None:
             self._restore(saved)
             return
-        if kept:
-            norms = column_norms(np.diag(objective.K) + objective.lam)
-            self._followed = self.setup.warm_start = from_arrays(kept, self._K, norms)
         self.offer(incumbent)
         with one_blas_thread():
-            if not self._use_first_diagonal():
+            if kept:
+                self._follow(kept)
+            elif not self._use_first_diagonal():
                 raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
+
+    def _follow(self, kept: Mapping[str, Any]) -> None:
+        """Begin with the nodes of the tree that was kept which must be searched."""
+        norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
+        tree = self._followed = KeptTree.of(kept, self.k, self._K, self._c, norms)
+        self._stages.clear()
+        if self._solver is not None and tree.learned:
+            self._solver.restore(tree.learned)
+        self._begin(tree.d, warm_start=None)
+        if not tree.known_root:
+            bound, root = self._relaxed_root(tree.d)
+            self._push_root(bound, root)
+        elif self._branching.record is not None:
+            for bound, node in tree.open_nodes(self._branching.problem, self.cutoff, self._branching.record):
+                self._push(-bound, node)
 
     def _use_first_diagonal(self) -> bool:
         """Bound the root by the first diagonal, and return whether there is one."""
         warm_start = self.setup.warm_start
         if warm_start is not None and warm_start.k <= self.k:
             self._stages = list(warm_start.stages)
-            if self._followed is not None and self._solver is not None and warm_start.learned:
-                self._solver.restore(warm_start.learned)
             known = warm_start.coefficients(())
             self._begin_with(warm_start.d, *self._relaxed_root(warm_start.d, known), warm_start=warm_start)
             return True
@@ -329,31 +341,54 @@ class PerspectiveTree(RelaxationTree[Node]):
         self, d: Floats, bound: float, root: Node, own_diagonals: bool = False, warm_start: WarmStart | None = None
     ) -> None:  # fmt: skip
         """Begin with a diagonal, with the root as the only node. warm_start: advice for this diagonal."""
+        self._begin(d, own_diagonals, warm_start)
+        self._push_root(bound, root)
+
+    def _push_root(self, bound: float, root: Node) -> None:
+        if self._branching.record is not None:
+            self._branching.record.keep(root.path, CachedRelaxation(self.k, root.support, root.b))
+        self._push(-bound, root)
+
+    def _begin(self, d: Floats, own_diagonals: bool = False, warm_start: WarmStart | None = None) -> None:
+        """Begin with a diagonal, without any node."""
         self._other_seconds += self._branching.seconds
         record = None
         if self.setup.guided:
             stages = ("best",) if own_diagonals else tuple(self._stages)  # nodes with their own leave nothing to follow
             record = self.setup.warm_start = WarmStart(self.k, d, stages)
-            record.keep(root.path, CachedRelaxation(self.k, root.support, root.b))
         problem = Problem(self._K, self._c, d)
         self._branching = Branching(
-            problem, self.k, self.objective, own_diagonals, warm_start, record, self._solver
+            problem, self.k, self.objective, own_diagonals, warm_start, record, self._solver, self._followed
         )  # fmt: skip
         self._work = None
         self._clear()
-        self._push(-bound, root)
 
     def kept(self, most_bytes: int) -> dict[str, Any]:
-        """Return what a tree on data that grew continues from, as arrays; empty if this one is not done."""
-        advice = self.setup.warm_start
-        if not (self.proven and self.setup.guided and advice is not None and advice.k == self.k):
+        """Return what a tree on data that grew continues from, as arrays; empty if there is nothing."""
+        advice, before = self.setup.warm_start, self._followed
+        if not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
             return {}
-        first = self.seconds if self._followed is None else self._followed.seconds
-        if self.seconds > _STALE * first:  # the next tree is found sooner from the beginning
-            return {}
+        seconds = self.seconds
+        if before is not None and not before.finished:  # both are parts of one proof
+            seconds += before.seconds
+        elif before is not None and self.proven:
+            if seconds > _STALE * before.seconds:  # another tree is found sooner from the beginning
+                return {}
+            seconds = before.seconds
         learned = [] if self._solver is None else self._solver.learned()
         norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
-        return as_arrays(replace(advice, learned=learned), norms, most_bytes, first)
+        return as_arrays(advice, norms, most_bytes, seconds, learned, finished=self.proven)
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Take what this tree had kept before it was saved and restored, so that a later one can follow all of it."""
+        branching = self._branching
+        if self.setup.guided and not branching.own_diagonals and np.array_equal(kept["d"], branching.problem.d):
+            record = WarmStart(self.k, branching.problem.d, tuple(self._stages))
+            for path, column, found in nodes_of(kept, self._c.ndim):
+                record.keep(path, found)
+                if column >= 0:
+                    record.branched(path, column)
+            self.setup.warm_start = branching.record = record
 
     @property
     def follows(self) -> bool:
@@ -511,16 +546,11 @@ class PerspectiveTree(RelaxationTree[Node]):
 
     def advance_alone(self, workers: int, until: int) -> bool:
         """Take a step if it is too early for workers, or find a better diagonal, and return whether it was so."""
-        early = self._diagonal_is_due or self.seconds < _ALONE_SECONDS or self._follows
+        early = self._diagonal_is_due or self.seconds < _ALONE_SECONDS
         if self._leased or not early:
             return False
         self.advance(min(self.iteration + 1, until))
         return True
-
-    @property
-    def _follows(self) -> bool:
-        """Whether the next node is one of a tree that this one follows, whose advice workers do not have."""
-        return self._followed is not None and bool(self._heap) and self._heap[0][2].path in self._followed.known
 
     @property
     def nodes_per_second(self) -> float:  # type: ignore[override]

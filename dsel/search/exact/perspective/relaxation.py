@@ -113,18 +113,16 @@ class Relaxed:
 
 
 def relax(
-    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = CLOSE, newton: int = 0
+    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = CLOSE
 ) -> Relaxed:  # fmt: skip
     """Return the relaxation of a node, from the coefficients b of its parent.
 
     fixed (n,), free (n,): the columns that are in, and those that may be added, q of them. enough: a node that explains
     at most this is pruned, and its relaxation ends there. close: it also ends if E and the bound differ by this share
-    of E above `enough`. newton: begin with this many Newton steps, because b is close to the best coefficients.
+    of E above `enough`.
     """
     steps = _Steps(problem, fixed, free, q, enough, close)
     steps.begin(np.where(fixed | free, b, 0.0))
-    while newton > 0 and not steps.ended and steps.take():
-        newton -= 1
     if not steps.ended:
         steps.descend()
     for _ in range(_STEPS):

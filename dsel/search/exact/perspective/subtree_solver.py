@@ -20,6 +20,13 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explorer, Subproblem
 from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS, Visited, enumerated
+from dsel.search.exact.perspective.sparse_eigenvalues import (
+    EIGENVALUE_SECONDS,
+    MOST_ADDED,
+    SPARSE_KERNELS,
+    least_eigenvalues,
+    none_better,
+)
 
 #: Most seconds to try all subsets with 1, 2 and more columns to add, about, and those that are never too long.
 _ENUMERATION, _ALWAYS = (0.1, 0.02, 0.004), 1e-3
@@ -33,6 +40,8 @@ _MOST_SCORE = 3
 #: Seconds of branch and bound, about: to begin, without and with a factor of t^2 for t columns left; of each node; and
 #: of each unit of its work, of which the first node takes t^3 / 3 at least if it has children.
 _START_SECONDS, _NODE_SECONDS, _WORK_SECONDS = (2e-4, 8e-9), 5e-6, 1.5e-10
+#: Most seconds to exclude a node by eigenvalues, about, and those of an element.
+_EXCLUSION, _ELEMENT_SECONDS = 0.02, 1e-9
 #: Most subsets that an enumeration lists.
 _MOST_LISTED = 256
 #: With this many columns left or more, branch and bound takes too long for a node.
@@ -67,6 +76,7 @@ class SubtreeSolver:
         self._K, self._B, self._floor, self._c, self._k, self._listing = K, B, floor, c, k, listing
         self._deadline = deadline or Deadline(None)
         self._loaded = False
+        self._eigenvalues: Floats | None = None
         #: Seconds of all nodes so far, how many were split, and the seconds of attempts that failed, about.
         self.seconds, self._visits, self._wasted = 0.0, 0, 0.0
         #: By how much the bounds of the children were better, in all.
@@ -118,6 +128,26 @@ class SubtreeSolver:
         if not self._listing and found.subsets and not self._problem.independent(found.subsets[0].tolist()):
             return NOTHING
         return Visited(found.closed, found.subsets if found.closed else (), found.seconds)
+
+    def excludes(self, fixed: Ints, free: Ints, q: int, enough: float) -> bool:
+        """Return whether no subset of a node explains more than `enough`, if that does not take long to see.
+
+        It is not known for several targets, and for many columns to add. See `none_better`.
+        """
+        if q > MOST_ADDED or self._B.ndim > 1 or self.seconds < EIGENVALUE_SECONDS * self._K.size:
+            return False
+        if self._eigenvalues is None:
+            with self._deadline.paused():
+                load_kernels(*SPARSE_KERNELS)
+            self._eigenvalues = least_eigenvalues(self._K)
+        if q > 1 and not self._eigenvalues[q]:
+            return False
+        most = min(_EXCLUSION, max(self._visit, _ALWAYS))
+        excluded, work = none_better(
+            self._K, self._B, fixed, free, q, enough, self._eigenvalues, int(most / _ELEMENT_SECONDS)
+        )  # fmt: skip
+        self.seconds += _START_SECONDS[0] + work * _ELEMENT_SECONDS
+        return excluded
 
     @property
     def _problem(self) -> BoundProblem:

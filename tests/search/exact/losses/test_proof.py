@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dsel._lib.types import Floats
+from dsel._lib.types import Floats, Ints
 from dsel.objective.losses.gamma import Gamma
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.logistic import Logistic
@@ -18,6 +18,7 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, dual_bound, prove_loss
+from dsel.search.exact.losses.wide_tree import prove_wide_loss
 
 LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0)]
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -202,3 +203,51 @@ def test_more_columns_than_rows_are_proved() -> None:
     assert found.members == (10, 200)
     best = min(prove_loss(problem, 2, include=(j,), nodes=1).value for j in range(0, 300, 10))
     assert found.value <= best + 1e-9
+
+
+class TestPool:
+    """A tree that relaxes few columns at a time proves the same, with few passes over all of them."""
+
+    @by_loss
+    def test_it_finds_the_best_of_all_subsets(self, loss: Loss) -> None:
+        problem = problem_for(loss, n=30)
+        columns = Columns(problem.Z)
+        found = prove_wide_loss(replace(problem, Z=problem.Z[:, :0]), columns, 3, (27, 28, 29), first=4)
+        expected = prove_loss(problem, 3)
+        assert found.proven
+        assert found.members == expected.members
+        assert found.value == pytest.approx(expected.value, rel=1e-7)
+        assert found.bound == pytest.approx(expected.value, rel=1e-6)
+        assert columns.passes < found.nodes
+
+    def test_included_columns_and_those_that_are_not_allowed(self) -> None:
+        problem = problem_for(Logistic(), n=30)
+        columns = Columns(problem.Z, (0, 4))
+        found = prove_wide_loss(replace(problem, Z=problem.Z[:, :0]), columns, 3, (7, 9), include=(9,), first=4)
+        expected = prove_loss(problem, 3, include=(9,), exclude=(0, 4))
+        assert found.proven
+        assert found.members == expected.members
+
+    @pytest.mark.parametrize("nodes", [1, 3, 9])
+    def test_a_proof_that_ends_early_has_a_valid_bound(self, nodes: int) -> None:
+        problem = problem_for(Logistic(), n=30)
+        found = prove_wide_loss(
+            replace(problem, Z=problem.Z[:, :0]), Columns(problem.Z), 3, (1, 5, 6), first=4, nodes=nodes
+        )
+        assert found.root_bound <= found.bound <= prove_loss(problem, 3).value
+        assert not found.proven
+
+
+class Columns:
+    """The columns of a problem in memory."""
+
+    def __init__(self, Z: Floats, left_out: tuple[int, ...] = ()) -> None:
+        self.Z, self.passes = Z, 0
+        self.allowed = ~np.isin(np.arange(Z.shape[1]), left_out)
+
+    def products(self, duals: Floats) -> Floats:
+        self.passes += 1
+        return np.asarray(np.abs(self.Z.T @ duals) + 1e-12)
+
+    def read(self, columns: Ints) -> Floats:
+        return self.Z[:, columns]

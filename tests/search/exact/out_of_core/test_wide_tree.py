@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search import anytime
+from dsel.search.exact import choose_tree
 from dsel.search.exact.certificate import Certificate, across_sizes, claim, effort
 from dsel.search.exact.out_of_core import out_of_core_tree as wide_search
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
@@ -231,6 +232,17 @@ def test_without_a_penalty_more_columns_than_rows_are_proved_for_limited_coeffic
     assert found.merged(unlimited) == found
     assert Certificate.from_dict(json.loads(json.dumps(found.as_dict()))) == found
     assert across_sizes({3: found, 2: replace(unlimited, size=2)})[2].bound == 0.0
+
+
+@pytest.mark.parametrize(("lam", "times", "kind"), [(2e-4, 1.1, "wide-tree"), (0.3, 1e4, "perspective-tree")])
+def test_of_the_trees_with_and_without_the_limit_the_better_one_proves(monkeypatch, lam, times, kind):
+    monkeypatch.setattr(choose_tree, "_FIRST_TURN", 0.02)
+    X, y, true = planted(200, 800, 6, lam, noise=0.2)
+    objective = regression(X, y, lam)
+    proof = Proof.begin(objective, 6, true, coefficient_limit=times)
+    proof.run(nodes=2000)
+    assert proof.search.kind == kind
+    assert proof.search.lower <= objective.value(true)
 
 
 def test_if_no_column_explains_anything_coefficients_are_not_limited():

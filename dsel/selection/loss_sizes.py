@@ -1,0 +1,113 @@
+"""``k="auto"`` for a loss: by an information criterion of the deviance, or on rows that a model has not seen."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.row_partition import Part
+from dsel.errors import DataError
+from dsel.passes.class_tables import class_tables
+from dsel.passes.loss_fits import LossData, LossFit, deviances, on_rows
+from dsel.selection.context import SelectionRun
+from dsel.selection.information_criteria import NAMES, CriterionContext
+from dsel.selection.loss_search import LossSearch
+from dsel.selection.record import SizeCurve, SizePoint
+
+log = logging.getLogger("dsel")
+
+#: What is compared on left-out rows, in words.
+_WORDS = {"auc": "1 - AUC", "log-loss": "logarithmic loss"}
+
+
+def choose_size(run: SelectionRun, search: LossSearch) -> SizeCurve:
+    """Return the curve of an automatic k after a search on all rows."""
+    rule, folds = run.validated.size_rule, run.validated.loss_folds
+    assert rule is not None
+    search.every_size(run)
+    if folds is None:
+        return _by_criterion(run, search)
+    by: Any = rule.by
+    points = _left_out(search, by)
+    near = rule.one_standard_error
+    words = "the smallest size within one standard error of the least" if near else "the size of least"
+    what = _WORDS.get(by, f"{search.problem.loss.name} deviance")
+    return SizeCurve.choose(by, f"{words} {what}, by {folds.description}", points, near)
+
+
+def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
+    """Return the curve of an information criterion along the sizes."""
+    rule = run.validated.size_rule
+    assert rule is not None
+    by: Any = rule.by
+    outputs = search.problem.loss.outputs
+    context = CriterionContext(run.prepared.statistics.weight, outputs, run.subject.n, 0.0, rule.gamma)
+    base = run.validated.included
+    points = [
+        SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size))
+        for S in search.front()
+        if (size := search.sizes[S]) <= run.most
+    ]
+    return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
+
+
+def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
+    """Return the values on left-out rows of the subsets that searches on the other rows find."""
+    run, data = search.run, search.problem
+    folds = run.validated.loss_folds
+    assert folds is not None
+    values, weights = [], []
+    for number, model in enumerate(folds.tests()):
+        log.info("choice of k: model %d", number + 1)
+        trained, tested = (_rows_of(run, parts) for parts in (model.train, model.test))
+        test = on_rows(data, tested)
+        assert test.targets.w is not None
+        weight = float(test.targets.w.sum())
+        if not weight > 0.0:
+            continue
+        fits = _fits_of_fold(run, on_rows(data, trained), number)
+        weights.append(weight)
+        values.append(_compared(test, fits, by, weight))
+    if not values:
+        raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
+    table, weight_of = np.array(values), np.array(weights)
+    mean = weight_of @ table / weight_of.sum()
+    spread = np.zeros(mean.size) if len(table) == 1 else table.std(axis=0, ddof=1) / np.sqrt(len(table))
+    base = run.validated.included
+    return tuple(SizePoint(base + s, float(mean[s]), float(spread[s])) for s in range(mean.size))
+
+
+def _rows_of(run: SelectionRun, parts: tuple[Part, ...]) -> NDArray[np.bool_]:
+    """Return which rows (m,) are in some parts."""
+    folds = run.validated.loss_folds
+    assert folds is not None
+    return np.isin(folds.of_rows(0, run.dataset.m, parts[0][0]), [part for _, part in parts])
+
+
+def _fits_of_fold(run: SelectionRun, data: LossData, number: int) -> list[LossFit]:
+    """Return the best fit of at most s columns for s = 0, 1, ..., by a search on the rows with weight."""
+    context = replace(run.context, state=None, on_slice=None, journal=None, compare=None, start=())
+    try:
+        data = replace(data, loss=data.loss.fitted_to(data.targets.y, data.targets.w))
+    except DataError as error:
+        what = f"Model {number + 1} of the choice of k is trained on some rows only. There: {error.what}"
+        raise DataError(what, f"{error.remedy} Or choose fewer or other folds.".strip()) from error
+    search = LossSearch(replace(run, dataset=data.dataset, context=context), data, of_part=True)
+    search.every_size(search.search())
+    best = [
+        min((S for S, size in search.sizes.items() if size <= s), key=lambda S: (search.known[S].value, S))
+        for s in range(run.most + 1)
+    ]
+    return [search.known[S] for S in best]
+
+
+def _compared(test: LossData, fits: list[LossFit], by: str, weight: float) -> list[float]:
+    """Return the value of each fit on rows that it has not seen, less is better."""
+    if by == "auc":
+        return [1.0 - table.auc for table in class_tables(test, fits)]
+    share = 0.5 if by == "log-loss" else 1.0
+    return [share * value / weight for value in deviances(test, fits)]

@@ -1,0 +1,89 @@
+"""A bound that is carried over to other data holds for every subset that is not listed, whatever changed."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dsel.objective.dense import DenseObjective
+from dsel.search.exact.carried_bound import CARRIED, CarriedBound, can_carry
+from dsel.search.exact.exact_search import CommonSetup
+from tests.search.exact.cases import exhaustive, regression
+
+K = 3
+
+
+def data(m, n=8, N=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n)) + 0.5 * rng.standard_normal((m, 1))
+    Y = X[:, :4] @ rng.uniform(0.3, 1.0, (4, N)) + rng.standard_normal((m, N))
+    return X, Y
+
+
+def ranked(objective):
+    """All subsets of K columns, best first."""
+    return sorted(combinations(range(objective.n), K), key=objective.value)
+
+
+def bound_of(objective, listed=5):
+    order = ranked(objective)
+    return CarriedBound.of(objective, order[:listed], objective.value(order[listed]))
+
+
+@pytest.mark.parametrize("N", [1, 3])
+@pytest.mark.parametrize("lam", [0.0, 4.0])
+@pytest.mark.parametrize("change", ["append", "drop", "other units", "drift", "other rows"])
+def test_no_other_subset_is_below_the_bound(N, lam, change):
+    X, Y = data(300, N=N)
+    new_X, new_Y = {
+        "append": (np.vstack([X, X[:9] + 0.3]), np.vstack([Y, -Y[:9]])),
+        "drop": (X[20:], Y[20:]),
+        "other units": (X * np.linspace(0.97, 1.05, 8), 1.1 * Y),
+        "drift": (X + np.linspace(0, 1, 300)[:, None], Y),
+        "other rows": data(200, N=N, seed=5),
+    }[change]
+    old, new = regression(X, Y, lam), regression(new_X, new_Y, lam)
+    carried = CarriedBound.from_arrays(bound_of(old).as_arrays())
+    others = [new.value(S) for S in ranked(new) if S not in carried.listed]
+    assert carried.bound(new) <= min(others) * (1 + 1e-9)
+    certificate = carried.certificate(CommonSetup(new), K)
+    if certificate is not None:
+        assert certificate.value == pytest.approx(exhaustive(new, K))
+
+
+def test_it_is_as_sharp_as_the_bound_of_the_proof_where_nothing_changed():
+    objective = regression(*data(300))
+    carried = bound_of(objective)
+    assert carried.bound(objective) == pytest.approx(carried.above, rel=1e-4)
+
+
+@pytest.mark.parametrize("N", [1, 2])
+def test_after_one_percent_more_rows_many_rows_need_no_search(N):
+    X, Y = data(20_200, N=N)
+    carried = bound_of(regression(X[:20_000], Y[:20_000]))
+    new = regression(X, Y)
+    certificate = carried.certificate(CommonSetup(new), K, ranked(new)[0])
+    assert certificate is not None
+    assert (certificate.proven, certificate.method, certificate.leaves_checked) == (True, CARRIED, 5)
+    assert certificate.indices == ranked(new)[0]
+    assert certificate.bound <= exhaustive(new, K)
+
+
+def test_other_data_prove_nothing():
+    carried = bound_of(regression(*data(300)))
+    X, Y = data(300, seed=3)
+    assert carried.certificate(CommonSetup(regression(X, Y[::-1].copy())), K) is None
+
+
+def test_of_nearly_dependent_columns_nothing_is_carried():
+    X, Y = data(300)
+    X[:, 7] = X[:, 6] + 1e-6 * X[:, 0]
+    assert not can_carry(regression(X, Y))
+    assert bound_of(regression(*data(300))).bound(regression(X, Y)) == -np.inf
+
+
+def test_another_number_of_columns_proves_nothing():
+    carried = bound_of(regression(*data(300)))
+    assert carried.bound(DenseObjective(np.eye(7), np.ones((7, 1)), 9.0)) == -np.inf
