@@ -25,10 +25,11 @@ from dsel.config.types import Float
 from dsel.errors import DselError
 from dsel.jobs.run_folder import TREE
 from dsel.objective.objective_interface import ItemObjective
-from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
+from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime, Stop
 from dsel.search.exact.carried_bound import CarriedBound, can_carry
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
+from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
@@ -214,8 +215,6 @@ class ProofStore:
     @property
     def _never_continues(self) -> str:
         """Why no run continues such a proof; empty if it may."""
-        if self.objective.groups is not None:
-            return "because proofs of groups of columns keep no tree"
         if self.log is not None:
             return "because the log of each proof is checked alone"
         return "" if self.objective.has_gram else "because proofs in passes over the data keep no tree"
@@ -290,18 +289,30 @@ class ProofStore:
             return
         deadline = Deadline(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
         try:
-            more = Proof.begin(
-                self.objective, self.size, best, setup=self.setup, near_best=ListRule(None, _LISTED), deadline=deadline
-            )  # fmt: skip
-            more.run(deadline.left, _MORE_NODES * nodes + _FEW_NODES)
+            few = self._best_few(best, _MORE_NODES * nodes + _FEW_NODES, deadline)
         except (OutOfTime, *FAILURES) as error:
             log.info("no bound is kept for the next run: %r", error)
             return
-        near = more.search.near_best
-        if near is not None and more.search.proven:
-            above = near.listed_below - (more.search.guarantee.error + MARGIN) * self.objective.total
-            bound = CarriedBound.of(self.objective.columns_of, [S for S, _ in near.subsets], above)
+        if few is not None:
+            subsets, least = few
+            above = least - (self.setup.guarantee(self.size).error + MARGIN) * self.objective.total
+            bound = CarriedBound.of(self.objective.columns_of, subsets, above)
             self.series.write(self.size, self.budget, bound.as_arrays())
+
+    def _best_few(
+        self, best: Sequence[int], nodes: int, deadline: Deadline
+    ) -> tuple[Sequence[tuple[int, ...]], float] | None:  # fmt: skip
+        """Return the best few subsets, and the least f of others; None if that takes too long."""
+        if self.objective.groups is not None:
+            tree = GroupTree(self.objective, self.size, best, listing=_LISTED)  # type: ignore[arg-type]
+            tree.run_until(Stop(iterations=nodes, seconds=deadline.left))
+            return tree.best_few() if tree.proven else None
+        more = Proof.begin(
+            self.objective, self.size, best, setup=self.setup, near_best=ListRule(None, _LISTED), deadline=deadline
+        )  # fmt: skip
+        more.run(deadline.left, nodes)
+        near = more.search.near_best
+        return ([S for S, _ in near.subsets], near.listed_below) if near is not None and more.search.proven else None
 
     def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.

@@ -50,8 +50,8 @@ class RunContext:
     start : tuple of tuple of int
         Subsets of columns of the data that the search evaluates first, such as those of the previous run.
     compare : callable, optional
-        Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`. It returns the selection
-        with what changed since the previous run.
+        Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`, and as the fourth
+        argument the fits by a loss. It returns the selection with what changed since the previous run.
     keeps_trees : bool
         Whether proofs keep their trees for the next run.
     last_runs : tuple of Path or ObjectPath

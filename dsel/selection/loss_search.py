@@ -31,9 +31,11 @@ from dsel.passes.loss_fits import (
     LossData,
     LossFit,
     Targets,
+    deviances,
     fit_subsets,
     loss_targets,
     model_moments,
+    on_rows,
     read_columns,
     score_columns,
     without_scale_of_targets,
@@ -296,6 +298,26 @@ class LossSearch:
         b0 = np.atleast_1d(last.intercept) @ to_scores
         fit = Fit(last.value, last.deviance, empty.value, b, gains, gram, intercept=b0)
         return chosen, dependent, fit
+
+    def value_of(self, members: Iterable[int]) -> float:
+        """Return F of columns of the data."""
+        return fit_subsets(self.problem, [np.array(sorted(members), np.int64)])[0].value
+
+    def on_new_rows(self, old: Selection, members: list[int]) -> dict[str, Any] | None:
+        """Return the deviance and D2 of an older selection, with its coefficients, on the rows that it had not.
+
+        members: its columns, in the order of its coefficients.
+        """
+        problem, contrasts = self.problem, self.problem.loss.contrasts
+        to_eta = np.ones((1, 1)) if contrasts is None else contrasts
+        order, scaling = np.argsort(members), problem.scaling
+        S = np.array(members, np.int64)[order]
+        b = old.coefficients[order] @ to_eta
+        b, b0 = b * scaling.scale_x[S][:, None], old.intercept @ to_eta + scaling.center_x[S] @ b
+        fit = LossFit(S, 0.0, 0.0, b[:, 0], float(b0[0])) if contrasts is None else LossFit(S, 0.0, 0.0, b, b0)
+        new = on_rows(problem, np.arange(problem.dataset.m) >= old.shape[0])
+        value, total = deviances(new, [fit])[0], fit_subsets(new, [np.empty(0, np.int64)])[0].deviance
+        return {"error": value, "r2": 1.0 - value / total if total > 0.0 else None}
 
     @property
     def score_names(self) -> tuple[str, ...] | None:
