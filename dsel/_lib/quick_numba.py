@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from numba import _dynfunc
+from numba._dynfunc import make_function
 from numba.core.base import BaseContext
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
@@ -111,7 +111,7 @@ def _executable_if(name: str) -> Callable[..., Any]:
         flags = ConfigStack.top_or_none()
         if flags is None or not flags.no_cpython_wrapper or fndesc.qualname == name:
             return _executable(self, library, fndesc, env)
-        return _dynfunc.make_function(fndesc.lookup_module(), fndesc.qualname, "", 0, env, (library,))
+        return make_function(fndesc.lookup_module(), fndesc.qualname, "", 0, env, (library,))
 
     return get_executable
 
