@@ -31,7 +31,7 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.choose_tree import MOST_DENSE, ProofProblem
+from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
@@ -202,10 +202,11 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
     limited = budget.coefficient_limit is not None
+    by_passes = limited and (request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED)
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
-        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory and request.lam == 0.0,
+        shape, resources, saved=saved, quick_passes=by_passes and dataset.in_memory,
         in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
@@ -383,7 +384,7 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
         "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
         "penalty": request.lam, "list of groups": run.validated.groups is not None,
     }  # fmt: skip
-    return SeriesOfProofs(folder, run.context.last_run, problem)
+    return SeriesOfProofs(folder, run.context.last_runs, problem)
 
 
 def _places(

@@ -25,10 +25,11 @@ from dsel.config.types import Float
 from dsel.errors import DselError
 from dsel.jobs.run_folder import TREE
 from dsel.objective.objective_interface import ItemObjective
-from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime
+from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime, Stop
 from dsel.search.exact.carried_bound import CarriedBound, can_carry
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
+from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
@@ -96,12 +97,12 @@ _MAX_NUMBERS = 20_000_000
 class SeriesOfProofs:
     """The trees of the proofs of a series of runs: that of the run before is read, and that of this run is written.
 
-    folder: of this run. last: of the run before, None for the first run. problem: what both must have in common besides
-    the size, by a name for people.
+    folder: of this run. last: of the runs before, that of an unfinished one first; none for the first run. problem:
+    what all must have in common besides the size, by a name for people.
     """
 
     folder: AnyPath
-    last: AnyPath | None
+    last: Sequence[AnyPath]
     problem: Mapping[str, Any]
 
     def _identity(self, size: int, budget: ProofBudget) -> dict[str, str]:
@@ -112,9 +113,19 @@ class SeriesOfProofs:
 
     def last_tree(self, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
         """Return the tree of the run before; None with the reason if there is none that suits."""
-        if self.last is None:
-            return None, ""
-        file = self.last / tree_name(size, budget)
+        why = ""
+        for folder in self.last:
+            tree, why = self._tree_in(folder, size, budget)
+            if tree is not None:
+                return tree, ""
+        return None, why
+
+    def own_tree(self, size: int, budget: ProofBudget) -> dict[str, Any] | None:
+        """Return the tree that this run has written before it was interrupted, None if there is none."""
+        return self._tree_in(self.folder, size, budget)[0]
+
+    def _tree_in(self, folder: AnyPath, size: int, budget: ProofBudget) -> tuple[dict[str, Any] | None, str]:
+        file = folder / tree_name(size, budget)
         try:
             saved = read_npz(io.BytesIO(file.read_bytes()))
             identity = json.loads(bytes(saved.pop("identity")))
@@ -204,8 +215,6 @@ class ProofStore:
     @property
     def _never_continues(self) -> str:
         """Why no run continues such a proof; empty if it may."""
-        if self.objective.groups is not None:
-            return "because proofs of groups of columns keep no tree"
         if self.log is not None:
             return "because the log of each proof is checked alone"
         return "" if self.objective.has_gram else "because proofs in passes over the data keep no tree"
@@ -240,10 +249,16 @@ class ProofStore:
         proof_log = self._continued_log(saved)
         if proof_log is not None:
             proof_log.require_whole()
-        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        proof = Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
+        tree = None if self.series is None else self.series.own_tree(self.size, self.budget)
+        if tree is not None and "above" not in tree:
+            proof.search.recall(tree)
+        return proof
 
     def save(self, proof: Proof) -> None:
-        """Write the proof, unless it has no file or too many open nodes."""
+        """Write the proof, unless it has no file or too many open nodes, and its tree for the next run."""
+        if self.series is not None and not proof.search.proven and (kept := proof.search.kept(MOST_TREE_BYTES)):
+            self.series.write(self.size, self.budget, kept)
         if self.path is None:
             return
         if proof.search.saved_numbers > _MAX_NUMBERS:
@@ -255,7 +270,7 @@ class ProofStore:
         write_json(self.path, values)
 
     def keep_tree(self, proof: Proof) -> None:
-        """Write the tree of a finished proof for the next run of the series, if there is one, or else a bound."""
+        """Write the tree of a proof for the next run of the series, if there is one, or else a bound."""
         if self.series is None:
             return
         if kept := proof.search.kept(MOST_TREE_BYTES):
@@ -274,18 +289,30 @@ class ProofStore:
             return
         deadline = Deadline(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
         try:
-            more = Proof.begin(
-                self.objective, self.size, best, setup=self.setup, near_best=ListRule(None, _LISTED), deadline=deadline
-            )  # fmt: skip
-            more.run(deadline.left, _MORE_NODES * nodes + _FEW_NODES)
+            few = self._best_few(best, _MORE_NODES * nodes + _FEW_NODES, deadline)
         except (OutOfTime, *FAILURES) as error:
             log.info("no bound is kept for the next run: %r", error)
             return
-        near = more.search.near_best
-        if near is not None and more.search.proven:
-            above = near.listed_below - (more.search.guarantee.error + MARGIN) * self.objective.total
-            bound = CarriedBound.of(self.objective.columns_of, [S for S, _ in near.subsets], above)
+        if few is not None:
+            subsets, least = few
+            above = least - (self.setup.guarantee(self.size).error + MARGIN) * self.objective.total
+            bound = CarriedBound.of(self.objective.columns_of, subsets, above)
             self.series.write(self.size, self.budget, bound.as_arrays())
+
+    def _best_few(
+        self, best: Sequence[int], nodes: int, deadline: Deadline
+    ) -> tuple[Sequence[tuple[int, ...]], float] | None:  # fmt: skip
+        """Return the best few subsets, and the least f of others; None if that takes too long."""
+        if self.objective.groups is not None:
+            tree = GroupTree(self.objective, self.size, best, listing=_LISTED)  # type: ignore[arg-type]
+            tree.run_until(Stop(iterations=nodes, seconds=deadline.left))
+            return tree.best_few() if tree.proven else None
+        more = Proof.begin(
+            self.objective, self.size, best, setup=self.setup, near_best=ListRule(None, _LISTED), deadline=deadline
+        )  # fmt: skip
+        more.run(deadline.left, nodes)
+        near = more.search.near_best
+        return ([S for S, _ in near.subsets], near.listed_below) if near is not None and more.search.proven else None
 
     def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.

@@ -136,11 +136,11 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
 
 def _run_in_folder(
     job: JobFile, reporter: Reporter, dataset: Dataset, identity: dict[str, Any], previous: PreviousRun | None = None,
-    *, in_series: bool = False,
+    *, in_series: bool = False, left: str | None = None,
 ) -> Selection:  # fmt: skip
     """Run a job in its folder `job.out`, and compare its result with that of the previous run, if there is one.
 
-    in_series: whether a later run may be compared with this one.
+    in_series: whether a later run may be compared with this one. left: the name of an unfinished run of older data.
     """
     opened = _OpenedJob.of(job, dataset, identity)
     folder = opened.folder
@@ -148,9 +148,10 @@ def _run_in_folder(
     reporter.expect(plan.iterations, plan.iteration_seconds)
     start = () if previous is None else previous.subsets(dataset.features)
     compare = comparing(folder.path, previous) if in_series else None
-    last = None if previous is None else folder.path.absolute().parent / previous.name
+    runs = [name for name in (left, previous and previous.name) if name]
+    last = tuple(folder.path.absolute().parent / name for name in runs)
     opened = replace(
-        opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_run=last)
+        opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_runs=last)
     )  # fmt: skip
     with folder.hold(reporter) as (lock, interrupts):
         saved = folder.finished(identity)
@@ -374,10 +375,10 @@ class _Series:
         self._folders.settle(self._series.keep)  # the last run may have been killed before it did
         dataset = job_dataset(self._job)
         identity = identity_of(self._job, dataset)
-        name, previous = self._folders.unfinished(), self._previous()
+        name, previous, left = self._folders.unfinished(), self._previous(), None
         if name is not None and self._saved_identity(name) != self._after(previous, identity):
             self._finish(name)
-            name, previous = None, self._previous()
+            name, previous, left = None, self._previous(), name
         if name is None and previous is not None:
             saved = self._saved_identity(previous.name)
             if saved == with_previous(identity, saved.get("previous")):  # that of another previous run is as good
@@ -388,7 +389,7 @@ class _Series:
         log.info("run %s in %s, after %s", name, self._series.folder, "none" if previous is None else previous.name)
         job = self._job.model_copy(update={"out": self._series.folder / name})
         identity = self._after(previous, identity)
-        selection = _run_in_folder(job, self._reporter, dataset, identity, previous, in_series=True)
+        selection = _run_in_folder(job, self._reporter, dataset, identity, previous, in_series=True, left=left)
         self._publish(name, selection)
         return selection
 

@@ -20,7 +20,7 @@ from dsel.data.labels import format_labels
 from dsel.data.schema import SOURCE
 from dsel.objective.objective_interface import Objective
 from dsel.passes.refit import Fit
-from dsel.passes.statistics import ColumnScales
+from dsel.passes.statistics import ColumnScales, Scaling
 from dsel.passes.sums import Sums
 from dsel.planning.validation import MOST_GROUPED
 from dsel.search.cross_validation.rounds import subset_fit
@@ -358,7 +358,8 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
     features = run.dataset.features
-    found = _copies(run, chosen, place)
+    found, statistics = _copies(run, chosen, place), run.prepared.statistics
+    scaling = statistics.scaling(request.preprocess)
     for row, i in enumerate(S):
         for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
             if not np.isfinite(values[row, l]):
@@ -366,7 +367,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             old, new = int(objective.columns[i]), int(objective.columns[l])
             members = objective.in_data([*S[:row], *S[row + 1 :], int(l)])
             error = float(values[row, l])
-            correlation = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            correlation = _correlation_of(statistics, scaling, whole, place[old], place[new])
             r2 = explained_share(whole, members, error)
             found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
     return tuple(found)
@@ -374,23 +375,24 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
 
 def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Substitute]:
     """Return the near-copies of chosen columns, which they represent, as their first substitutes."""
-    whole, request, found = run.whole, run.validated.request, []
+    whole, statistics, found = run.whole, run.prepared.statistics, []
+    scaling = statistics.scaling(run.validated.request.preprocess)
     for old, *others in run.clusters:
         for new in others[:_SUBSTITUTES] if old in chosen else ():
             members = [new if j == old else int(j) for j in chosen]
             error = max(whole.value([place[j] for j in members]), 0.0)
             r2 = explained_share(whole, [place[j] for j in members], error)
-            near = _correlation_of(run.prepared.statistics, request.preprocess, whole, place[old], place[new])
+            near = _correlation_of(statistics, scaling, whole, place[old], place[new])
             found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
     return found
 
 
 def _correlation_of(
-    statistics: ColumnScales, preprocess: Preprocess, whole: Objective, i: int, j: int
+    statistics: ColumnScales, scaling: Scaling, whole: Objective, i: int, j: int
 ) -> float | None:  # fmt: skip
     """Return the correlation of two columns of an objective, or None if one of them does not vary."""
     both = np.array([i, j])
-    scaling, columns = statistics.scaling(preprocess), whole.columns[both]
+    columns = whole.columns[both]
     mean = (statistics.mean_x[columns] - scaling.center_x[columns]) / scaling.scale_x[columns]
     covariance = whole.K[np.ix_(both, both)] - statistics.weight * np.outer(mean, mean)
     value = float(_correlation(covariance)[0, 1])

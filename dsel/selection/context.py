@@ -50,12 +50,12 @@ class RunContext:
     start : tuple of tuple of int
         Subsets of columns of the data that the search evaluates first, such as those of the previous run.
     compare : callable, optional
-        Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`. It returns the selection
-        with what changed since the previous run.
+        Called after the final check as ``compare(run, fit, selection)`` with a `SelectionRun`, and as the fourth
+        argument the fits by a loss. It returns the selection with what changed since the previous run.
     keeps_trees : bool
         Whether proofs keep their trees for the next run.
-    last_run : Path or ObjectPath, optional
-        The folder of the previous run, whose proofs have kept theirs.
+    last_runs : tuple of Path or ObjectPath
+        The folders of runs whose proofs have kept theirs: an unfinished one of older data, then the previous one.
     """
 
     engine: Engine = THREADS
@@ -71,7 +71,7 @@ class RunContext:
     start: tuple[tuple[int, ...], ...] = ()
     compare: Callable[..., Selection] | None = None
     keeps_trees: bool = False
-    last_run: AnyPath | None = None
+    last_runs: tuple[AnyPath, ...] = ()
 
     @property
     def shares_folder(self) -> bool:

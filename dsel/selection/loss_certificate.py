@@ -13,6 +13,7 @@ from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.loss_fits import LossData, fit_subsets
 from dsel.passes.loss_products import LossColumns
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.losses.outputs import lengths
 from dsel.search.exact.losses.proof import LossProblem, LossProof, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.selection.add_certificates import with_certificates
@@ -62,14 +63,12 @@ def certify_loss(
     validated = run.validated
     if validated.groups is not None:
         raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
-    if validated.loss is not None and validated.loss.contrasts is not None:
-        raise OptionError("There is no proof for three or more classes.", "Certify a selection for two classes.")
     data = loss_data(run)
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
     known = search.known[tuple(sorted(selection.indices))]
     _require_same(known.value, selection)
-    largest = None if limit is None else limit * float(np.abs(known.coefficients).max(initial=0.0))
+    largest = None if limit is None else limit * float(lengths(known.coefficients).max(initial=0.0))
     prove = _prover(run, data, selection.front, largest or None)
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
     sizes = range(max(len(run.base), 1), selection.k + 1) if all_sizes else [selection.k]
@@ -102,6 +101,11 @@ def _prover(run: SelectionRun, data: LossData, front: Sequence[FrontRow], limit:
     if columns.size <= MOST_RELAXED and 16 * m * columns.size <= MOST_BYTES:
         return _in_memory(replace(problem, Z=every.read(columns)), columns, run.base)
     _require_wide(problem, columns.size)
+    if problem.loss.outputs > 1:
+        raise CapacityError(
+            f"A proof for three or more classes holds all columns in memory, and {columns.size} are too many.",
+            f"Exclude columns, so that at most {MOST_RELAXED} are left.",
+        )
 
     def prove(size: int, best: FrontRow, seconds: float | None, nodes: int | None) -> LossProof:
         return prove_wide_loss(problem, every, size, best.indices, include=list(run.base), seconds=seconds, nodes=nodes)

@@ -31,9 +31,11 @@ from dsel.passes.loss_fits import (
     LossData,
     LossFit,
     Targets,
+    deviances,
     fit_subsets,
     loss_targets,
     model_moments,
+    on_rows,
     read_columns,
     score_columns,
     without_scale_of_targets,
@@ -41,7 +43,9 @@ from dsel.passes.loss_fits import (
 )
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
+from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.alternatives import swap_values
+from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
 from dsel.selection.class_figures import ClassFigures
@@ -94,6 +98,19 @@ class _Model:
         return start if self.problem.loss.outputs > 1 else start[:, 0]
 
 
+class _LaterModel:
+    """The search of a later model, whose saved state is what was known before this model."""
+
+    def __init__(self, search: AnytimeSearch, known: dict[str, Any]) -> None:
+        self._search, self._known = search, known
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._search, name)
+
+    def state(self) -> dict[str, Any]:
+        return {"loss": self._known}
+
+
 @dataclass
 class LossSearch:
     """The subsets that were fitted, and the best ones.
@@ -142,6 +159,10 @@ class LossSearch:
         run = self.run
         base = tuple(sorted(run.base))
         self.consider([(0, base)])
+        saved = (run.context.state or {}).get("loss")
+        if saved is not None:
+            self._restore(saved)
+            return self._later_models(replace(run, context=replace(run.context, state=None)))
         first = run  # without offsets and weights of classes, the model about the intercept is the squared error
         if self._begins_elsewhere:
             first = replace(run, objective=self._model(self.known[base]))
@@ -149,6 +170,10 @@ class LossSearch:
             return first
         points, run = self._searched(first)
         self.consider(points)
+        return self._later_models(run)
+
+    def _later_models(self, run: SelectionRun) -> SelectionRun:
+        """Search the models after the first one; return the run with the objective of the last one."""
         while self.rounds < MOST_MODELS:
             before = self.known[self.best].value
             about = self._next()
@@ -220,9 +245,9 @@ class LossSearch:
         """
         self.rounds += 1
         context = run.context
-        if about is not None:  # a job continues from the first model; the later ones are quick and follow from it
+        if about is not None:  # a job continues from the beginning of a later model
             start = (about, *context.start)
-            context = replace(context, state=None, on_slice=None, journal=None, start=start)
+            context = replace(context, state=None, on_slice=self._on_slice(about), journal=None, start=start)
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
@@ -230,6 +255,29 @@ class LossSearch:
         if about is not None and self.sizes[about] and run.validated.groups is None:
             points += self._swaps(run, about)
         return self._in_data(run, points), run
+
+    def _on_slice(self, about: tuple[int, ...]) -> OnSlice | None:
+        """Return what is called between slices of a later model: what it saves is what was known before it."""
+        outer = self.run.context.on_slice
+        if outer is None:
+            return None
+        known = [[self.sizes[S], list(S)] for S in self.known]
+        modelled = [list(S) for S in self.modelled if about != S]
+        trace = [[t.iteration, t.size, t.value] for t in self.trace]
+        state = {"points": known, "modelled": modelled, "trace": trace, "counts": [self.iterations, self.rounds - 1]}
+
+        def on_slice(search: AnytimeSearch) -> None:
+            between: Any = _LaterModel(search, state)
+            outer(between)
+
+        return on_slice
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        """Fit the subsets again that were known at the beginning of a later model."""
+        self.consider([(size, tuple(S)) for size, S in saved["points"]])
+        self.modelled = {tuple(S) for S in saved["modelled"]}
+        self.trace = [Improvement(*values) for values in saved["trace"]]
+        self.iterations, self.rounds = saved["counts"]
 
     def _with_share_of_time(self, run: SelectionRun, *, first: bool) -> SelectionRun:
         """Return the run with its share of a time limit: half for the first model, and the rest for all others."""
@@ -296,6 +344,26 @@ class LossSearch:
         b0 = np.atleast_1d(last.intercept) @ to_scores
         fit = Fit(last.value, last.deviance, empty.value, b, gains, gram, intercept=b0)
         return chosen, dependent, fit
+
+    def value_of(self, members: Iterable[int]) -> float:
+        """Return F of columns of the data."""
+        return fit_subsets(self.problem, [np.array(sorted(members), np.int64)])[0].value
+
+    def on_new_rows(self, old: Selection, members: list[int]) -> dict[str, Any] | None:
+        """Return the deviance and D2 of an older selection, with its coefficients, on the rows that it had not.
+
+        members: its columns, in the order of its coefficients.
+        """
+        problem, contrasts = self.problem, self.problem.loss.contrasts
+        to_eta = np.ones((1, 1)) if contrasts is None else contrasts
+        order, scaling = np.argsort(members), problem.scaling
+        S = np.array(members, np.int64)[order]
+        b = old.coefficients[order] @ to_eta
+        b, b0 = b * scaling.scale_x[S][:, None], old.intercept @ to_eta + scaling.center_x[S] @ b
+        fit = LossFit(S, 0.0, 0.0, b[:, 0], float(b0[0])) if contrasts is None else LossFit(S, 0.0, 0.0, b, b0)
+        new = on_rows(problem, np.arange(problem.dataset.m) >= old.shape[0])
+        value, total = deviances(new, [fit])[0], fit_subsets(new, [np.empty(0, np.int64)])[0].deviance
+        return {"error": value, "r2": 1.0 - value / total if total > 0.0 else None}
 
     @property
     def score_names(self) -> tuple[str, ...] | None:

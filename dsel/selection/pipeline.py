@@ -276,9 +276,12 @@ def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer:
         class_figures=figures,
     )
     notes = (*notes, *search.notes(run))
-    if run.context.compare is not None:
-        notes = (*notes, "the search began at the columns of the run before; with a loss, runs are not compared")
-    return assemble(answer, notes, timer.seconds, provenance(started))
+    selection = assemble(answer, notes, timer.seconds, provenance(started))
+    if run.context.compare is None:
+        return selection
+    with timer.stage("comparison"):
+        selection = run.context.compare(run, fit, selection, search)
+    return replace(selection, seconds=timer.seconds)
 
 
 def _answer(run: SelectionRun, outcome: SearchOutcome) -> tuple[Ints, Ints]:

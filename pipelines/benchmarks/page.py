@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines.benchmarks.peers_worker import TARGET
 from pipelines.benchmarks.protocol import ROOT, Figures
 from pipelines.benchmarks.scaling import PROCESSORS
 from pipelines.benchmarks.scaling_report import Model, draw_efficiencies
@@ -77,8 +78,8 @@ def text(report: Figures, drawn: Sequence[str], folder: str) -> str:
     ]
     lines += _table(("figure", "measured", "limit", "factor", "the limit is", "why"), rows)
     lines += ["## What was not compared", "", *[f"- {tool}: {why}" for tool, why in report["absent"].items()], ""]
-    if report["unfinished"]:
-        lines += [f"Not finished: {', '.join(report['unfinished'])}.", ""]
+    for title, key in (("Not finished", "unfinished"), ("Left out by `--quick`", "left_out")):
+        lines += [f"{title}: {', '.join(report[key])}.", ""] if report[key] else []
     slower = [f"- {row['figure']}: {row['factor']:.2f} times since {row['since']}" for row in report["slower"]]
     return "\n".join([*lines, *(["Slower than the last entry of the history:", "", *slower, ""] if slower else [])])
 
@@ -118,25 +119,33 @@ def _draw(parts: dict[str, Figures], folder: Path) -> list[str]:
 
 
 def _style(tool: str) -> dict[str, Any]:
-    return {"marker": "o" if tool.startswith("dsel") else "x", "linestyle": "-" if tool.startswith("dsel") else "--"}
+    """Return how a tool is drawn: in the same color in all pictures."""
+    own = tool.startswith("dsel")
+    color = f"C{list(TARGET).index(tool) % 10}"
+    return {"marker": "o" if own else "x", "linestyle": "-" if own else "--", "color": color, "label": tool}
 
 
 def _quality(figure: Any, rows: Any) -> None:
     problems = list(dict.fromkeys(row["problem"] for row in rows))
-    for axes, problem in zip(figure.subplots(1, len(problems), squeeze=False)[0], problems, strict=True):
+    wide = -(-len(problems) // 2)
+    drawn: dict[str, Any] = {}
+    for i, problem in enumerate(problems):
+        axes = figure.add_subplot(2, wide, i + 1)
         for row in (r for r in rows if r["problem"] == problem):
-            axes.plot(row["seconds"], row["explained"], **_style(row["tool"]), label=row["tool"])
-        axes.set(xscale="log", xlabel="CPU seconds", title=problem)
-    figure.axes[0].set_ylabel("share explained")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right", fontsize=7)
+            drawn[row["tool"]] = axes.plot(row["seconds"], row["explained"], **_style(row["tool"]))[0]
+        axes.set(xscale="log", xlabel="CPU seconds", ylabel="share explained")
+        axes.set_title(problem, fontsize=9)
+    figure.legend(list(drawn.values()), list(drawn), loc="outside right", fontsize=7)
 
 
 def _growth(figure: Any, rows: Any) -> None:
     axes = figure.subplots()
     for tool in dict.fromkeys(row["tool"] for row in rows):
         own = sorted((row["size"], row["seconds"]) for row in rows if row["tool"] == tool)
-        axes.plot(*zip(*own, strict=True), **_style(tool), label=tool)
-    axes.set(xscale="log", yscale="log", ylabel="CPU seconds", xlabel=f"of {rows[-1]['problem']}: the size that grows")
+        axes.plot(*zip(*own, strict=True), **_style(tool))
+    last = rows[-1]
+    grows = "rows" if last["problem"].startswith(str(last["size"])) else "columns"
+    axes.set(xscale="log", yscale="log", ylabel="CPU seconds", xlabel=grows)
     figure.legend(loc="outside right", fontsize=8)
 
 

@@ -63,7 +63,7 @@ def _expectation(key: str, report: dict[str, Any]) -> str:
 def _qualities(quick: bool) -> dict[str, Any]:
     X, y = regression_data(speed.M, speed.N)
     with threadpool_limits(1):
-        rows = quality.at_equal_time(X, y, speed.K, 3 if quick else 7)
+        rows = quality.at_equal_time(X, y, speed.K, 1 if quick else 7)
     print(f"R^2 at equal wall time, m = {speed.M}, n = {speed.N}, k = {speed.K}; dsel's time includes the Gram matrix")
     print(text_table(QUALITY_HEADER, [_quality_row(r) for r in rows]) + "\n")
     return {"equal_time_k8": rows}

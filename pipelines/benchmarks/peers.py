@@ -40,7 +40,9 @@ _ROUNDS = 3
 #: Shorter times make no difference, and shares are equal up to rounding.
 RESOLUTION, _EQUAL = 0.005, 1e-9
 #: Why a selection in a few milliseconds takes longer than the search of another package.
-_STEPS = "; select also validates the request, plans, and checks the answer on the data"
+_STEPS = (
+    "; select also sums all inner products, looks for near-copies and substitutes, and checks the answer on the data"
+)
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -113,7 +115,8 @@ class Comparison:
             if factor is not None and factor <= 1.0:
                 continue
             most = max(own, key=lambda r: r["explained"], default={"tool": "dsel", "explained": 0.0})
-            both = f"{(best or most)['tool']} explains {(best or most)['explained']:.6f}, not {row['explained']:.6f}"
+            other = best or most
+            both = f"{other['tool']} explains {other['explained']:.4f}, {row['tool']} {row['explained']:.4f}"
             found.append({
                 "problem": row["problem"], "peer": row["tool"], "seconds": row["seconds"], "factor": factor,
                 "dsel": None if best is None else best["seconds"], "reason": both + ("" if best is None else _STEPS),

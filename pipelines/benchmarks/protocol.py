@@ -29,6 +29,8 @@ Work = Callable[[bool], Figures]
 SECONDS, QUICK_SECONDS = 600.0, 285.0
 #: A part may take this many times its equal share of the time that is left.
 _SHARES = 4.0
+#: The name of the part of a benchmark without parts; that of the benchmark will do, too.
+WHOLE = "all"
 ROOT = Path(__file__).parents[2]
 
 
@@ -57,7 +59,7 @@ def run(
             end = time.monotonic() + (seconds or SECONDS)
         others = sum(quick or b is benchmark for b, _ in left[i:])
         remaining = end - time.monotonic()
-        name = benchmark.name if len(benchmark.parts) == 1 else f"{benchmark.name} {part}"
+        name = benchmark.name if part in (WHOLE, benchmark.name) else f"{benchmark.name} {part}"
         file = out / f"{'quick-' if quick else ''}{name.replace(' ', '-')}.json"
         limit = min(remaining, _SHARES * remaining / others)
         kept = None if only else _kept(file, name)

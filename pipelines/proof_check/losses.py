@@ -24,6 +24,7 @@ from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
+from pipelines.proof_check.multinomial import fitted_classes, random_classes
 
 Long = NDArray[np.longdouble]
 #: Most Newton steps of a fit, the share of F by which fits may differ, and the gap that rounding may leave.
@@ -230,7 +231,9 @@ def _solve(H: Long, g: Long) -> Long:
 
 
 def check_loss(seed: int, index: int) -> LossFindings:
-    """Check the proofs of the random problem with this number."""
+    """Check the proofs of the random problem with this number. Every sixth one has three or more classes."""
+    if index % 6 == 5:
+        return _check_classes(seed, index)
     case, findings = random_loss_case(seed, index), LossFindings()
     problem, what = case.problem, f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     rng = np.random.default_rng([seed, index, 12])
@@ -253,6 +256,23 @@ def check_loss(seed: int, index: int) -> LossFindings:
                 findings.proofs += 1
                 findings.finished += found.proven
                 _compare(found, f, sizes, total, nodes is None, f"{what} (pool)", findings)
+    except Exception as error:  # a finding, like the others
+        findings.failures.append(f"{what}: {type(error).__name__}: {error}")
+    return findings
+
+
+def _check_classes(seed: int, index: int) -> LossFindings:
+    """Check the proofs of a random problem with three or more classes."""
+    case, findings = LossCase(*random_classes(seed, index)), LossFindings()
+    what = f"{case.name} k={case.k} in={case.include} out={case.exclude}"
+    try:
+        f, sizes = fitted_classes(case.problem, case.subsets)
+        total = float(fitted_classes(case.problem, [case.include])[0][0])
+        for nodes in (1 + index % 5, None):
+            found = prove_loss(case.problem, case.k, include=case.include, exclude=case.exclude, nodes=nodes)
+            findings.proofs += 1
+            findings.finished += found.proven
+            _compare(found, f, sizes, total, nodes is None, what, findings)
     except Exception as error:  # a finding, like the others
         findings.failures.append(f"{what}: {type(error).__name__}: {error}")
     return findings

@@ -119,6 +119,35 @@ def answer(selection: Selection) -> tuple[Any, ...]:
     return selection.indices, selection.error, selection.r2, selection.front, selection.coefficients.tobytes()
 
 
+# --- losses ---
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
+def test_runs_by_a_loss_are_compared(tmp_path: Path, scheduler: str, loss: str) -> None:
+    job, frames = (
+        Job(tmp_path, scheduler, {"loss": loss, "lam": 1.0, "method": "forward"}),
+        [night(0, 100), night(3, 90)],
+    )
+    for frame in frames:
+        y = frame["y"].to_numpy()
+        frame["y"] = np.digitize(y, [0.0] if loss == "logistic" else [-3.0, 3.0]).astype(float)
+    dsel.ingest(frames[0], job.store, target="y", chunk_rows=40)
+    first = job.run()
+    dsel.append(frames[1], job.store)
+    second = job.run()
+    assert second.changes is not None
+    assert second.changes["entered"] == ["c9"]
+    both = pd.concat(frames)
+    X, y = both[LABELS].to_numpy(), both["y"].to_numpy()
+    before = dsel.select(X, y, k=K, loss=loss, lam=1.0, include=first.indices)
+    assert second.changes["previous_error"] == pytest.approx(before.error, rel=1e-8)
+    assert second.changes["error"] == pytest.approx(second.error)
+    new = first.score(frames[1][LABELS].to_numpy(), frames[1]["y"].to_numpy())
+    assert second.changes["on_new_rows"]["error"] == pytest.approx(new["deviance"], rel=1e-8)
+    assert second.changes["on_new_rows"]["r2"] == pytest.approx(new["d2"], rel=1e-8)
+    assert any("The previous columns have error" in line for line in str(second).splitlines())
+
+
 # --- folders ---
 
 

@@ -15,7 +15,7 @@ from dsel._lib.npz import pack_npz, read_npz
 from dsel.config.job import JobFile
 from dsel.jobs.runner import plan_job, run_job
 from dsel.search.exact.carried_bound import CARRIED
-from dsel.selection.changes.runs import run_names
+from dsel.selection.changes.runs import SUMMARY, run_names
 from dsel.selection.render import describe_changes
 from dsel.selection.result import Selection
 from tests.cli_runner import call
@@ -224,16 +224,48 @@ def test_a_bound_that_no_longer_suffices_is_replaced(folder: Path) -> None:
     assert proof(run_job(job(folder, k=3)))["method"] == CARRIED
 
 
-@pytest.mark.parametrize(
-    ("keys", "why"),
-    [
-        ({"groups": [[0, 1], [2, 3], [4, 5], [6, 7]], "k": 2}, "because proofs of groups of columns keep no tree"),
-        ({"certify": {"log": True}, "k": 2}, "because the log of each proof is checked alone"),
-    ],
-)  # fmt: skip
-def test_proofs_that_always_begin_again_say_why(folder: Path, keys: dict[str, Any], why: str) -> None:
+def test_a_proof_with_a_log_begins_again_and_says_why(folder: Path) -> None:
+    keys = {"certify": {"log": True}, "k": 2}
     narrow(folder, 0, 500, first=True)
     run_job(job(folder, **keys))
     narrow(folder, 1, 5)
     found = proof(run_job(job(folder, **keys)))
-    assert (found["status"], found["began_again"]) == ("optimal", why)
+    assert (found["status"], found["began_again"]) == ("optimal", "because the log of each proof is checked alone")
+
+
+def test_groups_of_columns_need_no_search_the_next_night(folder: Path) -> None:
+    narrow(folder, 0, 5000, first=True)
+    keys = {"groups": [[j, j + 1] for j in range(0, 12, 2)], "k": 2, "method": "forward"}
+    run_job(job(folder, **keys))
+    narrow(folder, 1, 50)
+    found, whole = run_job(job(folder, **keys)), run_job(job(folder, str(folder / "whole"), **keys))
+    assert found.indices == whole.indices
+    (mine,), (other,) = found.certificate, whole.certificate
+    assert (mine["status"], mine["nodes"], mine["began_again"]) == ("optimal", 0, "")
+    assert mine["leaves_checked"] == 10
+    assert mine["value"] == pytest.approx(other["value"])
+
+
+def test_a_proof_without_enough_time_is_continued_the_next_night(folder: Path) -> None:
+    first = proof(run_job(job(folder, certify={"nodes": 5})))
+    assert first["status"] != "optimal"
+    append(folder, 1)
+    found = proof(run_job(job(folder)))
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert found["leaves_checked"] > 0
+
+
+def test_a_run_that_was_killed_leaves_its_tree_to_the_next_one(folder: Path) -> None:
+    run_job(job(folder))
+    append(folder, 1)
+    run_job(job(folder))
+    killed = last(folder)
+    (killed / SUMMARY).unlink()  # as if it had been killed during its proof
+    values = json.loads((killed / "selection.json").read_text())
+    (killed / "selection.json").write_text(json.dumps({**values, "certificate": []}))
+    append(folder, 2)
+    before = [name for name in run_names(folder / "runs") if name != killed.name][-1]
+    (folder / "runs" / before / TREE).unlink(missing_ok=True)
+    found = proof(run_job(job(folder)))
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert found["leaves_checked"] > 0

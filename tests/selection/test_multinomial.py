@@ -226,3 +226,29 @@ def test_weights_that_do_not_fit_are_refused(arguments: dict[str, Any], message:
     if arguments.get("class_weight") == {7: 2.0}:
         with pytest.raises(OptionError, match=r"class_weight has the class '7'\. The classes are ash, elm, fir"):
             dsel.select(X, NAMES[y], k=2, **arguments)
+
+
+@pytest.mark.parametrize(("q", "lam"), [(3, 1.0), (4, 5.0), (3, 0.0)])
+def test_the_certificate_proves_the_best_subset(q: int, lam: float) -> None:
+    X, y = drawn(q, m=60, n=7, seed=q)
+    found = dsel.certify(dsel.select(X, y, k=2, loss="multinomial", lam=lam), X, y)
+    best = min(least(X, y, S, max(lam, 1e-9))[0] for S in combinations(range(7), 2))
+    (row,) = found.certificate
+    assert row["proven"]
+    assert row["method"] == "branch-and-bound (multinomial loss)"
+    assert row["bound"] <= best * (1.0 + 1e-9)
+    assert row["value"] == pytest.approx(best, rel=1e-6)
+    assert row["largest_coefficient"] == 0.0 if lam else row["largest_coefficient"] > 0.0
+
+
+def test_a_proof_that_is_cut_short_has_a_bound_below_every_subset() -> None:
+    X, y = drawn(3, seed=5)
+    w = np.random.default_rng(2).uniform(0.5, 2.0, 120)
+    found = dsel.select(X, NAMES[y], k=3, loss="multinomial", lam=1.0, sample_weight=w)
+    cut = dsel.certify(found, X, NAMES[y], sample_weight=w, nodes=2)
+    best = min(least(X, y, S, 1.0, w)[0] for S in combinations(range(8), 3))
+    (row,) = cut.certificate
+    assert not row["proven"]
+    assert 0.0 < row["bound"] <= best
+    proved = dsel.certify(found, X, NAMES[y], sample_weight=w, sizes="all").certificate
+    assert [row["status"] for row in proved] == ["optimal"] * 3

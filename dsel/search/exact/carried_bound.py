@@ -28,7 +28,7 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN
 from dsel._lib.types import Floats
 from dsel.objective.objective_interface import Objective
 from dsel.search.exact.bounds import penalized
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import GROUPS, Certificate
 from dsel.search.exact.exact_search import CommonSetup
 
 Members = tuple[int, ...]
@@ -56,8 +56,8 @@ def can_carry(objective: Objective) -> bool:
 class CarriedBound:
     """What a proof says on the data it was made from.
 
-    K (n, n) with the penalty, B (n, N), c: of these data. listed: subsets of k columns, the best ones. above: every
-    other subset of at most k columns has at least this f.
+    K (n, n) with the penalty, B (n, N), c: of these data. listed: subsets of k columns or groups, the best ones. above:
+    every other subset of at most k, but for subsets of these, has at least this f.
     """
 
     K: Floats
@@ -110,18 +110,19 @@ class CarriedBound:
 
         known: the subset to certify, empty if there is none. It is the answer if it is as good.
         """
-        objective, error = setup.objective, setup.guarantee(k).error
+        objective, error = setup.objective, setup.guarantee(k).error  # of columns or groups
         values = {S: objective.value(S) for S in self.listed}
         best = min(values, key=lambda S: (values[S], S))
         value, given = values[best], tuple(sorted(known))
         before = objective.value(given) if given else float("inf")
-        if not value <= self.bound(objective) - error * objective.total:
+        if not value <= self.bound(objective.columns_of) - error * objective.total:
             return None
         if before <= value + MARGIN * objective.total:
             best, value = given, before
+        method = CARRIED if objective.groups is None else GROUPS
         return Certificate(
             size=objective.included_size + k, value=value, total=objective.total, nodes=0,
             bound=max(value - (MARGIN + error) * objective.total, 0.0),
-            indices=tuple(objective.in_data(best)), method=CARRIED, leaves_checked=len(values),
+            indices=tuple(objective.in_data(best)), method=method, leaves_checked=len(values),
             better=value < before - MARGIN * objective.total < float("inf"), rounding_error=error,
         )  # fmt: skip

@@ -48,6 +48,10 @@ _START = 0.2
 _LEAST_RIDGE = 1e-6
 #: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
 MOST_DENSE = 5000
+#: With more subsets than this, and one target, relaxations may be better.
+_TOO_MANY_TO_TRY = 10**11
+#: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.
+MOST_DENSE_LIMITED = 2500
 #: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
 #: and the first bound of branch and bound: this factor of n^3, at least and at most.
 _SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0
@@ -73,9 +77,13 @@ def _has_one_target(objective: Objective) -> bool:
     return objective.cross is not None and objective.cross.shape[1] == 1
 
 
-def takes_part(objective: Objective) -> bool:
-    """Return whether the tree of relaxations in memory may be better: there are many columns."""
-    return objective.n >= MANY_COLUMNS and objective.has_gram
+def takes_part(objective: Objective, k: int = 0) -> bool:
+    """Return whether the tree of relaxations in memory may be better: there are many columns.
+
+    k: with one target, many subsets of k columns suffice.
+    """
+    many = _has_one_target(objective) and math.comb(objective.n, k) > _TOO_MANY_TO_TRY
+    return objective.has_gram and (many or objective.n >= MANY_COLUMNS)
 
 
 @dataclass
@@ -304,7 +312,7 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     is near.
     """
     objective, deadline = problem.objective, problem.deadline
-    if not takes_part(objective):
+    if not takes_part(objective, problem.k):
         return _branch_and_bound(problem)
     try:
         tree = _perspective_tree(problem, hands_over=True)
@@ -353,7 +361,7 @@ TREES: Registry[TreeEntry] = Registry(
         TreeEntry(TargetBound, lambda problem: problem.wide, _begin_targets),
         TreeEntry(
             PerspectiveTree,
-            lambda problem: problem.log is None and not problem.grouped and takes_part(problem.objective),
+            lambda problem: problem.log is None and not problem.grouped and takes_part(problem.objective, problem.k),
             _begin_race,
         ),
         TreeEntry(BranchAndBound, lambda problem: not problem.grouped, _begin_branch_and_bound),

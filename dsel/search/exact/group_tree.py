@@ -10,6 +10,7 @@ without exceeding the best known value is chosen at once. With several targets t
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,6 +48,8 @@ class GroupTree(BestFirstTree[_Node]):
         Groups that are known to be good.
     log : ProofLog, optional
         Where to write the tree, so that it can be checked.
+    listing : int
+        Find so many of the best subsets, and a bound on all others, not only the best one. See `best_few`.
     """
 
     kind = "groups"
@@ -56,9 +59,11 @@ class GroupTree(BestFirstTree[_Node]):
     objective: GroupedObjective  # type: ignore[assignment]
 
     def __init__(
-        self, grouped: GroupedObjective, k: int, incumbent: Iterable[int] = (), log: ProofLog | None = None
-    ) -> None:
+        self, grouped: GroupedObjective, k: int, incumbent: Iterable[int] = (), log: ProofLog | None = None,
+        listing: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(grouped, k, "leave-one-out")  # type: ignore[arg-type]
+        self._listing, self._few = listing, list[tuple[float, tuple[int, ...]]]()
         self._columns_problem = BoundProblem(
             grouped.K, grouped.B, grouped.c, np.ascontiguousarray(grouped.columns_of.floor, np.float64)
         )
@@ -82,8 +87,17 @@ class GroupTree(BestFirstTree[_Node]):
 
     @property
     def _limit(self) -> float:
-        """A subset below this is better."""
-        return self.best_value - MARGIN * self.total
+        """A subset below this is better, or one of the best few."""
+        if not self._listing:
+            return self.best_value - MARGIN * self.total
+        return self._few[-1][0] if len(self._few) > self._listing else float("inf")
+
+    def best_few(self) -> tuple[list[tuple[int, ...]], float]:
+        """Return the best subsets of a finished tree, and what f of each other one is at least.
+
+        Subsets of theirs are not counted: they are not better.
+        """
+        return [S for _, S in self._few[: self._listing]], min(self._limit, self.objective.c)
 
     def _prunes(self, key: float) -> bool:
         return not key < self._limit
@@ -170,6 +184,10 @@ class GroupTree(BestFirstTree[_Node]):
     def _complete(self, bound: float, node: _Node, S: Sequence[int]) -> None:
         """Evaluate S, which no other completion of a node is better than."""
         self.offer(S)
+        if self._listing:
+            members = tuple(sorted(S))
+            insort(self._few, (self.objective.value(members), members))
+            del self._few[self._listing + 1 :]
         if self.log is not None:
             self._segments.write(_open_node(bound, node), [COMPARED])
         if self.objective.value(S) < bound - CONTRADICTION * self.objective.c:

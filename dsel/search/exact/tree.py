@@ -151,6 +151,9 @@ class BestFirstTree(ExactSearch, Generic[N]):
         """Return what the same proof on data that grew continues from, as arrays; empty if there is nothing."""
         return {}
 
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Take what this tree had kept before it was saved and restored, so that a later one can follow all of it."""
+
     @property
     def follows(self) -> bool:
         """Whether it follows what another tree has kept."""

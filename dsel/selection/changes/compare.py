@@ -33,6 +33,7 @@ from dsel.passes.statistics import ColumnScales, Scaling
 from dsel.search.exact.certificate import claim, effort
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.context import SelectionRun
+from dsel.selection.loss_search import LossSearch
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.paths import AnyPath, write_bytes
 
@@ -318,12 +319,12 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
     The function has the arguments of `RunContext.compare`. A comparison that fails does not lose the selection.
     """
 
-    def compare(run: SelectionRun, fit: Fit, selection: Selection) -> Selection:
+    def compare(run: SelectionRun, fit: Fit, selection: Selection, search: LossSearch | None = None) -> Selection:
         ColumnSummary.of(run.prepared.statistics).save(folder / COLUMNS)
         if previous is None:
             return selection
         try:
-            changes = compare_runs(run, fit, selection, previous)
+            changes = compare_runs(run, fit, selection, previous, search)
         except (DataError, ArithmeticError, ValueError, LookupError) as error:
             log.warning("the comparison with run %s failed: %r", previous.name, error)
             return selection
@@ -332,7 +333,9 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
     return compare
 
 
-def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: PreviousRun) -> dict[str, Any]:
+def compare_runs(
+    run: SelectionRun, fit: Fit, selection: Selection, previous: PreviousRun, search: LossSearch | None = None
+) -> dict[str, Any]:
     """Return what changed since the previous run, ready for JSON. The page on nightly runs describes the keys.
 
     Parameters
@@ -345,6 +348,8 @@ def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: Pr
         The result of this run.
     previous : PreviousRun
         The run to compare with.
+    search : LossSearch, optional
+        The fits by another loss than the squared error. Errors are then its deviances with the penalty.
     """
     dataset, old = run.dataset, previous.selection
     column = {str(label): j for j, label in enumerate(dataset.features)}
@@ -362,12 +367,17 @@ def compare_runs(run: SelectionRun, fit: Fit, selection: Selection, previous: Pr
         "drift": None, "bound": None, "status": None, "distance": None, "verdicts": {},
     }  # fmt: skip
     if not gone:
-        before = run.whole.value(members) if changes["changed"] else fit.error
+        value = run.whole.value if search is None else search.value_of
+        before = value(members) if changes["changed"] else fit.error
         changes |= {"previous_error": before, "previous_r2": 1.0 - before / fit.total}
     if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
         now = ColumnSummary.of(run.prepared.statistics)
         changes["drift"] = drift(previous.columns, now, dataset.features.tolist(), selection.indices, appended)
-    if not gone and dataset.n_targets:
+    if search is not None:
+        same = not gone and old.request.loss == selection.request.loss and old.targets == selection.targets
+        if same and appended:
+            changes["on_new_rows"] = search.on_new_rows(old, members)
+    elif not gone and dataset.n_targets:
         changes |= _compare_rows(run, selection, members, old, changes["changed"], appended)
     return changes
 

@@ -57,9 +57,10 @@ def count_processor_time_of_dsel() -> None:
 def by_dsel(X: Any, y: Any, options: Found) -> Found:
     """Solve by dsel's branch and bound, and with very many columns by splicing and a proof in passes."""
     import dsel
+    from dsel.search.exact.choose_tree import MOST_DENSE_LIMITED
 
     limited, start = options["largest"] is not None, cpu()
-    in_passes = _is_wide(X) or (limited and not options["lam"])  # without a Gram matrix
+    in_passes = _is_wide(X) or (limited and (not options["lam"] or X.shape[1] > MOST_DENSE_LIMITED))
     seconds = options["seconds"] - (0.0 if in_passes else _PASS_SECONDS * X.shape[0] * X.shape[1] ** 2)
     usual = {"k": options["k"], "lam": options["lam"], "preprocess": "none", "progress": False}
     if in_passes or limited:
@@ -68,7 +69,9 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
         left = max(seconds - (cpu() - start), 0.1)
         certified = dsel.certify(selection, X, y, seconds=left, coefficient_limit=limit, progress=False)
         (proof,) = certified.certificate
-        return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proof["proven"]}
+        hidden = proof["dependent_gap"] * proof["total"]
+        proved = proof["proven"] or proof["value"] - proof["bound"] + hidden <= GAP * proof["value"]
+        return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proved}
     selection = dsel.select(X, y, method="branch-and-bound", seconds=max(seconds, 0.1), **usual)
     counts = selection.counts
     found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from dsel.objective.dense import DenseObjective
+from dsel.objective.groups import GroupedObjective
 from dsel.search.exact.carried_bound import CARRIED, CarriedBound, can_carry
 from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.group_tree import GroupTree
 from tests.search.exact.cases import exhaustive, regression
 
 K = 3
@@ -87,3 +89,14 @@ def test_of_nearly_dependent_columns_nothing_is_carried():
 def test_another_number_of_columns_proves_nothing():
     carried = bound_of(regression(*data(300)))
     assert carried.bound(DenseObjective(np.eye(7), np.ones((7, 1)), 9.0)) == -np.inf
+
+
+def test_the_best_few_subsets_of_groups_are_those_of_enumeration():
+    objective = regression(*data(200))
+    grouped = GroupedObjective(objective, [np.array([j, j + 1]) for j in range(0, 8, 2)])
+    tree = GroupTree(grouped, 2, listing=3)
+    assert tree.advance(10**6)
+    order = sorted(combinations(range(4), 2), key=grouped.value)
+    subsets, above = tree.best_few()
+    assert subsets == order[:3]
+    assert above == pytest.approx(grouped.value(order[3]))

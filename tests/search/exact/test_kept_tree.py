@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
@@ -150,12 +151,32 @@ def test_a_tree_of_few_bytes_holds_the_nodes_near_the_root():
     assert tree.best == first_tree(objective, 5).best
 
 
-def test_an_unfinished_tree_keeps_nothing():
+def test_an_unfinished_tree_is_continued_from_its_open_nodes():
+    X, Y = noisy(606)
+    old, objective = regression(X[:600], Y[:600]), regression(X, Y)
+    first = PerspectiveTree(old, 5, setup=CommonSetup(old, guided=True), **SHARED)
+    first.advance(20)
+    assert not first.done
+    tree, whole = following(objective, 5, first.kept(MOST)), first_tree(objective, 5, **SHARED)
+    tree.advance(ALL)
+    assert (tree.best, tree.proven, whole.proven) == (whole.best, True, True)
+    assert tree.iteration < whole.iteration
+    assert tree.kept(MOST)["finished"]
+    assert tree.kept(MOST)["seconds"] > first.seconds  # of both parts
+
+
+def test_a_tree_that_is_restored_again_and_again_keeps_all_of_it():
     objective = regression(*noisy(600))
-    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True))
-    tree.advance(2)
-    assert not tree.done
-    assert tree.kept(MOST) == {}
+    tree = PerspectiveTree(objective, 5, setup=CommonSetup(objective, guided=True), **SHARED)
+    while not tree.done:
+        tree.advance(tree.iteration + 20)
+        kept, state = tree.kept(MOST), json.loads(json.dumps(tree.state()))
+        tree = PerspectiveTree.restore(objective, state, setup=CommonSetup(objective, guided=True))
+        tree.recall(kept)
+    whole = first_tree(objective, 5, **SHARED)
+    assert (tree.best, tree.iteration) == (whole.best, whole.iteration)
+    assert tree.kept(MOST)["column"].tolist() == whole.kept(MOST)["column"].tolist()
+    assert tree.kept(MOST)["step"].tolist() == whole.kept(MOST)["step"].tolist()
 
 
 def test_near_best_subsets_are_those_of_a_proof_from_the_beginning():

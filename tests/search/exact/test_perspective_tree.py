@@ -360,6 +360,15 @@ def test_branch_and_bound_and_certificates_use_it_where_it_is_better():
     assert again.certificate().bound == pytest.approx(found.error)
 
 
+def test_relaxations_prove_that_few_of_many_true_columns_are_the_best():
+    rng = np.random.default_rng(60)
+    X = rng.standard_normal((1000, 60))
+    y = X[:, :30].sum(axis=1, keepdims=True) + rng.standard_normal((1000, 1))
+    proof = Proof.begin(regression(X, y), 11)  # more than 10^11 subsets are too many to try, and 60 columns are few
+    assert proof.run(nodes=500)
+    assert proof.search.kind == PerspectiveTree.kind
+
+
 @given(problems(), st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_branch_and_bound_keeps_the_bound_and_the_screening_of_the_other_tree(case, known):

@@ -29,8 +29,9 @@ class BranchAndBoundOptions(Options):
         How many nodes are visited.
     bound : {"auto", "combined", "eigenvalue", "leaps", "perspective"}
         The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for columns that are
-        not nearly dependent, or a penalty `lam`. "auto" is "combined" or, from 150 columns on, "perspective" if its
-        bound is much better after a head start. Groups of columns have a separate bound.
+        not nearly dependent, or a penalty `lam`. "auto" is "combined" or, from 150 columns on, or with
+        one target and more than 10^11 subsets, "perspective" if its bound is much better after a head start. Groups of
+        columns have a separate bound.
     memory : int
         Bytes that the tables may take.
     search_on : {"auto", "client", "workers"}

@@ -106,5 +106,57 @@ def relax_model(
     return s
 
 
+@compiled("f8(f8[:,::1], f8[:,::1], f8[:,::1], b1[::1], f8, f8, f8, f8)", nogil=True)
+def weight_of_outputs(
+    H: Floats, b: Floats, r: Floats, fixed: Bools, lam: float, limit: float, s: float, tolerance: float
+) -> float:  # fmt: skip
+    """Do what `weight_at` does for vectors of coefficients b (p, t), whose lengths are priced and limited.
+
+    H (p, p): the Hessian of each output. r (p, t): the gradient at b, which is kept up to date.
+    """
+    knee = limit if lam == 0.0 else min(s / (2.0 * lam), limit)
+    outputs = b.shape[1]
+    for _ in range(_ROUNDS):
+        change, size = 0.0, 0.0
+        for j in range(b.shape[0]):
+            h = H[j, j]
+            x = 0.0
+            for o in range(outputs):
+                u = h * b[j, o] - r[j, o]
+                x += u * u
+            long = np.sqrt(x)
+            x = long
+            if fixed[j]:
+                x = 0.0 if h + lam == 0.0 else min(x / (h + 2.0 * lam), limit)
+            elif x <= s:
+                x = 0.0
+            elif x - s <= h * knee:
+                x = (x - s) / h
+            elif lam > 0.0:
+                x = min(max(x / (h + 2.0 * lam), knee), limit)
+            else:
+                x = limit
+            size = max(size, x)
+            for o in range(outputs):
+                step = (x * (h * b[j, o] - r[j, o]) / long if long > 0.0 else 0.0) - b[j, o]
+                if step != 0.0:
+                    change = max(change, abs(step))
+                    b[j, o] += step
+                    for i in range(b.shape[0]):
+                        r[i, o] += step * H[j, i]
+        if change <= tolerance * size:
+            break
+    total = 0.0
+    for j in range(b.shape[0]):
+        if not fixed[j]:
+            x = 0.0
+            for o in range(outputs):
+                x += b[j, o] * b[j, o]
+            x = np.sqrt(x)
+            if x > 0.0:
+                total += 1.0 if x >= knee else x / knee
+    return total
+
+
 #: What `dsel.search.exact.losses.relaxation` calls.
-LOSS_RELAXATION_KERNELS = (weight_at, relax_model)
+LOSS_RELAXATION_KERNELS = (weight_at, relax_model, weight_of_outputs)

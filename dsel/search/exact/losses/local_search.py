@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.search.exact.losses.problem import LossProblem
-from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax
+from dsel.search.exact.losses.problem import START, LossProblem, Point, Relaxed
+from dsel.search.exact.losses.relaxation import relax
 
 #: How many of the best changes by the model are refitted before a subset counts as best among its neighbors.
 _REFITS = 6
@@ -50,10 +50,11 @@ def improved(
 
 def _changes(problem: LossProblem, point: Point, S: Ints, k: int, fixed: Bools, free: Bools) -> list[Ints]:
     """Return the best subsets with one more column, or with one column in place of another, by the model at a fit."""
-    b = np.zeros(fixed.size)
-    b[point.S] = point.b
-    Zt, eta = problem.columns, problem.offset + point.b @ problem.columns[point.S] + point.b0
-    a, W = (problem.w * f(problem.y, eta) for f in (problem.loss.slope, problem.loss.curvature))
+    loss, Zt, eta = problem.loss, problem.columns, problem.predictors(point)
+    b = np.zeros((fixed.size, loss.outputs))
+    b[point.S] = point.b.reshape(-1, loss.outputs)
+    a = problem.w[:, None] * loss.slope(problem.y, eta).reshape(-1, loss.outputs)
+    W = problem.w * (loss.curvature if loss.outputs == 1 else loss.working_curvature)(problem.y, eta)
     total = float(W.sum())
     if not total > 0.0:
         return []
@@ -70,14 +71,15 @@ def _changes(problem: LossProblem, point: Point, S: Ints, k: int, fixed: Bools, 
     U = A @ H[:, others]
     rest = np.maximum(diagonal[others] - np.einsum("ij,ij->j", H[:, others], U), 1e-9 * diagonal[others] + 1e-300)
     if S.size < k:
-        order = np.argsort(-np.square(g[others]) / rest, kind="stable")[:_REFITS]
+        order = np.argsort(-np.square(g[others]).sum(axis=1) / rest, kind="stable")[:_REFITS]
         return [np.append(S, others[j]) for j in order]
     loose = np.flatnonzero(~fixed[S])
     a_ii, b_i = np.maximum(np.diag(A)[loose], 1e-300), b[S[loose]]
     with np.errstate(all="ignore"):  # a model without curvature has no best change, and the fits decide
-        moved = g[others] - U[loose] * (b_i / a_ii)[:, None]
+        moved = g[others] - U[loose][:, :, None] * (b_i / a_ii[:, None])[:, None]
         grown = rest + np.square(U[loose]) / a_ii[:, None]
-        score = np.nan_to_num(np.square(b_i)[:, None] / a_ii[:, None] - np.square(moved) / grown, nan=np.inf)
+        gone, new = np.square(b_i).sum(axis=1), np.square(moved).sum(axis=2)
+        score = np.nan_to_num((gone / a_ii)[:, None] - new / grown, nan=np.inf)
     order = np.argsort(score, axis=None, kind="stable")[:_REFITS]
     found = []
     for i, j in zip(*np.unravel_index(order, score.shape), strict=True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -99,8 +100,15 @@ class LossProblem:
         return problem
 
     def loss_at(self, eta: Floats) -> float:
-        """Return the weighted sum of the losses of the rows at linear predictors (m,)."""
+        """Return the weighted sum of the losses of the rows at linear predictors (m,), or (m, t) for t outputs."""
         return float(self.w @ self.loss.deviance(self.y, eta))
+
+    def predictors(self, point: Point) -> Floats:
+        """Return the linear predictors (m,) at a point, or (m, t) for t outputs."""
+        columns = self.columns[point.S]
+        if self.loss.outputs == 1:
+            return np.asarray(self.offset + point.b @ columns + point.b0)
+        return np.asarray(columns.T @ point.b.reshape(len(columns), self.loss.outputs) + point.b0)
 
     def gains(self, g: Floats) -> Floats:
         """Return h(g), the most that a column with this product may lower the error."""
@@ -169,6 +177,44 @@ class Dual:
         bound = self.constant - inside - others
         rounded = bound - _SUM * _EPS * (abs(self.constant) + inside + others)
         return rounded if np.isfinite(rounded) else -np.inf
+
+
+@dataclass(frozen=True)
+class Point:
+    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column.
+
+    With t outputs of the loss, b is (p, t) and b0 (t,).
+    """
+
+    S: Ints
+    b: Floats
+    b0: Any
+    s: float = 0.0
+
+    def among(self, columns: Ints) -> Point:
+        """Return the point for the problem of some columns alone, in their order."""
+        place = {j: i for i, j in enumerate(columns.tolist())}
+        kept = np.array([j in place for j in self.S.tolist()], np.bool_)
+        S = np.array([place[j] for j in self.S[kept].tolist()], np.int64)
+        return Point(S, self.b[kept], self.b0, self.s)
+
+    def of(self, columns: Ints) -> Point:
+        """Return the point of the whole problem, for a point of the problem of some columns."""
+        return Point(columns[self.S], self.b, self.b0, self.s)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What a relaxation found: the best bound with its dual vector, the last point and its objective."""
+
+    bound: float
+    dual: Dual
+    point: Point
+    value: float
+
+
+#: No column, and no intercept.
+START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
 
 
 def rounding_of_products(a: Floats, norms: Floats) -> Floats:

@@ -16,8 +16,9 @@ from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.anytime import Deadline
 from dsel.search.exact.losses.coordinate_descent import LOSS_RELAXATION_KERNELS
 from dsel.search.exact.losses.local_search import improved, refit
-from dsel.search.exact.losses.problem import Dual, LossProblem, dual_bound, masks
-from dsel.search.exact.losses.relaxation import START, Point, Relaxed, relax, relax_near, weights
+from dsel.search.exact.losses.outputs import lengths
+from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, dual_bound, masks
+from dsel.search.exact.losses.relaxation import relax, relax_near, weights
 
 __all__ = ["LossProblem", "LossProof", "dual_bound", "prove_loss"]
 
@@ -146,7 +147,7 @@ def _limit_of(problem: LossProblem, allowed: Bools) -> float:
     spread = problem.norms[allowed] / problem.y.size**0.5
     unit = max(1.0, float(np.abs(problem.y).max())) if problem.loss.link == "identity" else 1.0
     most = _LARGEST_PART * unit / float(spread[spread > 0.0].min(initial=np.inf))
-    return min(_FREE_LIMIT * float(np.abs(b).max(initial=0.0)), most) or 1.0
+    return min(_FREE_LIMIT * float(lengths(b).max(initial=0.0)), most) or 1.0
 
 
 class LossTree:
@@ -274,7 +275,7 @@ class LossTree:
     def _rounded(self, point: Point, fixed: Bools, q: int) -> Ints:
         """Return the subset of the fixed columns and the q largest coefficients."""
         others = ~fixed[point.S]
-        order = np.argsort(-np.abs(point.b[others]), kind="stable")[:q]
+        order = np.argsort(-lengths(point.b[others]), kind="stable")[:q]
         return np.sort(np.concatenate([np.flatnonzero(fixed), point.S[others][order]]))
 
     def _reduced(self, node: Node) -> Node | None:

@@ -8,14 +8,14 @@ every step gives a bound, so that a step that ends early costs nothing but tight
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dposv
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coordinate_descent import relax_model
-from dsel.search.exact.losses.problem import LARGEST, Dual, LossProblem
+from dsel.search.exact.losses.outputs import lengths, relax_outputs
+from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed
 from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
@@ -35,41 +35,6 @@ _POLISHING = 3
 _ROUNDING = 1e-13
 
 
-@dataclass(frozen=True)
-class Point:
-    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column."""
-
-    S: Ints
-    b: Floats
-    b0: float
-    s: float = 0.0
-
-    def among(self, columns: Ints) -> Point:
-        """Return the point for the problem of some columns alone, in their order."""
-        place = {j: i for i, j in enumerate(columns.tolist())}
-        kept = np.array([j in place for j in self.S.tolist()], np.bool_)
-        S = np.array([place[j] for j in self.S[kept].tolist()], np.int64)
-        return Point(S, self.b[kept], self.b0, self.s)
-
-    def of(self, columns: Ints) -> Point:
-        """Return the point of the whole problem, for a point of the problem of some columns."""
-        return Point(columns[self.S], self.b, self.b0, self.s)
-
-
-@dataclass(frozen=True)
-class Relaxed:
-    """What a relaxation found: the best bound with its dual vector, the last point and its objective."""
-
-    bound: float
-    dual: Dual
-    point: Point
-    value: float
-
-
-#: No column, and no intercept.
-START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
-
-
 def relax(
     problem: LossProblem, fixed: Bools, free: Bools, q: int, start: Point = START, enough: float = np.inf,
     close: float = 0.0,
@@ -79,6 +44,8 @@ def relax(
     start: where to begin. enough: a bound that ends the relaxation. close: it also ends when the bound is as close to
     its own objective, as a share of what is missing to `enough`. 0: as close as rounding lets it be.
     """
+    if problem.loss.outputs > 1:
+        return relax_outputs(problem, fixed, free, q, start, enough, close)
     Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
     kept = (fixed | free)[start.S]
     S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
@@ -313,6 +280,6 @@ def _line_search(
 def weights(point: Point, fixed: Bools, q: int) -> tuple[Ints, Floats]:
     """Return the free columns that have coefficients, and their weights from 0 to 1."""
     others = ~fixed[point.S]
-    S, size = point.S[others], np.abs(point.b[others])
+    S, size = point.S[others], lengths(point.b[others])
     t = level(size, q)
     return S, np.minimum(1.0, size / t) if t > 0.0 else np.ones(S.size)

@@ -1,4 +1,4 @@
-"""What a finished tree of relaxations leaves to the same proof on other data, as arrays of bounded size.
+"""What a tree of relaxations leaves to the same proof on other data, as arrays of bounded size.
 
 It is the advice of `dsel.search.exact.perspective.node` for each node. All nodes are bounded again on the new data
 (`dsel.search.exact.perspective.rebound`), whatever changed: only how long the proof takes depends on that. Columns of
@@ -29,14 +29,15 @@ _NO_COLUMNS = np.zeros(0, np.int64)
 
 
 def as_arrays(
-    advice: WarmStart, norms: Floats, most_bytes: int, seconds: float, learned: list[float]
+    advice: WarmStart, norms: Floats, most_bytes: int, seconds: float, learned: list[float], *, finished: bool = True
 ) -> dict[str, Any]:  # fmt: skip
     """Return the advice of a tree as arrays.
 
-    seconds: about how long the last tree took that followed none. norms (n,): of the columns, whose coefficients are
-    for norm 1. most_bytes: nodes far from the root are left out if there would be more. learned: by its subtree solver.
+    seconds: about how long the last tree took that followed none. finished: whether it was. norms (n,): of the columns,
+    whose coefficients are for norm 1. most_bytes: nodes far from the root are left out if there would be more.
+    learned: by its subtree solver.
     """
-    known = sorted(((path, found) for path, found in advice.known.items() if path is not None), key=_depth)
+    known = _whole(advice)
     sizes = np.cumsum([_NODE_BYTES + 4 * (found.support.size + found.b.size) for _, found in known])
     known = known[: int(np.searchsorted(sizes, most_bytes - 24 * norms.size, side="right"))]
     known.sort(key=lambda item: item[0])  # a node comes after its parent, and before its siblings
@@ -44,7 +45,7 @@ def as_arrays(
     rows = [found.b.reshape(found.support.size, targets) for _, found in known]
     return {
         "k": np.int64(advice.k), "seconds": np.float64(seconds), "d": advice.d, "norms": norms,
-        "learned": np.asarray(learned, np.float64),
+        "learned": np.asarray(learned, np.float64), "finished": np.bool_(finished),
         "depth": np.asarray([len(path) for path, _ in known], np.int32),
         "step": np.asarray([path[-1] if path else 0 for path, _ in known], np.int32),
         "column": np.asarray([advice.column(path) for path, _ in known], np.int32),
@@ -54,15 +55,36 @@ def as_arrays(
     }  # fmt: skip
 
 
-def _depth(item: tuple[tuple[int, ...], CachedRelaxation]) -> int:
-    return len(item[0])
+def _whole(advice: WarmStart) -> list[tuple[tuple[int, ...], CachedRelaxation]]:
+    """Return the nodes below a node that was split at their column, and the root, those near the root first."""
+    found: dict[Path, CachedRelaxation] = {}
+    for path in sorted((path for path in advice.known if path is not None), key=len):
+        if not path or (path[:-1] in found and advice.column(path[:-1]) == abs(path[-1]) - 1):
+            found[path] = advice.known[path]
+    return [(path, known) for path, known in found.items() if path is not None]
+
+
+def nodes_of(saved: Mapping[str, Any], dimensions: int) -> Iterator[tuple[Path, int, CachedRelaxation]]:
+    """Yield the path of each node, the column that it was split at or -1, and its coefficients.
+
+    dimensions: of the coefficients, 1 for one target.
+    """
+    path, ends, k = list[int](), np.cumsum(saved["support_sizes"]).tolist(), int(saved["k"])
+    numbers = (saved[name].tolist() for name in ("depth", "step", "column", "support_sizes"))
+    for depth, step, column, size, end in zip(*numbers, ends, strict=True):
+        del path[max(depth - 1, 0) :]
+        path += [step] * (depth > 0)
+        b = saved["b"][end - size : end].astype(np.float64)
+        support = saved["support"][end - size : end].astype(np.int64)
+        yield tuple(path), column, CachedRelaxation(k, support, b[:, 0] if dimensions == 1 else b)
 
 
 @dataclass
 class KeptTree:
     """The tree that `as_arrays` wrote, for other columns.
 
-    d (n,): the diagonal of its relaxations. seconds: about how long the last tree took that followed none. learned: see
+    d (n,): the diagonal of its relaxations. seconds: about how long the last tree took that followed none, or so far,
+    if that is not finished. learned: see
     `SubtreeSolver`. nodes, support, values: see `rebound`. checked: how many leaves were bounded again. searched: how
     many of these are no leaves any more.
     """
@@ -74,6 +96,7 @@ class KeptTree:
     nodes: Ints
     support: Ints
     values: Floats
+    finished: bool = True
     checked: int = 0
     searched: int = 0
     _open: set[Path] = field(default_factory=set)
@@ -99,6 +122,7 @@ class KeptTree:
             k, feasible(K, np.asarray(saved["d"], np.float64)), float(saved["seconds"]),
             saved["learned"].tolist(), np.ascontiguousarray(np.stack(columns, axis=1), np.int64), support,
             saved["b"].astype(np.float64) * (norms / saved["norms"])[support][:, None],
+            bool(saved["finished"]),
         )  # fmt: skip
 
     @property

@@ -94,7 +94,7 @@ class Node:
     """Which of n columns are in and out, as bits, and what was found for its children.
 
     support, b: the rows of coefficients of the relaxation, none if the node has its own diagonal. branch: the column to
-    branch on, -1 if the coefficients say it. path: the branchings that led here, for a warm start. It is not saved.
+    branch on, -1 if the coefficients say it. path: the branchings that led here, for a warm start.
     """
 
     fixed: bytes
@@ -137,15 +137,18 @@ class Node:
 
     def as_list(self) -> list[Any]:
         """Return the node as JSON holds it."""
-        return [self.fixed.hex(), self.out.hex(), self.support.tolist(), self.b.tolist(), self.branch]
+        path = None if self.path is None else list(self.path)
+        return [self.fixed.hex(), self.out.hex(), self.support.tolist(), self.b.tolist(), self.branch, path]
 
     @classmethod
     def from_list(cls, values: list[Any]) -> Node:
         """Return the node that `as_list` wrote."""
-        fixed, out, support, b, branch = values
-        return cls(
-            bytes.fromhex(fixed), bytes.fromhex(out), np.array(support, np.int64), np.array(b, np.float64), branch
-        )  # fmt: skip
+        fixed, out, support, b, branch, *path = values  # older versions saved no path
+        masks, arrays = (
+            (bytes.fromhex(fixed), bytes.fromhex(out)),
+            (np.array(support, np.int64), np.array(b, np.float64)),
+        )
+        return cls(*masks, *arrays, branch, tuple(path[0]) if path and path[0] is not None else None)
 
 
 def _unpickle(*values: Any) -> Node:

@@ -34,7 +34,7 @@ from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays
+from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays, nodes_of
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
 from dsel.search.exact.perspective.relaxation import Problem
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
@@ -364,18 +364,31 @@ class PerspectiveTree(RelaxationTree[Node]):
         self._clear()
 
     def kept(self, most_bytes: int) -> dict[str, Any]:
-        """Return what a tree on data that grew continues from, as arrays; empty if this one is not done."""
-        advice = self.setup.warm_start
-        if not (self.proven and self.setup.guided and advice is not None and advice.k == self.k):
+        """Return what a tree on data that grew continues from, as arrays; empty if there is nothing."""
+        advice, before = self.setup.warm_start, self._followed
+        if not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
             return {}
-        first = self.seconds if self._followed is None else self._followed.seconds
-        if (
-            self._followed is not None and self.seconds > _STALE * first
-        ):  # the next tree is found sooner from the beginning
-            return {}
+        seconds = self.seconds
+        if before is not None and not before.finished:  # both are parts of one proof
+            seconds += before.seconds
+        elif before is not None and self.proven:
+            if seconds > _STALE * before.seconds:  # another tree is found sooner from the beginning
+                return {}
+            seconds = before.seconds
         learned = [] if self._solver is None else self._solver.learned()
         norms = column_norms(np.diag(self.objective.K) + self.objective.lam)
-        return as_arrays(advice, norms, most_bytes, first, learned)
+        return as_arrays(advice, norms, most_bytes, seconds, learned, finished=self.proven)
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Take what this tree had kept before it was saved and restored, so that a later one can follow all of it."""
+        branching = self._branching
+        if self.setup.guided and not branching.own_diagonals and np.array_equal(kept["d"], branching.problem.d):
+            record = WarmStart(self.k, branching.problem.d, tuple(self._stages))
+            for path, column, found in nodes_of(kept, self._c.ndim):
+                record.keep(path, found)
+                if column >= 0:
+                    record.branched(path, column)
+            self.setup.warm_start = branching.record = record
 
     @property
     def follows(self) -> bool:
