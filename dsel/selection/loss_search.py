@@ -43,7 +43,9 @@ from dsel.passes.loss_fits import (
 )
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
+from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.alternatives import swap_values
+from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
 from dsel.selection.class_figures import ClassFigures
@@ -96,6 +98,19 @@ class _Model:
         return start if self.problem.loss.outputs > 1 else start[:, 0]
 
 
+class _LaterModel:
+    """The search of a later model, whose saved state is what was known before this model."""
+
+    def __init__(self, search: AnytimeSearch, known: dict[str, Any]) -> None:
+        self._search, self._known = search, known
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._search, name)
+
+    def state(self) -> dict[str, Any]:
+        return {"loss": self._known}
+
+
 @dataclass
 class LossSearch:
     """The subsets that were fitted, and the best ones.
@@ -144,6 +159,10 @@ class LossSearch:
         run = self.run
         base = tuple(sorted(run.base))
         self.consider([(0, base)])
+        saved = (run.context.state or {}).get("loss")
+        if saved is not None:
+            self._restore(saved)
+            return self._later_models(replace(run, context=replace(run.context, state=None)))
         first = run  # without offsets and weights of classes, the model about the intercept is the squared error
         if self._begins_elsewhere:
             first = replace(run, objective=self._model(self.known[base]))
@@ -151,6 +170,10 @@ class LossSearch:
             return first
         points, run = self._searched(first)
         self.consider(points)
+        return self._later_models(run)
+
+    def _later_models(self, run: SelectionRun) -> SelectionRun:
+        """Search the models after the first one; return the run with the objective of the last one."""
         while self.rounds < MOST_MODELS:
             before = self.known[self.best].value
             about = self._next()
@@ -222,9 +245,9 @@ class LossSearch:
         """
         self.rounds += 1
         context = run.context
-        if about is not None:  # a job continues from the first model; the later ones are quick and follow from it
+        if about is not None:  # a job continues from the beginning of a later model
             start = (about, *context.start)
-            context = replace(context, state=None, on_slice=None, journal=None, start=start)
+            context = replace(context, state=None, on_slice=self._on_slice(about), journal=None, start=start)
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
@@ -232,6 +255,29 @@ class LossSearch:
         if about is not None and self.sizes[about] and run.validated.groups is None:
             points += self._swaps(run, about)
         return self._in_data(run, points), run
+
+    def _on_slice(self, about: tuple[int, ...]) -> OnSlice | None:
+        """Return what is called between slices of a later model: what it saves is what was known before it."""
+        outer = self.run.context.on_slice
+        if outer is None:
+            return None
+        known = [[self.sizes[S], list(S)] for S in self.known]
+        modelled = [list(S) for S in self.modelled if about != S]
+        trace = [[t.iteration, t.size, t.value] for t in self.trace]
+        state = {"points": known, "modelled": modelled, "trace": trace, "counts": [self.iterations, self.rounds - 1]}
+
+        def on_slice(search: AnytimeSearch) -> None:
+            between: Any = _LaterModel(search, state)
+            outer(between)
+
+        return on_slice
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        """Fit the subsets again that were known at the beginning of a later model."""
+        self.consider([(size, tuple(S)) for size, S in saved["points"]])
+        self.modelled = {tuple(S) for S in saved["modelled"]}
+        self.trace = [Improvement(*values) for values in saved["trace"]]
+        self.iterations, self.rounds = saved["counts"]
 
     def _with_share_of_time(self, run: SelectionRun, *, first: bool) -> SelectionRun:
         """Return the run with its share of a time limit: half for the first model, and the rest for all others."""

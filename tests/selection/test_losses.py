@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ from scipy.optimize import minimize
 from sklearn.metrics import roc_auc_score
 
 import dsel
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
 from dsel.data.row_partition import folds_of
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.registry import LOSSES, find_loss
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from tests.stores import make_store
 
 NAMES = ("logistic", "poisson", "gamma", "huber")
@@ -362,6 +367,25 @@ def test_information_criteria_are_those_of_the_deviance() -> None:
     size = rows[0].size
     error = next(row.error for row in found.front if row.size == size)
     assert rows[0].value == pytest.approx(error + 2.0 * (size + 1))
+
+
+def test_an_interrupted_search_continues_at_its_later_model() -> None:
+    X, y = drawn("logistic", m=200)
+    states: list[Any] = []
+
+    def interrupted(search: Any) -> None:
+        states.append(json.loads(json.dumps(search.state(), default=str)))
+
+    dataset, request = as_dataset(X, y), SelectionRequest.of(k=3, loss="logistic", seed=1)
+    whole = run_selection(dataset, request, RunContext(on_slice=interrupted))
+    later = [state for state in states if "loss" in state]
+    assert len({state["loss"]["counts"][1] for state in later}) == whole.counts["models"] - 1
+    for state in (later[0], later[-1]):
+        found = run_selection(dataset, request, RunContext(state=state))
+        assert found.indices == whole.indices
+        assert found.error == pytest.approx(whole.error, rel=1e-9)
+        assert (found.iterations, found.counts["models"]) == (whole.iterations, whole.counts["models"])
+        assert [row.indices for row in found.front] == [row.indices for row in whole.front]
 
 
 def test_stability_is_that_of_the_model_about_the_best_subset() -> None:
