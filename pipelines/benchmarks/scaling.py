@@ -50,7 +50,7 @@ COST = 0.05
 #: For the costly criteria: columns, k, and logical processors of the synchronous search.
 N_COLUMNS, K, PROCESSORS = 200, 6, 96
 CHEAP_N, CHEAP_K = 2500, 50
-WAITING, QUICK_WAITING = (1, 2, 4, 8, 10, 16, 32), (1, 8, 32)
+WAITING, QUICK_WAITING = (1, 2, 8, 10, 32), (1, 8, 32)
 #: Shares of the iterations of the paper on the cheap objective.
 _SHARE, _QUICK_SHARE = 0.5, 0.02
 DATA_SETS = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms", "clean1")
