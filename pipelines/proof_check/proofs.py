@@ -11,16 +11,21 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from scipy.linalg import LinAlgWarning
 
 from dsel.engine.dask_engine import DaskEngine
+from dsel.objective.dense import DenseObjective
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import Objective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
 from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
+from dsel.search.exact.carried_bound import CarriedBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.choose_tree import relaxable
+from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.proof import Proof
@@ -34,6 +39,10 @@ LARGE = 300
 _MANY, _NODES, _NODES_OF_LARGE = 40, 20_000, 30
 #: Which share of the problems is also proved on workers.
 _ON_WORKERS = 0.03
+
+
+#: Problems with more targets are not continued. Nodes of the proofs that are, at most.
+_FEW_TARGETS, _NODES_BEFORE = 8, 400
 
 
 def proofs_of(problem: Problem, rng: Generator) -> Iterator[Certificate]:
@@ -50,6 +59,8 @@ def proofs_of(problem: Problem, rng: Generator) -> Iterator[Certificate]:
     if n >= LARGE:
         return
     yield from _stopped_and_resumed(objective, k, nodes, rng)
+    if objective.has_gram and objective.cross is not None and objective.cross.shape[1] <= _FEW_TARGETS:
+        yield from _continued(objective, k, min(nodes, _NODES_BEFORE), rng)
     if rng.random() < _ON_WORKERS:
         proof = Proof.begin(objective, k)
         proof.run(nodes=nodes, runner=on_workers(DaskEngine(_client()).executor))
@@ -136,3 +147,33 @@ def _client() -> Any:
     make: Any = LocalCluster
     connect: Any = Client
     return connect(make(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"))
+
+
+def _continued(objective: Objective, k: int, nodes: int, rng: Generator) -> Iterator[Certificate]:
+    """Yield what follows from the proof of an earlier problem: from its tree, and from the bound that it leaves."""
+    cross = np.asarray(objective.cross)
+    added = rng.standard_normal((objective.n + cross.shape[1], int(rng.integers(1, 9))))
+    added *= (
+        rng.choice([1e-3, 0.03, 0.3])
+        * np.sqrt(np.append(np.diag(objective.K), np.full(cross.shape[1], objective.c)))[:, None]
+    )
+    X, Y = added[: objective.n], added[objective.n :]
+    before = DenseObjective(
+        objective.K + X @ X.T, cross + X @ Y.T, objective.c + float(np.square(Y).sum()), objective.lam
+    )  # fmt: skip
+    with contextlib.suppress(ValueError, LinAlgWarning):  # nearly dependent columns
+        tree = PerspectiveTree(before, k, setup=CommonSetup(before, guided=True))
+        tree.advance(nodes)
+        if kept := tree.kept(1 << 20):
+            follows = PerspectiveTree(objective, k, kept=kept, setup=CommonSetup(objective, guided=True))
+            follows.advance(nodes)
+            yield replace(certificate_of(follows), method="continued from a kept tree")
+    proof = Proof.begin(before, k, near_best=ListRule(None, 5))
+    proof.run(nodes=nodes)
+    near = proof.search.near_best
+    if near is not None and proof.search.proven:
+        least = near.listed_below - proof.search.guarantee.error * before.total
+        carried = CarriedBound.of(before, [S for S, _ in near.subsets], least)
+        certificate = carried.certificate(CommonSetup(objective), k) if near.subsets else None
+        if certificate is not None:
+            yield certificate

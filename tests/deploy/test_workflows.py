@@ -35,6 +35,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     (programs / "dsel").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m dsel "$@"\n')
     (programs / "dsel").chmod(0o755)
     home = {"HOME": str(folder), "PREFECT_HOME": str(folder / "prefect"), "XDG_CACHE_HOME": str(folder / "cache")}
+    home["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "200"  # however busy the machine is
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, **home, "PATH": path, "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", "")}
     environment = {name: value for name, value in environment.items() if value and name != "PYTHONPATH"}
