@@ -73,7 +73,9 @@ def compiled(
         options["no_cpython_wrapper"] = True
     if fast:
         options["fastmath"] = _FAST
-    options["inline" if inline else "cache"] = "always" if inline else True
+    if inline:
+        options["inline"] = "always"
+    options["cache"] = not inline and (not inner or signature is not None)
 
     def decorate(function: _Function) -> _Function:
         function.__qualname__ += f"_{_fingerprint(function.__module__)[:12]}"  # numba names the files of its cache so

@@ -17,12 +17,14 @@ from dsel._lib.termination import raise_deferred
 
 log = logging.getLogger("dsel")
 
-#: Called with what is compiled, before it is.
+#: Called with a line that says what is compiled and how long it takes, before it is.
 on_compilation: ContextVar[Callable[[str], None] | None] = ContextVar("on_compilation", default=None)
 
 #: Kernels for each process that helps. It costs about two seconds of a processor, to import and to compile what both
-#: need. So one process compiles the kernels of a default search, and several those of larger ones.
-KERNELS_OF_A_HELPER = 28
+#: need. So one process compiles the kernels of a search or of a proof, and several those of both together.
+KERNELS_OF_A_HELPER = 56
+#: Wall time of the mean kernel, on one quiet core.
+_SECONDS_OF_A_KERNEL = 0.15
 #: Most processes that compile at a time, this one included.
 _MOST_PROCESSES = 4
 
@@ -44,9 +46,11 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
         return False
     missing = [kernel for kernel in kernels if not kernel.is_loaded and not is_compiled(kernel)]
     if missing:
-        log.info("compiling %s for this machine: some seconds, only this once", what)
+        seconds = max(1, round(_SECONDS_OF_A_KERNEL * len(missing) / (1 + _helpers_for(missing))))
+        line = f"compiling {what} for this machine: about {seconds} s, only this once; a time limit begins after it"
+        log.info("%s", line)
         if (listener := on_compilation.get()) is not None:
-            listener(what)
+            listener(line)
         missing.sort(key=_size, reverse=True)
     with _helpers(missing):
         for kernel in missing:
@@ -96,13 +100,17 @@ def compiling_in_background(*entries: Any, without: Sequence[Any] = ()) -> Itera
 @contextlib.contextmanager
 def _helpers(missing: list[SeparateKernel]) -> Iterator[None]:
     """Let other processes compile the last of these kernels into the cache while this one compiles the first."""
-    helpers = min(_cores() - 1, _MOST_PROCESSES - 1, len(missing) // KERNELS_OF_A_HELPER)
+    helpers = _helpers_for(missing)
     started = [_process(missing[::-1][x::helpers]) for x in range(helpers)]
     try:
         yield
     finally:
         for process in started:
             _end(process)
+
+
+def _helpers_for(missing: list[SeparateKernel]) -> int:
+    return min(_cores() - 1, _MOST_PROCESSES - 1, len(missing) // KERNELS_OF_A_HELPER)
 
 
 def _cores() -> int:

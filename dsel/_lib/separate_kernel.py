@@ -21,6 +21,8 @@ from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.templates import signature
 from numba.extending import lower_builtin, type_callable
 
+from dsel._lib.quick_numba import quick_numba
+
 _WORD = ir.IntType(64)
 _RESOLVE = "dsel.resolve"
 
@@ -56,6 +58,8 @@ class SeparateKernel:
     def __call__(self, *arguments: Any) -> Any:
         if self._dispatcher.targetoptions.get("no_cpython_wrapper"):
             raise TypeError(f"{self.__name__} is compiled for calls from other compiled functions only.")
+        if not self.is_loaded:
+            self.load()
         return self._dispatcher(*arguments)
 
     @property
@@ -78,7 +82,8 @@ class SeparateKernel:
         """Compile the function, or take it from the cache."""
         if self.is_loaded:
             return
-        self._dispatcher.compile(self.signature.args)
+        with quick_numba(self.__qualname__, allocates=self._dispatcher.targetoptions.get("_nrt", True)):
+            self._dispatcher.compile(self.signature.args)
         code = self._dispatcher.overloads[self.signature.args]
         if code.signature.return_type != self.signature.return_type:
             raise TypeError(f"{self.__name__} returns {code.signature.return_type}, not {self.signature.return_type}.")

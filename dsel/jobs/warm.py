@@ -20,6 +20,7 @@ from dsel.search.exact.perspective.sparse_eigenvalues import SPARSE_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto
+from dsel.search.pareto.options import ParetoOptions
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection
 
@@ -63,6 +64,8 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
         load_kernels(*pareto, *proofs)
         X, Y = _data(3)
         Proof.begin(DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y))), _CHOSEN).run(nodes=10)
+    elif any(issubclass(METHODS[name].options, ParetoOptions) for name in names):
+        load_kernels(run_pareto)  # a search on tiny data does without some of what it calls
     for name in names:
         if on_method is not None:
             on_method(name)

@@ -43,9 +43,9 @@ class ProgressLine:
         """Show how far a search is."""
         self._show(f"{search.iteration:,} iterations, best {search.best_value:.6g}")
 
-    def compiling(self, what: str) -> None:
+    def compiling(self, line: str) -> None:
         """Show at once that kernels are compiled."""
-        self._show(f"compiling {what} for this machine, only this once", at_once=True)
+        self._show(line, at_once=True)
 
     def close(self) -> None:
         """Remove the line."""

@@ -14,6 +14,7 @@ from pipelines.benchmarks import (
     alternatives,
     card,
     certificate,
+    cold,
     greedy_rls,
     growing,
     history,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark("methods", "Compare every method with the portfolio at equal time.", {"all": methods.run}),
         Benchmark("out-of-core", "Compare passes with Dask and dask-ml on 4 GB.", {"all": out_of_core.run}),
         sums.BENCHMARK, greedy_rls.BENCHMARK, growing.BENCHMARK, card.BENCHMARK, scaling.BENCHMARK,
+        cold.BENCHMARK,
     )
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ def test_compilation_is_shown_at_once(capsys) -> None:
     with showing_progress(RunContext(), True):
         listener = on_compilation.get()
         assert listener is not None
-        listener("the search")
+        listener("compiling the search for this machine")
     assert "compiling the search for this machine" in capsys.readouterr().err
     assert on_compilation.get() is None
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.jit import is_compiled
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
 from dsel.objective.kernels import elimination, layout, multi_flip
 from dsel.objective.kernels.elimination import evaluate
-from dsel.objective.kernels.multi_flip import bound_after_insertions
+from dsel.objective.kernels.multi_flip import bound_after_insertions, value_after_flips
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.objective_interface import Objective
 from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size, improving
@@ -35,6 +36,8 @@ _NUMBERS_PER_ITERATION = 500
 #: The largest number of entries of K that are kept.
 _MAX_KNOWN = 1 << 21
 _NOT_WANTED = np.empty(0, np.int64)
+#: The share of offspring of more than one flip, and what it takes to compile the kernel that values them.
+_SEVERAL_FLIPS, _COMPILATION_SECONDS = 0.26, 1.5
 
 
 def paper_iterations(k: int, n: int) -> int:
@@ -67,15 +70,31 @@ def pareto_kernels(
     return [engine.run, clear, fill_outcome, *([] if has_gram else [engine.look_ahead])], unused
 
 
-def load_pareto_kernels(objective: Objective, exchange_every: int = 0, others: Sequence[Any] = ()) -> bool:
+def load_pareto_kernels(
+    objective: Objective, exchange_every: int = 0, others: Sequence[Any] = (), *, values: bool = True
+) -> bool:
     """Compile what a Pareto search on this objective needs, and return whether this machine compiles some of it now.
 
-    others: more kernels to compile at the same time.
+    others: more kernels to compile at the same time. values: whether offspring get values from tables.
     """
     entries, unused = pareto_kernels(
         few_targets=objective.few_targets > 0, has_gram=objective.has_gram, exchange_every=exchange_every
     )
+    if not values:
+        unused += [bound_after_insertions, value_after_flips]
     return load_kernels(*entries, *others, without=unused)
+
+
+def values_pay(objective: Objective, k: int, iterations: int) -> bool:
+    """Return whether a kernel that only saves evaluations saves more than it takes to compile it.
+
+    It values the offspring of several flips from the table of their parent. Without it they are evaluated.
+    """
+    if not objective.has_gram or is_compiled(value_after_flips):
+        return True
+    targets = objective.few_targets
+    steps = 500 + k**3 * (1 if targets else 3) + k * k * targets
+    return 1e-9 * _SEVERAL_FLIPS * iterations * steps > _COMPILATION_SECONDS
 
 
 class Poss:
@@ -155,7 +174,7 @@ class Poss:
         memory.put(archive.CDF, binomial_cdf(n, 1.0 / n))
         memory.put(archive.FLIPS, np.zeros(max(n, 2 * sizes), np.int64))
         memory.put(archive.CANDIDATE, np.zeros(2 * sizes + 1, np.int64))
-        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, sizes], np.int64))
+        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, sizes, 1], np.int64))
         memory.put(archive.STOP_AT, np.array([-np.inf]))
         self._survivors = np.zeros((self._offspring, 2 + sizes + memory[archive.CDF].size), np.int64)
         self._start()
@@ -227,9 +246,14 @@ class Poss:
         least = int(self._count[archive.ITERATION]) + (self.iteration < until)
         return self._run(max(until // self._offspring, least))
 
-    def warm_up(self) -> None:
-        """Compile what `advance` needs, the first time on a machine, before the clock of a stop rule starts."""
-        load_pareto_kernels(self.objective, self._exchange_every, (engine.merge_external,))
+    def warm_up(self, iterations: int | None = None) -> None:
+        """Compile what `advance` needs, the first time on a machine, before the clock of a stop rule starts.
+
+        iterations: how many there will be. If they are few, a kernel that only saves evaluations is not compiled.
+        """
+        values = iterations is None or values_pay(self.objective, self._limit, iterations)
+        self._memory[archive.RULES][archive.VALUES] = values
+        load_pareto_kernels(self.objective, self._exchange_every, (engine.merge_external,), values=values)
         self.advance(self.iteration)
 
     def _run(self, until: int) -> bool:

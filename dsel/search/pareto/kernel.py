@@ -134,7 +134,7 @@ def offspring_value(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -
     if n_flips == 1:
         count[archive.LOOKED_UP] += 1
         return float(cube(P, layout.NEIGHBOURS)[parent, layout.OUTCOME, flips[0]])
-    if n_flips > layout.MOST_FLIPS:
+    if n_flips > layout.MOST_FLIPS or int_vector(P, archive.RULES)[archive.VALUES] == 0:
         return -np.inf
     count[archive.VALUED] += 1
     if P[layout.N_TARGETS] == 0 and not P[layout.ON_DEMAND]:
@@ -236,8 +236,11 @@ def merge_external(P: ArchiveTables, columns: Ints, s: Int) -> bool:
             flips[n_flips] = columns[i]
             n_flips += 1
     for i in range(status[nearest, layout.SIZE]):
-        there = np.searchsorted(columns[:s], members[nearest, i])
-        if there == s or columns[there] != members[nearest, i]:
+        kept = False
+        for x in range(s):
+            if columns[x] == members[nearest, i]:
+                kept = True
+        if not kept:
             flips[n_flips] = members[nearest, i]
             n_flips += 1
     return try_insert(P, nearest, n_flips)

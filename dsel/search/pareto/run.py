@@ -64,7 +64,8 @@ def _run_slices(task: SearchTask) -> SearchOutcome:
         shared = publisher.shared if publisher is not None else stack.enter_context(objective_for_workers(task))
         cut = LONGEST_SECONDS if stop.seconds is None else min(LONGEST_SECONDS, _CUT_SHARE * stop.seconds)
         work = RunSlices(shared, rules, options.memory, cut)
-        work.warm_up(objective)  # workers on this machine find what is compiled
+        alone = not task.on_workers and stop.seconds is None
+        work.warm_up(objective, stop.iterations if alone else None)  # workers here find what is compiled
         stack.callback(call_all, work.cleanup())
         if task.state is None:
             search = SlicedSearch(objective, rules, schedule, stop, publisher)

@@ -176,10 +176,13 @@ class RunSlices:
             call_all(self.cleanup())  # this task has read the objective after the run released it
         return TaskResult(found, seconds, units=max(found.iteration - part.start, 1))
 
-    def warm_up(self, objective: Objective) -> None:
-        """Compile what slices of this objective need, and keep the search if slices run in this process."""
+    def warm_up(self, objective: Objective, iterations: int | None = None) -> None:
+        """Compile what slices of this objective need, and keep the search if slices run in this process.
+
+        iterations: how many there will be, if they run in this process.
+        """
         search = self.rules.search(objective, self.memory)
-        search.warm_up()
+        search.warm_up(iterations)
         if self.objective is objective:
             kept_on_worker.keep(self.run, search)
 

@@ -13,7 +13,7 @@ from dsel.search.anytime import NEVER, Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum, splicing
 from dsel.search.greedy.path import Path, forward
 from dsel.search.outcome import FrontPoint
-from dsel.search.pareto.compiled import Poss, load_pareto_kernels, paper_iterations
+from dsel.search.pareto.compiled import Poss, load_pareto_kernels, paper_iterations, values_pay
 
 #: Most iterations of the Pareto search, and how often it makes an exchange search.
 _ITERATIONS, _EXCHANGE_EVERY = 100_000, 5000
@@ -45,7 +45,8 @@ def starting_subset(
         if full or not single:
             load_kernels(*DELETION_KERNELS)
         else:
-            load_pareto_kernels(columns, _EXCHANGE_EVERY, others=DELETION_KERNELS)
+            values = values_pay(columns, k, _ITERATIONS)
+            load_pareto_kernels(columns, _EXCHANGE_EVERY, others=DELETION_KERNELS, values=values)
     points = _exchanged(objective, k, seed, deadline, known if full else ())
     confirmed = full and min(p.value for p in points) >= objective.value(known) - MARGIN * objective.total
     if single and not confirmed and not deadline.passed:
@@ -94,9 +95,9 @@ def _pareto_front(
     objective: Objective, k: int, seed: int, deadline: Deadline, points: Sequence[FrontPoint]
 ) -> list[FrontPoint]:  # fmt: skip
     """Return the front of a Pareto search that begins with these points."""
-    with deadline.paused():
-        load_pareto_kernels(objective, _EXCHANGE_EVERY)
     search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY)
+    with deadline.paused():
+        search.warm_up(_ITERATIONS)
     for point in points:
         if point.size:
             search.offer(point.members)

@@ -18,6 +18,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import SubsetState
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto import archive_layout as archive
+from dsel.search.pareto import compiled
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.mutations import draw_columns, draw_parent
@@ -191,6 +192,22 @@ def test_one_column_is_always_flipped_and_two_are_as_two_coins() -> None:
     search = Poss(DenseObjective(np.eye(1), np.ones((1, 1)), 2.0), 1)
     search.advance(1)
     assert [p.members for p in search.archived] == [(), (0,)]
+
+
+@pytest.mark.parametrize("N", [None, 1, 3])
+def test_a_short_search_that_compiles_less_archives_the_same(N: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, short = (Poss(problem(5, N), 4, seed=1, exchange_every=200) for _ in range(2))
+    usual.advance(4000)
+    monkeypatch.setattr(compiled, "is_compiled", lambda kernel: False)
+    short.warm_up(4000)
+    short.advance(4000)
+    assert all_of(short) == all_of(usual)
+    assert short.counts()["valued"] == 0 < usual.counts()["valued"]
+    short.warm_up(10**12)
+    short.advance(8000)
+    usual.advance(8000)
+    assert all_of(short) == all_of(usual)
+    assert short.counts()["valued"] > 0
 
 
 def test_the_same_seed_gives_the_same_and_another_another() -> None:

@@ -13,6 +13,7 @@ from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel.errors import CapacityError
+from dsel.objective.kernels.elimination import RARE
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
 from dsel.search.exact.branch_and_bound import layout as at
@@ -188,7 +189,7 @@ class Explorer:
 
     def _unused_kernels(self) -> list[Any]:
         logs = [log_records.log_branching, log_records.log_dropped, log_records.log_number, log_records.log_bound]
-        unused: list[Any] = [] if self._count[at.LOGGING] else logs
+        unused: list[Any] = [*RARE, *([] if self._count[at.LOGGING] else logs)]
         if self.bound != "eigenvalue":
             unused.append(kernel.residual_targets)
         if self.bound != "combined":

@@ -45,7 +45,8 @@ def dual_of_outputs(problem: LossProblem, eta: Floats) -> Dual:
     p = problem.loss.mean(eta @ contrasts.T)
     moved = p * (w * (1.0 - 8.0 * _EPS))[:, None]  # what each row gives to other classes than its own
     moved[np.arange(m), y] = 0.0
-    moved = _balanced(moved, y) if problem.intercept else moved
+    with np.errstate(over="ignore"):  # a class that gets nearly nothing
+        moved = _balanced(moved, y) if problem.intercept else moved
     q = np.divide(moved, w[:, None], out=np.zeros_like(moved), where=w[:, None] > 0.0)
     own = np.maximum(1.0 - q.sum(axis=1), 0.0)
     terms = 2.0 * w * (scipy.special.xlogy(q, q).sum(axis=1) + scipy.special.xlogy(own, own))

@@ -1,0 +1,136 @@
+"""Half of the time that numba takes to compile a kernel, without other results.
+
+Numba is made for functions of any kind, and repeats work that a kernel of this package does not need. It types each
+operator again wherever it stands, optimizes each function alone, once roughly and once fully, before the function that
+it is copied into, and makes machine code for functions that nobody calls by address. During `quick_numba` it
+remembers the types of calls, optimizes a kernel once with all that is copied into it, and makes machine code for the
+kernel alone. IEEE arithmetic has the same bits whatever the optimizer does.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from numba._dynfunc import make_function
+from numba.core.base import BaseContext
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu import CPUContext
+from numba.core.targetconfig import ConfigStack, TargetConfig
+from numba.core.types.functions import BaseFunction
+
+_type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
+_size_of = BaseContext.get_abi_sizeof
+_equal_flags, _hash_flags = TargetConfig.__eq__, TargetConfig.__hash__
+
+#: The signatures of calls by function, context, types of the arguments, and whether references are counted.
+_signatures: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+_hashes: dict[type, int] = {}
+_sizes: dict[Any, int] = {}
+
+
+@contextmanager
+def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
+    """Compile quickly during the block, in which no other thread compiles.
+
+    name: the qualified name of the one function that is called by address. allocates: whether references are counted;
+    the optimizer then removes some of them between its two runs, so both take place.
+    """
+    changes: list[tuple[Any, str, Callable[..., Any]]] = [
+        (BaseFunction, "get_call_type", _remember_type),
+        (BaseContext, "get_abi_sizeof", _remember_size),
+        (TargetConfig, "__eq__", _same_flags),
+        (TargetConfig, "__hash__", _hash_by_type),
+    ]
+    if not allocates:
+        changes += [
+            (CPUContext, "get_executable", _executable_if(name)),
+            (CPUCodeLibrary, "add_linking_library", _add_unfinished),
+            (CPUCodeLibrary, "_optimize_functions", _set_layout),
+            (CPUCodeLibrary, "_optimize_final_module", _optimize_once),
+        ]
+    with global_compiler_lock, ExitStack() as stack:
+        for owner, attribute, function in changes:
+            stack.callback(setattr, owner, attribute, getattr(owner, attribute))
+            setattr(owner, attribute, function)
+        stack.enter_context(_without_collection())
+        yield
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect no garbage during the block: numba makes many objects, and keeps most of them."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _remember_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+    """Return the signature of a call, from memory if the same call was typed before."""
+    if kws or not isinstance(args, tuple):
+        return _type_call(self, context, args, kws)
+    flags = ConfigStack.top_or_none()
+    key = id(self), id(context), args, flags is not None and flags.nrt
+    known = _signatures.get(key)
+    if known is None or known[0] is not self:
+        known = _signatures[key] = self, _type_call(self, context, args, kws)
+    return known[1]
+
+
+def _remember_size(self: Any, kind: Any) -> int:
+    """Return the bytes of a type, for which numba makes a module of code."""
+    if kind not in _sizes:
+        _sizes[kind] = _size_of(self, kind)
+    return _sizes[kind]
+
+
+def _same_flags(self: Any, other: Any) -> Any:
+    """Compare the values that are set, and the defaults only where these differ."""
+    return True if getattr(other, "_values", None) == self._values else _equal_flags(self, other)
+
+
+def _hash_by_type(self: Any) -> int:
+    """Return numba's hash, which depends on the names of the options alone."""
+    kind = type(self)
+    if kind not in _hashes:
+        _hashes[kind] = _hash_flags(self)
+    return _hashes[kind]
+
+
+def _executable_if(name: str) -> Callable[..., Any]:
+    """Return a function that makes machine code for the named function, and for those that Python can call."""
+
+    def get_executable(self: Any, library: Any, fndesc: Any, env: Any) -> Any:
+        flags = ConfigStack.top_or_none()
+        if flags is None or not flags.no_cpython_wrapper or fndesc.qualname == name:
+            return _executable(self, library, fndesc, env)
+        return make_function(fndesc.lookup_module(), fndesc.qualname, "", 0, env, (library,))
+
+    return get_executable
+
+
+def _add_unfinished(self: Any, library: Any) -> None:
+    """Link a library that is not optimized yet: the optimizer will see its functions inside their caller."""
+    if not library._finalized:
+        for other in dict.fromkeys(library._linking_libraries):
+            library._reload_init.update(other._reload_init)
+            library._final_module.link_in(other._get_module_for_linking(), preserve=True)
+        library._finalize_dynamic_globals()
+        library._finalized = True
+    self._linking_libraries.append(library)
+
+
+def _set_layout(self: Any, module: Any) -> None:
+    module.data_layout = self._codegen._data_layout
+
+
+def _optimize_once(self: Any) -> None:
+    passes, builder = self._codegen._module_pass_manager()
+    passes.run(self._final_module, builder)

@@ -1,0 +1,76 @@
+"""Kernels that are compiled quickly compute what numba's usual way of compiling gives."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.types.functions import BaseFunction
+
+from dsel._lib.jit import compiled
+from dsel._lib.quick_numba import quick_numba
+from dsel._lib.types import Floats, Int
+
+_PLACES = ((BaseFunction, "get_call_type"), (CPUCodeLibrary, "_optimize_final_module"))
+
+
+@compiled(inner=True)
+def _copied(x: Floats, i: Any) -> Any:
+    return x[i] / (1.0 + x[i] * x[i])
+
+
+@compiled("f8(f8[::1], i8)", inner=True)
+def _called(x: Floats, s: Int) -> float:
+    total = 0.0
+    for i in range(s):
+        total += _copied(x, i) * max(x[i], 0.5)
+    return total
+
+
+@compiled("f8(f8[::1])")
+def kernel(x: Floats) -> float:
+    least = np.inf
+    for s in range(1, x.size):
+        least = min(least, _called(x, s) - x[s] // 3)
+    return least + _copied(x, 0)
+
+
+@compiled("f8[::1](f8[::1])", allocates=True)
+def halves(x: Floats) -> Floats:
+    return x / 2.0
+
+
+def literal(x: Floats) -> float:
+    def copied(i: int) -> float:
+        return float(x[i] / (1.0 + x[i] * x[i]))
+
+    values = [sum((copied(i) * max(x[i], 0.5) for i in range(s)), 0.0) - x[s] // 3 for s in range(1, x.size)]
+    return float(min(values) + copied(0))
+
+
+def test_it_gives_the_bits_of_the_same_operations_in_python() -> None:
+    x = np.random.default_rng(0).normal(size=200)
+    assert kernel(x) == literal(x)
+    assert halves(x).tolist() == (x / 2.0).tolist()
+
+
+def test_numba_is_as_before_after_it() -> None:
+    before = [getattr(*place) for place in _PLACES]
+    with quick_numba("kernel", allocates=False):
+        assert not gc.isenabled()
+        assert [getattr(*place) for place in _PLACES] != before
+    assert gc.isenabled()
+    assert [getattr(*place) for place in _PLACES] == before
+
+
+def test_other_functions_call_what_was_compiled_quickly() -> None:
+    x = np.array([1.0, 2.0])
+
+    @njit
+    def caller(x: Any) -> Any:
+        return _copied(x, 1) + kernel(x) + min(x[0], x[1])
+
+    assert caller(x) == x[1] / 5.0 + literal(x) + 1.0
