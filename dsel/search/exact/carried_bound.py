@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
+import scipy
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN

@@ -15,7 +15,16 @@ import numpy as np
 from dsel._lib.types import Floats
 from pipelines.benchmarks.proofs.problems import Data, M, Problem, everything, quick
 from pipelines.benchmarks.proofs.report import RESOLUTION, Cell, remarks, summary, table
-from pipelines.benchmarks.proofs.solving import SOLVERS, Answer, answer_of, call, obstacle, penalty_for, squared_error
+from pipelines.benchmarks.proofs.solving import (
+    SOLVERS,
+    TOO_MANY,
+    Answer,
+    answer_of,
+    call,
+    obstacle,
+    penalty_for,
+    squared_error,
+)
 from pipelines.papers.datasets import missing
 from pipelines.table import json_line
 
@@ -71,8 +80,9 @@ def run(
 def figures(quickly: bool, seconds: float, only: Sequence[str], solvers: Sequence[str] = SOLVERS) -> dict[str, Any]:
     """Print the tables, and return the figures with the solvers that are absent."""
     cells = run(quickly, seconds, only, solvers)
-    notes = {s: a.note for cell in cells for s, a in cell.answers.items() if a.state == "skipped"}
-    absent = {s: why for s, why in notes.items() if all(c.answers[s].note == why for c in cells if s in c.answers)}
+    answers = [(s, a) for cell in cells for s, a in cell.answers.items()]
+    notes = {s: a.note for s, a in answers if a.state == "skipped" and a.note != TOO_MANY}
+    absent = {s: why for s, why in notes.items() if all(a.state == "skipped" for name, a in answers if name == s)}
     return {"limit": seconds, **summary(cells), "absent": absent}
 
 

@@ -26,6 +26,7 @@ SOLVERS = ("dsel", "dsel+M", "el0ps", "el0ps+M", "l0bnb", "l0bnb+M", "okridge", 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Leaps and bounds takes days from about this many columns on.
 _LEAPS_COLUMNS = 100
+TOO_MANY = "too many columns"
 #: A proof counts up to this many times the limit of time.
 _LATE = 1.2
 #: The wall time of a solve, as a multiple of its processor time, before it is taken for hung; and that of the start.
@@ -75,7 +76,7 @@ def obstacle(solver: str, options: Mapping[str, Any], n: int) -> str:
         if not (options["lam"] or solver.endswith("+M")):
             return "needs a ridge penalty or +M"
     if solver in R_PACKAGES and n > _LEAPS_COLUMNS:
-        return "too many columns"
+        return TOO_MANY
     return ""
 
 
