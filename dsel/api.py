@@ -803,7 +803,7 @@ def plan(
         The memory limit of each worker in bytes, or text such as "1GiB"; by default that of the active client's
         workers, or no limit.
     calibrate : bool
-        Estimate the time of the passes and of the search. This takes a second or two and reads a few blocks.
+        Estimate the time of the passes and of the search. This takes a second or two and reads one block.
     **arguments
         The arguments of `select`, with the method's options.
 
