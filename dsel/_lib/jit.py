@@ -44,7 +44,7 @@ def _take_compiled_kernels() -> None:
 
 
 _take_compiled_kernels()
-if config.DISABLE_JIT:
+if getattr(config, "DISABLE_JIT", False):
     raise ImportError("dsel runs compiled code only. Unset NUMBA_DISABLE_JIT before you import it.")
 
 
