@@ -1,32 +1,27 @@
 """How long a plan will take, from a short trial.
 
-The trial reads some blocks of the store, calls BLAS, and sums a block. A Pareto search is not tried, because its first
-iterations take many times as long as the others. Its time follows from its iterations.
+The trial reads one block of the store, calls BLAS, and sums a part of the block. A Pareto search is not tried, because
+its first iterations take many times as long as the others. Its time follows from its iterations.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.blas import one_blas_thread
-from dsel.data.blocks import part_bytes
 from dsel.data.dataset import Dataset
-from dsel.passes.columns.column_blocks import load_cell
 from dsel.passes.data_pass import PassCost
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
 
-#: Seconds for reading, about.
-_SECONDS = 0.5
-#: Blocks for reading, at most: in object storage each is a request.
-_BLOCKS = 4
+#: Seconds for repeated calls, about.
+_SECONDS = 0.1
 #: Columns and rows of the BLAS call.
 _COLUMNS, _ROWS = 500, 2000
 #: Seconds for an entry of a Gram matrix that is copied, scaled and checked (one core of 2.0 GHz).
@@ -55,7 +50,7 @@ class Speed:
 
 
 def calibrated(plan: Plan, dataset: Dataset) -> Plan:
-    """Return the plan with an estimate of its seconds. This takes a second or two, and reads a few blocks.
+    """Return the plan with an estimate of its seconds. This takes a second or two, and reads one block.
 
     Errors: those of reading them.
     """
@@ -88,25 +83,11 @@ def _preparation(plan: Plan, speed: Speed) -> float:
 
 
 def measure(plan: Plan, dataset: Dataset) -> Speed:
-    """Measure the speed: read some blocks, call BLAS, and sum a part of a block."""
+    """Measure the speed: read a block, call BLAS, and sum a part of the block."""
     with one_blas_thread():
-        read, block = _read_speed(plan.chosen.read_samples(dataset))
+        read, block = plan.chosen.trial(dataset).run()
         flops = _blas_speed(min(_COLUMNS, dataset.n))
         return Speed(read, flops, _overhead(block, flops))
-
-
-def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:
-    """Return the bytes read per second, and a block. Data in memory are copied."""
-    total, spent, x = 0, 0.0, None
-    for part in islice(parts, _BLOCKS):
-        began = time.perf_counter()
-        x = load_cell(part)
-        x = x.copy() if x is part else x
-        spent += time.perf_counter() - began
-        total += part_bytes(x)
-        if spent > _SECONDS:
-            break
-    return total / max(spent, 1e-9), x
 
 
 def _blas_speed(n: int) -> float:
@@ -116,7 +97,9 @@ def _blas_speed(n: int) -> float:
 
 
 def _overhead(x: Any, flops: float) -> float:
-    """Return the time of the sums of a part of a block, over the time of their flops in BLAS."""
+    """Return the time of the sums of a part of a block, over that of their flops in BLAS. Without a block it is 1."""
+    if x is None:
+        return 1.0
     rows, n = min(x.shape[0], _ROWS), min(x.shape[1], _COLUMNS)
     part = x[:rows, :n]
     if isinstance(part, np.ndarray):
@@ -128,7 +111,7 @@ def _overhead(x: Any, flops: float) -> float:
 def _best(call: Callable[[], Any], least: int = 3) -> float:
     """Return the seconds of the fastest of a few calls."""
     best, began, calls = float("inf"), time.perf_counter(), 0
-    while calls < least or (time.perf_counter() - began < _SECONDS / 5 and calls < 50):
+    while calls < least or (time.perf_counter() - began < _SECONDS and calls < 50):
         start = time.perf_counter()
         call()
         best = min(best, time.perf_counter() - start)

@@ -24,6 +24,7 @@ from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.loss_fits import FEWEST_MODELS, MOST_MODELS, loss_costs
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.passes.trial import TrialRead
 from dsel.planning.representations import memory
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.column_blocks import GRAM_ROWS, InColumnBlocks
@@ -33,6 +34,8 @@ from dsel.planning.representations.representation import ProblemShape, Represent
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
+#: The time of passes over this many bytes is estimated before they begin: one more second does not matter then.
+CALIBRATED_BYTES = 1 << 30
 #: The speed of a search on a worker, over that in this process: sending and merging take time, and slices that run at
 #: the same time find some improvements twice.
 _WORKER_SPEED = 0.9
@@ -121,6 +124,11 @@ class Plan:
     def total(self) -> PassCost:
         """Return the cost of all passes."""
         return PassCost.total("in all", self.stages)
+
+    @property
+    def has_trial(self) -> bool:
+        """Return whether the run reads a block first, to estimate its time."""
+        return any(stage.name == TrialRead.name for stage in self.stages)
 
     @property
     def expected(self) -> PassCost:
@@ -335,7 +343,7 @@ def make_plan(
     known = known and validated.loss is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        tuple(_stages(validated, chosen, saved, state, rewrite_every, cache)),
+        _with_trial(list(_stages(validated, chosen, saved, state, rewrite_every, cache)), chosen, dataset),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
         (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check), *placement.notes),
@@ -370,6 +378,12 @@ def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]
         f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}.",
         f"Give each worker at least {need} GiB, or use smaller row blocks.",
     )
+
+
+def _with_trial(stages: list[PassCost], chosen: Representation, dataset: Dataset) -> tuple[PassCost, ...]:
+    """Return the stages, after the read of one block for the estimate if they read much."""
+    read = PassCost.total("in all", stages).bytes_read
+    return (*([chosen.trial(dataset).cost()] if read >= CALIBRATED_BYTES else []), *stages)
 
 
 def _stages(

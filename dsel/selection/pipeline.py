@@ -41,8 +41,6 @@ log = logging.getLogger("dsel")
 LONG_SECONDS = 30.0
 #: Methods that take seconds where others take minutes, the better one first.
 QUICK_METHODS = ("splicing", "forward")
-#: The time of passes over this many bytes is estimated before they begin: one more second does not matter then.
-CALIBRATED_BYTES = 1 << 30
 
 
 class StageTimer:
@@ -125,10 +123,6 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
     if plan is None or there != (plan.workers, plan.worker_limit):
         plan = plan_selection(validated, context)
     plan.require()
-    if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
-        plan = calibrated(plan, dataset)
-    for line in plan.lines():
-        log.debug("plan: %s", line)
     announced = _long_search(validated, plan)
     if announced is not None:
         log.warning("%s", announced)
@@ -140,6 +134,10 @@ def run_validated(validated: ValidatedRequest, context: RunContext, plan: Plan |
     if validated.criterion is not None:
         context.search_engine.require(validated.criterion)
     with log_passes() as made, naming_columns(dataset):
+        if plan.has_trial:
+            plan = calibrated(plan, dataset)
+        for line in plan.lines():
+            log.debug("plan: %s", line)
         selection = _run(validated, plan, context)
     compared = plan.compare(made, selection.counts)
     return replace(selection, passes=made.passes, bytes_read=made.bytes_read, plan=compared)

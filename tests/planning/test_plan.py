@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import yaml
+import zarr
 from typer.testing import CliRunner
 
 import dsel
@@ -88,6 +89,52 @@ def test_passes_bytes_and_tasks_are_those_planned(stores: dict[str, Path], name:
     assert set(times.values()) == {plan.passes}  # every chunk of X as often as there are passes
     if asked["method"] == "greedy-rls":
         assert plan.passes == 2 + k - len(asked.get("include", ())) + ("lam_grid" in asked)
+
+
+@pytest.mark.parametrize(("name", "asked"), CASES[:6])
+def test_the_block_that_a_run_reads_to_estimate_its_time_is_in_the_plan(
+    stores: dict[str, Path], name: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = dsel.plan(stores[name], k=3, calibrate=False, **asked)
+    assert not small.has_trial
+    monkeypatch.setattr("dsel.planning.plan.CALIBRATED_BYTES", small.bytes_read)
+    plan = dsel.plan(stores[name], k=3, **asked)
+    count_reads()
+    measured = agrees(dsel.select(stores[name], k=3, **asked))
+    assert (plan.passes, plan.bytes_read) == (measured["passes"], measured["bytes_read"])
+    assert plan.passes == small.passes
+    counts = [n for key, n in reads_so_far().items() if key.startswith("X/")]
+    assert sorted(counts) == [plan.passes] * (len(counts) - 1) + [plan.passes + 1]
+    X: Any = zarr.open_array(stores[name], path="X", mode="r")
+    assert plan.bytes_read - small.bytes_read == X.dtype.itemsize * X.chunks[0] * X.shape[1]
+
+
+def test_a_plan_of_the_estimate_is_kept_by_a_job_and_by_all_kinds_of_data(
+    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dask.array as da
+
+    monkeypatch.setattr("dsel.planning.plan.CALIBRATED_BYTES", 1)
+    X, Y = regression(m=700)
+    lazy = da.from_array(X, chunks=(90, 24))  # type: ignore[no-untyped-call]
+    read = [
+        agrees(dsel.select(x, Y, k=3, method="forward"))["bytes_read"] for x in (X, lazy, scipy.sparse.csr_matrix(X))
+    ]
+    assert read[1] == 2 * (X.nbytes + Y.nbytes) + 90 * 24 * 8
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        yaml.safe_dump({"store": str(stores["tall"]), "k": 3, "method": "forward", "out": str(tmp_path / "r")})
+    )
+    planned = json.loads(CliRunner().invoke(app, ["plan", str(job), "--json"]).stdout)
+    measured = agrees(run_job(read_job(job)))
+    assert [planned[n] for n in ("passes", "bytes_read")] == [measured[n] for n in ("passes", "bytes_read")]
+    assert planned["stages"][0]["name"] == "trial"
+
+
+def test_a_plan_from_sums_estimates_without_rows() -> None:
+    X, Y = regression(m=700)
+    plan = dsel.plan(dsel.sums(X, Y), k=3)
+    assert (plan.passes, plan.bytes_read, plan.has_trial) == (0, 0, False)
 
 
 def test_data_in_memory_and_dask_arrays_are_planned_too() -> None:

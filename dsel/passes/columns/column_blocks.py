@@ -308,6 +308,11 @@ class _StoredCell:
         c = self.cell
         return self.array.read(self.first_row + c.start, self.first_row + c.stop, np.arange(c.left, c.right))
 
+    def bytes_read(self, columns: Ints | None = None) -> int:
+        """Return the uncompressed bytes of the chunks that this reads."""
+        c = self.cell
+        return self.array.bytes_read(self.first_row + c.start, self.first_row + c.stop, np.arange(c.left, c.right))
+
 
 @dataclass(frozen=True)
 class _TallCell:

@@ -39,6 +39,7 @@ from dsel.passes.columns.column_statistics import (
 from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.refit import Fit
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
+from dsel.passes.trial import TrialRead
 from dsel.planning.representations import memory
 from dsel.planning.representations.memory import gib, worker_limit
 from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
@@ -99,9 +100,9 @@ class ColumnRepresentation(Representation):
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
         return replace(last, bytes_read=last.bytes_read + dataset.x_bytes * min(k, chunks) // chunks)
 
-    def read_samples(self, dataset: Dataset) -> Iterator[Any]:
-        """Yield cells of rows and columns."""
-        return (part.compute() if hasattr(part, "compute") else part for part in stored_cells(dataset))
+    def trial(self, dataset: Dataset) -> TrialRead:
+        """Return the read of the first cell of rows and columns."""
+        return TrialRead.of(dataset, next(stored_cells(dataset)))
 
     @abstractmethod
     def _search_costs(self, blocks: ColumnBlocks, saved: Saved) -> list[PassCost]:

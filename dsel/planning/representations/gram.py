@@ -8,13 +8,11 @@ The same of rows that are not there, from sums that were saved (dsel.passes.sums
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from dsel._lib.types import Ints
-from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError
 from dsel.objective.objective_interface import Objective
@@ -136,10 +134,6 @@ class GramMatrix(Representation):
         files = len(ranges) + (1 if ranges and len(dataset.row_ranges) > 1 else 0)
         size = parts * (4 * dataset.n * (dataset.n + 11 + 2 * dataset.n_targets) + memory.HEADER)
         return Saved(not ranges, disk_bytes=files * size, missing=ranges, missing_means=means)
-
-    def read_samples(self, dataset: Dataset) -> Iterator[Any]:
-        """Yield blocks of rows."""
-        return (block.x.compute() if block.lazy else block.x for block in dataset.blocks)
 
     @property
     def _partial_bytes(self) -> int:

@@ -25,6 +25,7 @@ from dsel.passes.refit import Fit, check_pass, grows, likely_check_pass, refit, 
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums
+from dsel.passes.trial import TrialRead
 from dsel.planning.representations.memory import gib, worker_limit
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
@@ -418,9 +419,9 @@ class Representation(ABC):
     #: The counts of the search that are compared with the plan.
     measured_counts: ClassVar[tuple[str, ...]] = ()
 
-    @abstractmethod
-    def read_samples(self, dataset: Dataset) -> Iterator[Any]:
-        """Yield parts of X as tasks read them, to measure the speed of reading."""
+    def trial(self, dataset: Dataset) -> TrialRead:
+        """Return the read of one part of X as tasks read it, to measure the speed of reading."""
+        return TrialRead.of(dataset, dataset.blocks[0].x) if dataset.blocks else TrialRead(None, 0)
 
     # Its preparation.
 
