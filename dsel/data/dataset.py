@@ -23,6 +23,7 @@ from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
+from dsel.data.formats.registry import find_format
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
@@ -79,6 +80,8 @@ class Dataset:
         The classes of each target in memory that became columns of zeros and ones.
     notes : tuple of str
         What the user should know about the columns of a frame.
+    left_out : tuple of str
+        Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
         Whether whole numbers name the features in their frame. `features` holds them as text.
     """
@@ -105,6 +108,7 @@ class Dataset:
     first_row: int = 0
     classes: dict[str, list[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     numbered: bool = False
 
     @property
@@ -228,6 +232,7 @@ class Dataset:
 def as_dataset(
     X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False,
     sample_weight: Any = None, categories: Categories = "groups", dates: Dates = "refuse",
+    exclude: Sequence[str | int] = (),
 ) -> Dataset:  # fmt: skip
     """Return a Dataset of a store, or of data in memory.
 
@@ -251,6 +256,8 @@ def as_dataset(
         Whether text and categories in a frame become columns of zeros and ones; `groups` says the same here.
     dates : {"refuse", "days"}
         Whether dates in a frame become numbers of days.
+    exclude : sequence of str or int
+        Columns of a frame that are left out if they hold no numbers. Others stay.
 
     Returns
     -------
@@ -287,11 +294,13 @@ def as_dataset(
         snapshot = open_snapshot(X)
         dataset = as_dataset(
             snapshot.dataset(), Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
-            categories=categories, dates=dates,
+            categories=categories, dates=dates, exclude=exclude,
         )  # fmt: skip
         return replace(dataset, name=snapshot.name, digest=snapshot.digest(Y, targets, unsupervised, sample_weight))
     if isinstance(X, str | AnyPath):
         if Y is not None:
+            if find_format(as_path(X)) is not None:
+                open_store(X)  # a file that is no store, and how to ingest it
             raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")
         with listed_once(as_path(X)):
             if is_sparse(as_path(X)):
@@ -305,7 +314,7 @@ def as_dataset(
         X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
     X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)
     X, Y, sample_weight = in_memory.align(X, Y, sample_weight)
-    dataset = _from_arrays(X, Y, features, categories, dates)
+    dataset = _from_arrays(X, Y, features, categories, dates, exclude)
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(f"There is no Y to choose {list(targets)} from.")
@@ -317,8 +326,10 @@ def as_dataset(
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
 
 
-def _from_arrays(X: Any, Y: Any, features: Labels | None, categories: Categories, dates: Dates) -> Dataset:
-    found, classes = frames.numbers_of(X, "X", categories, dates), frames.targets_of(Y)
+def _from_arrays(
+    X: Any, Y: Any, features: Labels | None, categories: Categories, dates: Dates, exclude: Sequence[str | int]
+) -> Dataset:
+    found, classes = frames.numbers_of(X, "X", categories, dates, exclude), frames.targets_of(Y)
     x = in_memory.as_matrix(found.values, "X")
     y = None if Y is None else in_memory.as_matrix(frames.numbers_of(classes.Y, "Y", "refuse").values, "Y")
     m, n = (int(size) for size in x.shape)
@@ -338,7 +349,7 @@ def _from_arrays(X: Any, Y: Any, features: Labels | None, categories: Categories
         x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
-        classes=classes.classes, notes=found.notes, numbered=frames.numbered(X, labels),
+        classes=classes.classes, notes=found.notes, left_out=found.left_out, numbered=frames.numbered(X, labels),
     )  # fmt: skip
 
 

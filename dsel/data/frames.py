@@ -22,7 +22,7 @@ from dsel.config.request import Categories
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
-from dsel.data.formats.tables.scan import IDENTIFIER_ROWS, has_levels, likely_mistake
+from dsel.data.formats.tables.scan import IDENTIFIER_ROWS, has_levels, is_number_type, likely_mistake
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO
 from dsel.data.labels import Labels, as_labels, is_a
@@ -139,19 +139,26 @@ class Numbers:
         For each column that of the frame that it comes from (`source`), if some became several.
     notes : tuple of str
         What the user should know.
+    left_out : tuple of str
+        Columns of the frame that are not converted, because they are excluded and hold no numbers.
     """
 
     values: Any
     labels: list[str] | None = None
     coordinates: dict[str, Labels] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
-def numbers_of(data: Any, what: str, categories: Categories = "columns", dates: Dates = "refuse") -> Numbers:
+def numbers_of(
+    data: Any, what: str, categories: Categories = "columns", dates: Dates = "refuse",
+    exclude: Sequence[str | int] = (),
+) -> Numbers:  # fmt: skip
     """Return X as numbers, if it is a frame or a Series; anything else as it is.
 
     Booleans count as 0 and 1. Text and categories become a column of zeros and ones for each value. A Dask frame is
-    read once for the lengths of its partitions, and once more for its text and categories. Errors: DataError that names
+    read once for the lengths of its partitions, and once more for its text and categories. Columns that `exclude` names
+    are left out if they hold no numbers. Errors: DataError that names
     the columns that cannot be used.
     """
     if is_series(data):
@@ -165,15 +172,17 @@ def numbers_of(data: Any, what: str, categories: Categories = "columns", dates: 
     if plain:
         return Numbers(data.to_dask_array(lengths=True))
     table = arrow.frame_table(data, what)
-    named = [name for name, kind in zip(table.names, table.types, strict=True) if has_levels(kind)]
+    kinds = dict(zip(table.names, table.types, strict=True))
+    left_out = tuple(name for name, kind in kinds.items() if name in exclude and not is_number_type(kind))
+    named = [name for name, kind in kinds.items() if has_levels(kind) and name not in left_out]
     if categories == "refuse" and dates != "days":
         _refuse_categories(named, what)
-    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates))
+    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates, drop=left_out))
     if categories == "refuse":
         _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
     coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
     values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
-    return Numbers(values, source.features, coordinates, source.notes)
+    return Numbers(values, source.features, coordinates, source.notes, left_out)
 
 
 def _refuse_categories(named: Sequence[str], what: str) -> None:

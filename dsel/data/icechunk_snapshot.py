@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from dsel._lib.text import suggest
 from dsel.data.labels import is_a
@@ -108,7 +108,8 @@ def open_snapshot(data: Any) -> Snapshot:
         raise MissingInputError(
             f"{data} cannot be opened: {what}", "Check the place, and the branch or tag."
         ) from error
-    return Snapshot(f"{SCHEME}{place}@{session.snapshot_id}", str(session.snapshot_id), options.get("group"), session)
+    recorded = {"snapshot": str(session.snapshot_id), **{name: options[name] for name in ("group",) if name in options}}
+    return Snapshot(f"{SCHEME}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)
 
 
 def _storage(icechunk: Any, place: str) -> Any:

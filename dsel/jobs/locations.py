@@ -40,7 +40,7 @@ def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
     """
     dataset = as_dataset(
         X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight,
-        categories=request.categories, dates=request.dates,
+        categories=request.categories, dates=request.dates, exclude=request.exclude,
     )  # fmt: skip
     return select_rows(dataset, request.rows)
 

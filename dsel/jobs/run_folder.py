@@ -138,7 +138,7 @@ class RunFolder:
         if (self.path / SELECTION).is_file():
             raise MissingInputError(
                 f"{self.path} holds no job: its selection was saved from Python, without where its data are.",
-                "To prove a selection in Python, select with method='branch-and-bound'. For this command, run a job: "
+                "To prove it in Python, call dsel.certify(selection, X, y). For this command, run a job: "
                 "dsel init STORE, then dsel run.",
             )
         raise MissingInputError(

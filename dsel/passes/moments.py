@@ -192,8 +192,10 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     remedy = "Correct the data."
     if variable == "X" and kind == "NaN":
         remedy = "Correct the data, or set missing: mean to replace NaN by the mean of each column."
+    named = where.partition(",")[0] == variable  # X names the matrix in memory
+    place = where.removeprefix(variable) if named else f" of {where}"
     raise NonFiniteError(
-        f"{variable} of {where.replace('{', '(').replace('}', ')')} has {kind} values: {int(bad.sum())} in these rows, "
+        f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {int(bad.sum())} in these rows, "
         f"in {{columns}}, {shown}.",
         remedy, variable, tuple(int(j) + first_column for j in np.unique(columns)),
     )  # fmt: skip

@@ -493,7 +493,8 @@ def with_category_groups(dataset: Dataset, request: SelectionRequest) -> Selecti
 def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the ascending indices of the included and excluded columns. With groups, a column stands for its group."""
     include = items.resolve(request.include, dataset.features, "include")
-    exclude = items.resolve(request.exclude, dataset.features, "exclude")
+    wanted = [column for column in request.exclude if column not in dataset.left_out]
+    exclude = items.resolve(wanted, dataset.features, "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(

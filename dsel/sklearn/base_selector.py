@@ -108,8 +108,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         try:
             request = self._request()
             dataset = as_dataset(
-                X, target.Y, sample_weight=sample_weight, categories=request.categories, dates=request.dates
-            )
+                X, target.Y, sample_weight=sample_weight, categories=request.categories, dates=request.dates,
+                exclude=request.exclude,
+            )  # fmt: skip
             self._source = _sources(dataset)
             if hasattr(self, "feature_names_in_") and self._source is None:
                 dataset = replace(dataset, features=self.feature_names_in_)

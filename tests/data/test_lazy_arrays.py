@@ -157,7 +157,7 @@ def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
     url = f"icechunk://{tmp_path / 'repository'}"
     by_url = dsel.select(url, k=3, method="forward")
     assert by_session.indices == by_url.indices == expected.indices
-    assert by_url.source == f"{url}@{snapshot}"
+    assert by_url.source == f"{url}?snapshot={snapshot}"
     assert by_session.fingerprint == by_url.fingerprint
     assert snapshot in str(by_url.fingerprint)
     assert dsel.certify(by_url, url).certificate[-1]["proven"]

@@ -405,3 +405,31 @@ def test_text_of_a_frame_that_consists_of_dates_follows_the_rule_of_text_files()
     assert repr(found) == repr(expected)
     with pytest.raises(DataError, match=r"column 'sold': '2022-01-12' is text and looks like a date. Ask for numbers"):
         dsel.select(frame, "y", k=1)
+
+
+@pytest.mark.parametrize("categories", ["groups", "columns", "refuse"])
+def test_excluded_columns_without_numbers_are_left_out_before_they_are_refused(categories: Any) -> None:
+    frame = dated(DAYS).assign(colour=["red", "blue"] * 20, b=np.arange(40) ** 2 % 11)
+    options: dict[str, Any] = {"k": 1, "categories": categories}
+    found = dsel.select(frame, "y", exclude=["id", "sold", "colour", "b"], **options)
+    assert found.names == ["a"]
+    assert found.shape == (40, 2)
+    assert repr(found) == repr(dsel.select(frame[["a", "b", "y"]], "y", exclude=["b"], **options))
+    assert found.predict(frame).tolist() == found.predict(frame[["a"]]).tolist()
+
+
+def test_a_table_in_a_file_is_no_store_also_with_a_target(tmp_path: Path) -> None:
+    dated(DAYS).to_csv(tmp_path / "f.csv", index=False)
+    with pytest.raises(dsel.errors.MissingInputError, match=r"is a \.csv file, not a store. Create one: dsel ingest f"):
+        dsel.select(str(tmp_path / "f.csv"), "y", k=1)
+
+
+def test_messages_name_an_array_once_and_a_report_advises_what_works_for_arrays(tmp_path: Path) -> None:
+    x = np.arange(20.0).reshape(10, 2) % 7
+    bad = x.copy()
+    bad[3, 1] = np.nan
+    with pytest.raises(DataError, match=r"^X, rows 0 to 10 has NaN values: 1 in these rows"):
+        dsel.select(bad, x[:, 0], k=1, method="forward")
+    report = dsel.select(x, x[:, 0] + x[::-1, 1], k=1, method="forward").report(tmp_path / "r.html").read_text()
+    assert "dsel.certify(selection, X, y)" in report
+    assert "dsel certify" not in report

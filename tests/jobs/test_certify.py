@@ -200,7 +200,7 @@ def test_a_job_can_request_it(tmp_path):
 def test_a_selection_that_python_saved_says_how_to_prove_it(tmp_path):
     request = SelectionRequest.of(k=2, method="forward")
     run_selection(as_dataset(X, Y), request).save(tmp_path / "saved")
-    with pytest.raises(MissingInputError, match=r"saved from Python.*method='branch-and-bound'"):
+    with pytest.raises(MissingInputError, match=r"saved from Python.*dsel\.certify\(selection, X, y\)"):
         certify_run(tmp_path / "saved", ProofBudget(nodes=1))
 
 

@@ -148,8 +148,9 @@ def _refused(source: Source, found: _Counts) -> DataError:
         said.append(f"Y ({int(found.y.sum())})")
     if found.w:
         said.append(f"the weights ({found.w})")
+    have = "column has" if len(said) == 1 else "columns have"
     return DataError(
-        f"{source.name}: {len(said)} columns have missing values: {shorten(said, 20)}.",
+        f"{source.name}: {len(said)} {have} missing values: {shorten(said, 20)}.",
         "Fill them in, or give missing: rows leaves such rows out, mean fills in means, keep stores NaN.",
     )
 

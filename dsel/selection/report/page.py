@@ -87,6 +87,7 @@ def render_report(
     """
     return fill(
         "report.html", selection=selection, guarantees=list(describe_guarantees(selection)),
+        how_to_certify=tables.how_to_certify(selection),
         figures=figures(selection, history), stability=tables.stability_section(selection, stability),
         changes=list(describe_changes(selection.changes)) if selection.changes else [], version=versions()["dsel"],
     )  # fmt: skip

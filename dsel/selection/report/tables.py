@@ -82,12 +82,18 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
     return figures
 
 
+def how_to_certify(selection: SelectionRecord) -> str:
+    """Return the command or the call that proves how good a selection is: the command needs data in a store."""
+    in_memory = selection.source in ("", "X") or selection.source.startswith("icechunk://")
+    return "dsel.certify(selection, X, y)" if in_memory else "dsel certify"
+
+
 def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     row = certificate_of_choice(selection)
     if selection.criterion is not None:
         return "Certificate", "none", "for the squared error only", ""
     if row is None:
-        return "Certificate", "none yet", "dsel certify proves a bound", ""
+        return "Certificate", "none yet", f"{how_to_certify(selection)} proves a bound", ""
     status = row["status"]
     if status == "optimal":
         within = "proved, for limited coefficients" if row["coefficients"] else "proved: nothing is better"
@@ -388,7 +394,7 @@ def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
             return "–"
         if name in ("bytes_read", "worker_memory"):
             return str(format_bytes(int(value)))
-        return duration(value) if name == "seconds" else f"{value:,}"
+        return duration(value) if name == "seconds" or name.endswith("_seconds") else f"{value:,}"
 
     return [
         (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
