@@ -32,8 +32,9 @@ from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.certify import certify_selection, data_again, proof_events
 from dsel.jobs.locations import dataset_of
 from dsel.jobs.proof_store import ProofBudget
+from dsel.passes.noise import Noise
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.passes.sums import Sums, pooled, read_sums, sums_of, sums_of_arrays
+from dsel.passes.sums import Sums, noisy_sums_of, pooled, read_sums, sums_of, sums_of_arrays
 from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, eigh_request
 from dsel.planning.plan import Plan, available_resources
@@ -291,7 +292,7 @@ def _telling_slices(before: OnSlice | None, stage: str) -> OnSlice:
 
 def sums(
     X: Any, Y: Any = None, *, targets: Sequence[Column] | None = None, unsupervised: bool = False,
-    sample_weight: Any = None,
+    sample_weight: Any = None, noise: Mapping[str, Any] | None = None,
 ) -> Sums:  # fmt: skip
     """Return the sums of some rows, from which columns can be selected without the rows.
 
@@ -305,6 +306,11 @@ def sums(
         Ignore the Y of a store.
     sample_weight : (m,) array, str or False, optional
         Weights >= 0 of the rows, as for `select`.
+    noise : dict, optional
+        Add Gaussian noise that makes the sums differentially private for each row: `epsilon` > 0 and `delta` in (0, 1);
+        `bounds`, the largest absolute value of each column, as a number or as a dict of labels, with ``"*"`` for all
+        others; and `row_norm`, the norm above which a row in units of its bounds is scaled down, by default the square
+        root of the number of columns and targets. State bounds that you know without the data.
 
     Returns
     -------
@@ -339,6 +345,8 @@ def sums(
         saved = dataset.store.path.with_name(f"{dataset.store.path.name}.artefacts")
         cache = StatisticsCache(saved) if saved.exists() else None
     with _engine_for(dataset) as engine:
+        if noise is not None:
+            return noisy_sums_of(dataset, Noise.of(noise, dataset), engine)
         return sums_of(dataset, weight_dtype=dtype, engine=engine, cache=cache)
 
 

@@ -43,22 +43,45 @@ def compact(
 
 
 @app.command(
-    epilog=examples("dsel sums data.zarr --out part.sums", "dsel sums data.zarr --out part.sums --target yield")
+    epilog=examples(
+        "dsel sums data.zarr --out part.sums",
+        "dsel sums data.zarr --out part.sums --target yield",
+        "dsel sums data.zarr --out part.sums --epsilon 1 --delta 1e-6 --bound 5 --bound yield=200",
+    )
 )
 def sums(
     store: Store,
     out: Annotated[str, typer.Option(help="The file to write: a path, or an s3://, gs:// or az:// URL.")],
     target: Annotated[list[str] | None, typer.Option(help="A target of the store; repeatable. By default all.")] = None,
     weight: Weight = None,
+    epsilon: Annotated[float | None, typer.Option(help="Add noise that protects each row: the epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta of the noise.")] = None,
+    bound: Annotated[
+        list[str] | None,
+        typer.Option(help="The largest absolute value in all columns, or LABEL=NUMBER for one; repeatable. For noise."),
+    ] = None,
+    row_norm: Annotated[
+        float | None, typer.Option(help="Scale rows down to this norm, in units of their bounds. For noise.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     json: Json = False,
 ) -> None:
     """Write the sums of the rows of a store, from which dsel select works without the rows."""
-    found = dsel.sums(store, targets=target or None, sample_weight=weight)
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bounds": _bounds(bound), "row_norm": row_norm}
+    noise = {name: value for name, value in asked.items() if value is not None}
+    found = dsel.sums(store, targets=target or None, sample_weight=weight, noise=noise or None)
     found.save(out, overwrite=overwrite)
     values = {"out": out, "rows": found.m, "columns": found.n, "targets": found.targets.tolist(), "parts": found.parts}
     text = f"{out}: the sums of {found.m:,} rows, {found.n:,} columns and {found.n_targets:,} targets. It holds no row."
+    if found.noise is not None:
+        text += f" All sums have noise: epsilon {found.noise.epsilon:g}, delta {found.noise.delta:g}."
     print_answer(json, values, lambda: text)
+
+
+def _bounds(words: list[str] | None) -> dict[str, str] | None:
+    """Return bounds by label; "*" is all other columns."""
+    pairs = [word.rpartition("=") for word in words or ()]
+    return {label or "*": number for label, _, number in pairs} or None
 
 
 @app.command(epilog=examples("dsel generate data.zarr --samples 1000000 --features 1000 --informative 20"))

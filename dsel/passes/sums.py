@@ -5,7 +5,7 @@ of rows, and labels. It has no row, and no minimum or maximum, which would be th
 sites are merged as those of the segments of a store. So the columns and the bits are those of a store whose segments
 are these parts, in this order.
 
-The same from arrays that another program has summed.
+The same from arrays that another program has summed, and with noise (dsel.passes.noise).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -36,11 +36,14 @@ from dsel.errors import AccessError, DataError, MissingInputError, OptionError, 
 from dsel.passes.execution.pass_checkpoints import DAMAGE, load_value, write_value
 from dsel.passes.gram import gram_moments, require_in_range
 from dsel.passes.moments import Moments, NonFiniteError, merge
+from dsel.passes.noise import Noise, NoiseRecord, from_system, noisy_products
 from dsel.passes.statistics import Statistics, constant_columns
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.storage.paths import AnyPath, as_path, make_folder
 
-_KIND, _FORMAT = "sums of rows", 1
+_KIND = "sums of rows"
+#: The format of a file. Versions that know no noise refuse the second.
+_FORMAT, _NOISY_FORMAT = 1, 2
 _AGAIN = "Copy it again from its site, or write it again there: dsel sums STORE --out FILE."
 #: What rounding may leave of a sum of squares after the mean is subtracted, as a share of it.
 _ROUNDING = 1e-13
@@ -60,7 +63,7 @@ class Sums(Dataset):
         The dtype of the weights of the rows; None without weights.
     parts : tuple of dict
         For each part its name, its numbers of rows and of blocks, the digest of its sums, and the fingerprints of the
-        segments of its store.
+        segments of its store; with noise, what is known of it, and no fingerprint.
 
     Examples
     --------
@@ -102,6 +105,12 @@ class Sums(Dataset):
         """Return how many blocks of rows were merged, each of which rounds the means."""
         return sum(part["blocks"] for part in self.parts)
 
+    @cached_property
+    def noise(self) -> NoiseRecord | None:
+        """Return the noise of all parts; None without any."""
+        found = [part["noise"] for part in self.parts if "noise" in part]
+        return NoiseRecord.together(found) if found else None
+
     @property
     def has_long_integers(self) -> bool:
         """Whether X has integers of 8 bytes, which sums do not tell."""
@@ -139,7 +148,8 @@ class Sums(Dataset):
     @property
     def _header(self) -> dict[str, Any]:
         return {
-            "kind": _KIND, "format": _FORMAT, "features": self.features.tolist(), "targets": self.targets.tolist(),
+            "kind": _KIND, "format": _FORMAT if self.noise is None else _NOISY_FORMAT,
+            "features": self.features.tolist(), "targets": self.targets.tolist(),
             "weight": "" if self.weights is None else self.weights.name, "weight_dtype": self.weight_dtype,
             "flat_target": self.flat_target, "parts": list(self.parts),
         }  # fmt: skip
@@ -193,6 +203,28 @@ def sums_of(
     )  # fmt: skip
 
 
+def noisy_sums_of(
+    dataset: Dataset, noise: Noise, engine: Engine = THREADS, draw: Callable[[int], Floats] = from_system
+) -> Sums:
+    """Return the sums of the rows of a dataset with noise, from one pass. draw: returns standard normal numbers.
+
+    All that follows from the rows is in the noisy sums, the number of rows, too. There are no fingerprints.
+
+    Errors: DataError for values that are not finite.
+    """
+    if isinstance(dataset, Sums):
+        raise OptionError("These are sums already.", "Give the data.")
+    products, record = noisy_products(dataset, noise, engine, draw)
+    n, means = dataset.n, products[0, 1:] / products[0, 0]
+    B, yy = (products[1 : n + 1, n + 1 :], products[n + 1 :, n + 1 :]) if dataset.n_targets else (None, None)
+    made = sums_of_arrays(
+        products[1 : n + 1, 1 : n + 1], B, yy, m=int(products[0, 0]), means=(means[:n], means[n:]),
+        features=dataset.features.tolist(), targets=dataset.targets.tolist(),
+    )  # fmt: skip
+    part = {**made.parts[0], "name": as_path(dataset.name).name, "noise": asdict(record)}
+    return replace(made, name=dataset.name, parts=(part,), flat_target=dataset.flat_target)
+
+
 def read_sums(path: str | AnyPath) -> Sums:
     """Return the sums in a file. Errors: MissingInputError, and DataError for a damaged file or one of another kind."""
     path = as_path(path)
@@ -202,7 +234,7 @@ def read_sums(path: str | AnyPath) -> Sums:
         header, moments = load_value(path)
         if header.get("kind") != _KIND:
             raise DataError(f"{path} holds no sums of rows.", "Name the file that dsel sums wrote.")
-        if header["format"] > _FORMAT:
+        if header["format"] > _NOISY_FORMAT:
             raise DataError(f"{path} was written by a newer version of dsel.", "Use that version, or a newer one.")
         found = Sums.made(
             str(path), as_labels(header["features"]), as_labels(header["targets"]), moments, weight=header["weight"],
@@ -228,6 +260,7 @@ def pooled(parts: Sequence[Sums]) -> Sums:
         raise OptionError("There are no sums.", "Name the files that dsel sums wrote.")
     for other in parts[1:]:
         _require_same(parts[0], other)
+        _require_same_noise(parts[0], other)
     for a, b in combinations(parts, 2):
         _require_other_rows(a, b)
     if len(parts) == 1:
@@ -379,6 +412,19 @@ def _require_same(a: Sums, b: Sums) -> None:
         raise DataError(
             f"The rows of {a.name} have {_weights(a)}, and those of {b.name} {_weights(b)}.",
             "Give the rows of all parts weights of one dtype (1 where they have none), or none of them.",
+        )
+
+
+def _require_same_noise(a: Sums, b: Sums) -> None:
+    """Raise DataError unless both parts have noise in the same units, or none."""
+    if (a.noise is None) != (b.noise is None):
+        noisy, other = (a, b) if a.noise else (b, a)
+        raise DataError(
+            f"{noisy.name} has noise, and {other.name} has none.", "Write all parts with noise, or all without."
+        )
+    if a.noise is not None and b.noise is not None and a.noise.units != b.noise.units:
+        raise DataError(
+            f"{a.name} and {b.name} have other bounds of the rows.", "Use the same bounds and row_norm at every site."
         )
 
 

@@ -16,7 +16,7 @@ from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.alternatives import Alternatives, Price
-from dsel.selection.assembly import answer_fields, explained_share
+from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, noise_note
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
@@ -35,7 +35,8 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     features: the labels of all columns.
     """
     represented = int(selection.counts.get("represented", 0))  # the search left these columns out
-    merged = {size: replace(certificate, represented=represented) for size, certificate in found.items()}
+    noise = float(selection.counts.get("noise", {}).get("share", 0.0))
+    merged = {size: replace(certificate, represented=represented, noise=noise) for size, certificate in found.items()}
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         if new is None:
@@ -78,8 +79,9 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(run, fit, chosen, kept)
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
-    note = f"the proof found these columns: {shares}"
-    return replace(selection, **fields, notes=(*selection.notes, note), passes=selection.passes + made)
+    notes = [note for note in selection.notes if not note.startswith(FROM_NOISE)]
+    notes += filter(None, [noise_note(run, fit, chosen), f"the proof found these columns: {shares}"])
+    return replace(selection, **fields, notes=tuple(notes), passes=selection.passes + made)
 
 
 def _better_front(

@@ -19,6 +19,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.data.schema import SOURCE
 from dsel.objective.objective_interface import Objective
+from dsel.passes.noise import CHANCE
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Scaling
 from dsel.passes.sums import Sums
@@ -37,6 +38,8 @@ from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath
 
+#: How the note on noisy sums begins.
+FROM_NOISE = "made from noisy sums"
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.
 _AGREEMENT = 1e-6
 #: The number of excluded columns that the result names.
@@ -140,7 +143,7 @@ def assemble(
         shape=(dataset.m, dataset.n),
         targets=answer.targets or tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
-        counts=outcome.counts if not isinstance(dataset, Sums) else {**outcome.counts, "parts": list(dataset.parts)},
+        counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
         notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)),
         certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
         source=dataset.name,
@@ -203,7 +206,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
     if isinstance(dataset, Sums):
-        yield _not_on_rows(len(dataset.parts))
+        yield noise_note(answer.run, fit, answer.chosen) or _not_on_rows(len(dataset.parts))
     if dataset.row_part is not None:
         yield f"{dataset.row_part.description}: they take no part in the selection and in the fit"
     if answer.by_criterion and not np.isfinite(answer.best.value):
@@ -224,6 +227,36 @@ def _on_classes(name: str, levels: Sequence[str]) -> str:
     """Return the numbers that the classes of a target became."""
     numbers = f"1 stands for {levels[1]!r}, 0 for {levels[0]!r}" if len(levels) == 2 else "a column of 0 and 1 for each"
     return f"target {name!r} has {len(levels)} classes ({shorten(levels, 8)}): {numbers}"
+
+
+def _counts_of_sums(dataset: Dataset, preprocess: Preprocess) -> dict[str, Any]:
+    """Return what is known of the parts of sums and of their noise, with the share by which f may be lower."""
+    if not isinstance(dataset, Sums):
+        return {}
+    noise = dataset.noise
+    found: dict[str, Any] = {"parts": list(dataset.parts)}
+    if noise is not None:
+        found["noise"] = {
+            "epsilon": noise.epsilon, "delta": noise.delta, "sigma": noise.sigma, "norm": noise.norm,
+            "share": noise.less(dataset.moments, preprocess),
+        }  # fmt: skip
+    return found
+
+
+def noise_note(run: SelectionRun, fit: Fit, chosen: Ints) -> str:
+    """Return how private noisy sums are, and what their noise may be worth in the residuals; "" without noise."""
+    dataset = run.dataset
+    if not isinstance(dataset, Sums) or (noise := dataset.noise) is None:
+        return ""
+    statistics, preprocess = run.prepared.statistics, run.validated.request.preprocess
+    b, b0 = _in_data_units(statistics, preprocess, chosen, fit)
+    more = noise.more(dataset.moments, preprocess, chosen, b, b0)
+    return (
+        f"{FROM_NOISE} (epsilon {noise.epsilon:g} and delta {noise.delta:g} for each row): error, R2, bounds "
+        "and the number of rows are those of the noisy sums; with probability "
+        f"1 - {CHANCE:g}, these coefficients leave at most {max(fit.rss, 0.0) / fit.total + more:.4g} of the noisy "
+        "||Y||^2 on the rows, scaled down to their stated norm"
+    )
 
 
 def _not_on_rows(parts: int) -> str:

@@ -103,6 +103,9 @@ class Certificate:
         Processor seconds of all runs of the proof, without its workers.
     began_again : str
         Why the proof of a later run did not continue that of the run before. Empty if it did, or if there was none.
+    noise : float
+        If not 0, value and bound are those of noisy sums. On the rows, f of every covered subset is at least
+        ``bound - noise * total``, with probability 1 - 1e-6.
 
     Notes
     -----
@@ -144,6 +147,7 @@ class Certificate:
     leaves_searched: int = 0
     cpu_seconds: float = 0.0
     began_again: str = ""
+    noise: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -248,6 +252,7 @@ def claim(row: Mapping[str, Any]) -> str | None:
     if not row["status"].startswith("optimal"):
         return None
     words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
+    words += " for the noisy sums" if row.get("noise") else ""
     if row["rounding_error"] > _NAMED_ROUNDING:
         words += f" to {row['rounding_error']:.0e} of ||Y||^2"
     if row["status"] != "optimal":
@@ -270,6 +275,10 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
             f"{row['represented']} columns are nearly copies of others, which represent them: the proof does not cover "
             "subsets with these columns (near_copies=keep does)."
         )
+    if row.get("noise"):
+        left = row["bound"] / row["total"] - row["noise"]
+        known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
+        sentences.append(f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6.")
     if row["dependent_gap"]:
         sentences.append(dependence(row["near_copies"], row["indices"], row["dependent_gap"], label))
     return " ".join(sentences)

@@ -112,6 +112,11 @@ def part_share(selection: SelectionRecord, dataset: Dataset, engine: Engine = TH
     """
     if selection.unsupervised:
         raise OptionError("The selection has no targets (Y = X).", "Shares are of the residuals of targets.")
+    if "noise" in selection.counts:
+        raise OptionError(
+            "The selection is from noisy sums, and exact residuals of the rows would reveal what the noise protects.",
+            "Use the bound on the residuals in its notes.",
+        )
     if selection.by_loss:
         raise OptionError(
             f"Shares are of squared residuals, and the selection minimizes the {selection.request.loss} deviance.",
