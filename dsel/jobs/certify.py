@@ -379,10 +379,12 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
     if folder is None or not run.context.keeps_trees:
         return None
     request, objective, features = run.validated.request, run.objective, run.dataset.features
+    groups = run.validated.subject(objective).groups
     problem = {
         "list of columns": [str(features[int(j)]) for j in (*objective.columns, -1, *objective.included) if j >= 0],
         "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
-        "penalty": request.lam, "list of groups": run.validated.groups is not None,
+        "penalty": request.lam,
+        "list of groups": groups is not None and [group.tolist() for group in groups],  # of what a bound is about
     }  # fmt: skip
     return SeriesOfProofs(folder, run.context.last_runs, problem)
 

@@ -39,7 +39,7 @@ from dsel.storage.paths import AnyPath, write_bytes
 log = logging.getLogger("dsel")
 
 #: A tree with another number is not read.
-TREE_FORMAT = 2
+TREE_FORMAT = 3
 #: The most bytes of a tree. What is far from the root is left out.
 MOST_TREE_BYTES = 64 << 20
 

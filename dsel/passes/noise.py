@@ -39,7 +39,7 @@ from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OptionError
-from dsel.passes.moments import Moments, naming_columns, require_finite
+from dsel.passes.moments import PIECE_BYTES, Moments, naming_columns, require_finite
 from dsel.passes.reduce_blocks import RowPass
 
 #: The Frobenius norm of what one row adds to the sums.
@@ -207,17 +207,20 @@ def noisy_products(
 
 def _block_products(x: Any, y: Any, block: Block, units: Floats, where: str) -> Floats:
     """Return the sums of products of the rows of a block, each scaled down to norm 1 at most."""
-    rows, n = block.stop - block.start, x.shape[1]
-    u = np.ones((rows, units.size + 1))
-    u[:, 1 : n + 1] = dense_rows(x, 0, rows)
-    if units.size > n:
-        u[:, n + 1 :] = dense_rows(y, 0, rows)
+    n, found = x.shape[1], np.zeros((units.size + 1,) * 2)
     place = f"{where}, rows {block.start} to {block.stop}"
-    require_finite(u[:, 1 : n + 1], place, "X", block.start)
-    require_finite(u[:, n + 1 :], place, "Y", block.start)
-    u[:, 1:] /= units
-    u[:, 1:] /= np.maximum(np.linalg.norm(u[:, 1:], axis=1), 1.0)[:, None]
-    return np.asarray(u.T @ u)
+    step = max(1, PIECE_BYTES // (8 * (units.size + 1)))
+    for start in range(0, x.shape[0], step):
+        u = np.ones((min(step, x.shape[0] - start), units.size + 1))
+        u[:, 1 : n + 1] = dense_rows(x, start, start + step)
+        require_finite(u[:, 1 : n + 1], place, "X", block.start + start)
+        if units.size > n:
+            u[:, n + 1 :] = dense_rows(y, start, start + step)
+            require_finite(u[:, n + 1 :], place, "Y", block.start + start)
+        u[:, 1:] /= units
+        u[:, 1:] /= np.maximum(np.linalg.norm(u[:, 1:], axis=1), 1.0)[:, None]
+        found += u.T @ u
+    return found
 
 
 def _projected(products: Floats) -> tuple[Floats, float]:

@@ -246,6 +246,16 @@ def test_groups_of_columns_need_no_search_the_next_night(folder: Path) -> None:
     assert mine["value"] == pytest.approx(other["value"])
 
 
+def test_other_groups_of_the_same_columns_begin_again(folder: Path) -> None:
+    narrow(folder, 0, 5000, first=True)
+    pairs = [[j, j + 1] for j in range(0, 12, 2)]
+    run_job(job(folder, groups=pairs, k=2, method="forward"))
+    others = [[j, j + 6] for j in range(6)]
+    found = proof(run_job(job(folder, groups=others, k=2, method="forward")))
+    assert (found["status"], found["began_again"]) == ("optimal", "because the run before had another list of groups")
+    assert found["leaves_checked"] == 0
+
+
 def test_a_proof_without_enough_time_is_continued_the_next_night(folder: Path) -> None:
     first = proof(run_job(job(folder, certify={"nodes": 5})))
     assert first["status"] != "optimal"

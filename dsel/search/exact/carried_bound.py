@@ -41,13 +41,19 @@ _ROOM = 1e-6
 
 
 def can_carry(objective: Objective) -> bool:
-    """Return whether a bound for this objective may be carried over: no subset of its columns is dependent."""
+    """Return whether a bound for this objective may be carried over: no subset of its columns is dependent.
+
+    Nor is one with the included columns, which dependence is judged by.
+    """
     if not objective.has_gram or objective.cross is None or objective.groups is not None:
         return False
-    K = penalized(objective)
-    root = np.sqrt(np.diag(K))
+    root = np.sqrt(objective.scale)
+    if not root.min(initial=1.0) > 0.0:
+        return False
     with one_blas_thread():
-        least = scipy.linalg.eigh(K / np.outer(root, root), eigvals_only=True, subset_by_index=[0, 0])[0]
+        least = scipy.linalg.eigh(
+            penalized(objective) / root / root[:, None], eigvals_only=True, subset_by_index=[0, 0]
+        )[0]  # fmt: skip
     return bool(least > _INDEPENDENT)
 
 

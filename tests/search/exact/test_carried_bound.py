@@ -100,3 +100,21 @@ def test_the_best_few_subsets_of_groups_are_those_of_enumeration():
     subsets, above = tree.best_few()
     assert subsets == order[:3]
     assert above == pytest.approx(grouped.value(order[3]))
+
+
+def test_a_column_that_depended_on_an_included_one_may_be_the_best_on_other_data():
+    rng = np.random.default_rng(0)
+    X, hidden = rng.standard_normal((2000, 8)), rng.standard_normal(2000)
+    Y = (X[:, 1:4] @ [0.5, 0.4, 0.3] + 2.0 * hidden + rng.standard_normal(2000))[:, None]
+
+    def given(share):
+        copy = X[:, 0] + np.sqrt(share) * hidden
+        return regression(np.column_stack([X[:, :7], copy]), Y).condition([0])
+
+    old, new = given(0.97e-7), given(1.1e-7)
+    assert (old.rank([6]), new.rank([6])) == (0, 1)
+    assert not can_carry(old)
+    independent = [S for S in ranked(old) if old.rank(S) == K]
+    carried = CarriedBound.of(old, independent[:5], old.value(independent[5]))
+    certificate = carried.certificate(CommonSetup(new), K)
+    assert certificate is None or certificate.bound <= exhaustive(new, K)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from dsel.objective.dense import DenseObjective
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import ListRule, near_best_of
-from dsel.search.exact.perspective.kept_tree import feasible
-from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, scaled_gram
+from dsel.search.exact.perspective.kept_tree import KeptTree, feasible
+from dsel.search.exact.perspective.node import WarmStart
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, scaled_columns, scaled_gram
+from dsel.search.exact.perspective.relaxation import Problem
 from tests.search.exact.cases import exhaustive, problems, regression
 
 ALL, MOST = 10**9, 1 << 20
@@ -219,6 +222,38 @@ def test_a_diagonal_of_other_columns_is_scaled_until_it_fits():
     assert 0.0 <= least < 1e-4
     with pytest.raises(ValueError, match="does not fit"):
         feasible(K, np.ones(39))
+
+
+def test_columns_in_which_rounding_is_worth_as_much_as_the_diagonal_are_refused():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 6))
+    X[:, 1] = X[:, 0] + 1e-3 * X[:, 1]
+    K = scaled_gram(regression(X, X[:, :1]))
+    with pytest.raises(ValueError, match="nearly dependent"):
+        feasible(K, np.array([1.0, 1.0, 1e-7, 1e-7, 1.0, 1.0]))
+
+
+def test_open_nodes_hold_every_subset_that_explains_enough():
+    runs = 0
+    for seed in range(110, 180):
+        rng = np.random.default_rng(seed)
+        n, k = int(rng.integers(4, 8)), int(rng.integers(1, 4))
+        X, noise = rng.standard_normal((30, n)), rng.standard_normal((30, 1))
+        X[:, 1] = X[:, 0] + 10.0 ** rng.uniform(-2, -1) * X[:, 1]
+        Y, row = X[:, :3] @ rng.standard_normal((3, 1)) + noise, rng.standard_normal((1, n))
+        new = regression(np.vstack([X, row]), np.vstack([Y, 3.0 * noise[:1]]))
+        K, c, _ = scaled_columns(new)
+        tree = KeptTree.of(first_tree(regression(X, Y), k, **SHARED).kept(MOST), k, K, c, np.sqrt(np.diag(new.K)))
+        explained = {S: new.c - new.value(S) for S in combinations(range(n), k)}
+        for share in (0.99, 0.9, 0.5):
+            enough = share * max(explained.values())
+            opened = tree.open_nodes(Problem(K, c, tree.d), enough, WarmStart(k, tree.d, ()))
+            nodes = [node.masks(n) for _, node in opened]
+            for S in (S for S, found in explained.items() if found > enough):
+                inside = np.isin(np.arange(n), S)
+                assert any(inside[fixed].all() and not inside[out].any() for fixed, out in nodes)
+                runs += 1
+    assert runs > 210
 
 
 def test_a_tree_that_took_longer_than_the_first_one_leaves_nothing():

@@ -17,7 +17,7 @@ import scipy.linalg
 from dsel._lib.types import Floats, Ints
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, Path, WarmStart
 from dsel.search.exact.perspective.rebound import GONE, INNER, rebound
-from dsel.search.exact.perspective.relaxation import Problem
+from dsel.search.exact.perspective.relaxation import SMALLEST, Problem
 
 #: Of the largest diagonal that keeps K - D positive semidefinite, the share that is used.
 _INSIDE = 1.0 - 1e-6
@@ -205,9 +205,10 @@ def feasible(K: Floats, d: Floats) -> Floats:
     if d.shape != K.shape[:1] or not (np.isfinite(d).all() and d.min() > 0.0):
         raise ValueError("the diagonal of the saved tree does not fit the columns")
     root = np.sqrt(d)
-    most = scipy.linalg.eigh(
-        K / np.outer(root, root), eigvals_only=True, subset_by_index=[0, 0], check_finite=False
-    )[0]  # fmt: skip
-    if not most > 0.0:
+    M = K / np.outer(root, root)
+    most = scipy.linalg.eigh(M, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0]
+    rounding = d.size * np.finfo(np.float64).eps * np.linalg.norm(M)  # of the least eigenvalue, by the largest one
+    found = np.asarray(_INSIDE * float(most - rounding) * d)
+    if not found.min() >= SMALLEST:
         raise ValueError("columns are nearly dependent")
-    return np.asarray(_INSIDE * float(most) * d)
+    return found

@@ -36,7 +36,7 @@ from dsel.search.exact.perspective.branching import Bounded, Branching, either_c
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays, nodes_of
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
-from dsel.search.exact.perspective.relaxation import Problem
+from dsel.search.exact.perspective.relaxation import SMALLEST, Problem
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective.subtree_solver import SubtreeSolver
 from dsel.search.exact.tree import Explored, RelaxationTree
@@ -68,8 +68,8 @@ def scaled_gram(objective: Objective) -> Floats:
 
 #: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
 _INSIDE, _INSIDE_RIDGE = 0.999, 1.0 - 1e-6
-#: Elements of D below this would make rounding count: the relaxation is useless then.
-_SMALLEST, _SMALLEST_RIDGE = 1e-7, 1e-6
+#: A penalty is a diagonal if its elements are at least this.
+_SMALLEST_RIDGE = 1e-6
 #: More columns than this have no D beyond the ridge penalty: its eigenvalues would take too long.
 MOST_OUTSIDE = 5000
 #: Seconds of `diagonal_outside`, about, over n^3.
@@ -108,7 +108,7 @@ def diagonal_outside(K: Floats) -> Floats | None:
         K / np.outer(root, root), eigvals_only=True, subset_by_index=[0, 0], check_finite=False
     )[0]  # fmt: skip
     outside = np.asarray(_INSIDE * max(float(share), 0.0) * alone)
-    return outside if float(outside.min()) >= _SMALLEST else None
+    return outside if float(outside.min()) >= SMALLEST else None
 
 
 def seconds_outside(n: int) -> float:

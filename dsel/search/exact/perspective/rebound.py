@@ -277,11 +277,11 @@ def rebound(
         if bounded and N == 1 and bound > enough and not _explained(K, c, d, fixed, out, q, b, r, room) > enough:
             best[:] = b
             new = _improve(K, c, d, root, fixed, out, q, bound, enough, b, r, g, order, room, best)
-            if new < bound:
-                bound = new
-                b[:] = best
-                fitted = _dual(K, c, d, fixed, out, b, r, g)
-                bound = _bound(g, fixed, out, q, fitted, order)
+            improved = new < bound
+            b[:] = best
+            fitted = _dual(K, c, d, fixed, out, b, r, g)
+            bound = _bound(g, fixed, out, q, fitted, order)  # of g and order, from which columns are fixed
+            if improved:
                 _keep(nodes, i, b, new_support, new_values)
         bounds[i] = bound
         if bound <= enough:

@@ -43,6 +43,9 @@ from dsel.search.exact.perspective.coordinate_descent import (
 
 Mask = NDArray[np.bool_]
 
+#: Elements of D below this would make rounding count: the relaxation is useless then.
+SMALLEST = 1e-7
+
 #: Most Newton steps of a relaxation, and most columns that enter in one step.
 _STEPS, _ENTERING = 60, 40
 #: A node that cannot be pruned is branched on when its bound has come this close to E, as a share of E above the best.
