@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config, njit
 
 from dsel._lib.separate_kernel import SeparateKernel
 
@@ -44,6 +44,8 @@ def _take_compiled_kernels() -> None:
 
 
 _take_compiled_kernels()
+if getattr(config, "DISABLE_JIT", False):
+    raise ImportError("dsel runs compiled code only. Unset NUMBA_DISABLE_JIT before you import it.")
 
 
 def compiled(

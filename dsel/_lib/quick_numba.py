@@ -5,6 +5,8 @@ operator again wherever it stands, optimizes each function alone, once roughly a
 it is copied into, and makes machine code for functions that nobody calls by address. During `quick_numba` it
 remembers the types of calls, optimizes a kernel once with all that is copied into it, and makes machine code for the
 kernel alone. IEEE arithmetic has the same bits whatever the optimizer does.
+
+The functions that are replaced are private to numba. So this is for versions that were tried, and no others.
 """
 
 from __future__ import annotations
@@ -14,17 +16,26 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from numba._dynfunc import make_function
-from numba.core.base import BaseContext
-from numba.core.codegen import CPUCodeLibrary
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.cpu import CPUContext
-from numba.core.targetconfig import ConfigStack, TargetConfig
-from numba.core.types.functions import BaseFunction
+import numba
 
-_type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
-_size_of = BaseContext.get_abi_sizeof
-_equal_flags, _hash_flags = TargetConfig.__eq__, TargetConfig.__hash__
+#: The versions of numba whose inner functions are known here, the first and the last. Others compile in their own way.
+KNOWN = (0, 65), (0, 68)
+
+try:
+    from numba._dynfunc import make_function
+    from numba.core.base import BaseContext
+    from numba.core.codegen import CPUCodeLibrary
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.cpu import CPUContext
+    from numba.core.targetconfig import ConfigStack, TargetConfig
+    from numba.core.types.functions import BaseFunction
+
+    _type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
+    _size_of = BaseContext.get_abi_sizeof
+    _equal_flags, _hash_flags = TargetConfig.__eq__, TargetConfig.__hash__
+    is_known = KNOWN[0] <= tuple(int(part) for part in numba.__version__.split(".")[:2]) <= KNOWN[1]
+except (ImportError, AttributeError, ValueError):
+    is_known = False
 
 #: The signatures of calls by function, context, types of the arguments, and whether references are counted.
 _signatures: dict[tuple[Any, ...], tuple[Any, Any]] = {}
@@ -34,11 +45,14 @@ _sizes: dict[Any, int] = {}
 
 @contextmanager
 def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
-    """Compile quickly during the block, in which no other thread compiles.
+    """Compile quickly during the block, in which no other thread compiles; as usual with a numba that is not known.
 
     name: the qualified name of the one function that is called by address. allocates: whether references are counted;
     the optimizer then removes some of them between its two runs, so both take place.
     """
+    if not is_known:
+        yield
+        return
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
         (BaseFunction, "get_call_type", _remember_type),
         (BaseContext, "get_abi_sizeof", _remember_size),

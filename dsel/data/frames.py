@@ -166,15 +166,22 @@ def numbers_of(data: Any, what: str, categories: Categories = "columns", dates: 
         return Numbers(data.to_dask_array(lengths=True))
     table = arrow.frame_table(data, what)
     named = [name for name, kind in zip(table.names, table.types, strict=True) if has_levels(kind)]
-    if named and categories == "refuse":
+    if categories == "refuse" and dates != "days":
+        _refuse_categories(named, what)
+    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates))
+    if categories == "refuse":
+        _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
+    coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
+    values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
+    return Numbers(values, source.features, coordinates, source.notes)
+
+
+def _refuse_categories(named: Sequence[str], what: str) -> None:
+    if named:
         raise DataError(
             f"{len(named)} columns of {what} hold text or categories: {shorten(map(repr, named))}.",
             'Leave them out, or use categories="groups".',
         )
-    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates))
-    coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
-    values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
-    return Numbers(values, source.features, coordinates, source.notes)
 
 
 def _is_plain(dtypes: set[Any]) -> bool:

@@ -376,14 +376,10 @@ class LossSearch:
 
     def class_figures(self) -> ClassFigures | None:
         """Return how well the best fit tells the classes apart on the rows; None for a loss without classes."""
-        problem, dataset = self.problem, self.run.dataset
+        problem = self.problem
         if not problem.loss.classifies:
             return None
-        levels = next(iter(dataset.classes.values()), None)
-        names = levels or [class_name(value) for value in problem.loss.parameters()["classes"]]
-        if levels is None and problem.loss.contrasts is not None and dataset.n_targets > 1:
-            names = [str(target) for target in dataset.targets]
-        return ClassFigures.of(class_tables(problem, [self.known[self.best]])[0], names)
+        return ClassFigures.of(class_tables(problem, [self.known[self.best]])[0], class_names(problem))
 
     def notes(self, run: SelectionRun) -> list[str]:
         """Return notes on the targets and on the fit."""
@@ -396,6 +392,17 @@ class LossSearch:
                 "are those where it was stopped; set lam above 0 for finite ones"
             )
         return notes
+
+
+def class_names(problem: LossData) -> list[str]:
+    """Return the classes of the targets as text, in the order of the loss."""
+    dataset = problem.dataset
+    levels = next(iter(dataset.classes.values()), None)
+    if levels is not None:
+        return list(levels)
+    if problem.loss.contrasts is not None and dataset.n_targets > 1:
+        return [str(target) for target in dataset.targets]
+    return [class_name(value) for value in problem.loss.parameters()["classes"]]
 
 
 def candidate_columns(run: SelectionRun) -> Ints:

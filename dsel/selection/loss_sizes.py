@@ -15,7 +15,7 @@ from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_fits import LossData, LossFit, deviances, on_rows
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
-from dsel.selection.loss_search import LossSearch
+from dsel.selection.loss_search import LossSearch, class_names
 from dsel.selection.record import SizeCurve, SizePoint
 
 log = logging.getLogger("dsel")
@@ -69,6 +69,9 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
         weight = float(test.targets.w.sum())
         if not weight > 0.0:
             continue
+        if by == "auc":
+            which = f"Model {number + 1} of the choice of k has no AUC: it is tested on rows"
+            _require_classes(test, which, "Choose by log-loss, or on fewer or other folds.")
         fits = _fits_of_fold(run, on_rows(data, trained), number)
         weights.append(weight)
         values.append(_compared(test, fits, by, weight))
@@ -90,6 +93,9 @@ def _rows_of(run: SelectionRun, parts: tuple[Part, ...]) -> NDArray[np.bool_]:
 
 def _fits_of_fold(run: SelectionRun, data: LossData, number: int) -> list[LossFit]:
     """Return the best fit of at most s columns for s = 0, 1, ..., by a search on the rows with weight."""
+    if data.loss.classifies:
+        remedy = "Choose fewer or other folds, or an information criterion."
+        _require_classes(data, f"Model {number + 1} of the choice of k is trained on rows", remedy)
     context = replace(run.context, state=None, on_slice=None, journal=None, compare=None, start=())
     try:
         data = replace(data, loss=data.loss.fitted_to(data.targets.y, data.targets.w))
@@ -103,6 +109,15 @@ def _fits_of_fold(run: SelectionRun, data: LossData, number: int) -> list[LossFi
         for s in range(run.most + 1)
     ]
     return [search.known[S] for S in best]
+
+
+def _require_classes(data: LossData, which: str, remedy: str) -> None:
+    """Raise an error if no row with weight is in some class."""
+    targets = data.targets
+    there = data.loss.encode(targets.y if targets.w is None else targets.y[targets.w > 0.0])
+    missing = [name for code, name in enumerate(class_names(data)) if code not in there]
+    if missing:
+        raise DataError(f"{which} without the class {missing[0]}.", remedy)
 
 
 def _compared(test: LossData, fits: list[LossFit], by: str, weight: float) -> list[float]:

@@ -339,3 +339,69 @@ def test_the_columns_of_a_category_are_chosen_together(tmp_path: Path) -> None:
     )
     found = dsel.select(tmp_path / "s.zarr", k=1, groups="source", method="forward")
     assert sorted(found.labels) == ["colour=blue", "colour=green", "colour=red"]
+
+
+DAYS = pd.date_range("2022-01-12", periods=40)
+AS_TEXT = {
+    "a date": "%Y-%m-%d", "a time": "%Y-%m-%d %H:%M:%S", "T and Z": "%Y-%m-%dT%H:%M:%SZ",
+    "an offset": "%Y-%m-%dT02:00+02:00",
+}  # fmt: skip
+
+
+def dated(dates: Any) -> pd.DataFrame:
+    """Rows of an id, a date, a number and a target."""
+    a = np.arange(len(dates)) % 7 / 2
+    return pd.DataFrame({"id": [f"h{i}" for i in range(len(dates))], "sold": dates, "a": a, "y": a**2})
+
+
+@pytest.mark.parametrize("form", AS_TEXT.values(), ids=AS_TEXT)
+@pytest.mark.parametrize(("name", "separator"), [("d.csv", ","), ("d.csv.gz", ","), ("d.tsv", "\t")])
+def test_dates_in_text_become_the_same_days_as_those_of_a_frame(
+    tmp_path: Path, form: str, name: str, separator: str
+) -> None:
+    dated(DAYS.strftime(form)).to_csv(tmp_path / name, index=False, sep=separator)
+    ingest(tmp_path / name, tmp_path / "s.zarr", target="y", index="id", dates="days")
+    ingest(dated(DAYS), tmp_path / "f.zarr", target="y", index="id", dates="days")
+    store = open_store(tmp_path / "s.zarr")
+    assert whole(store) == whole(open_store(tmp_path / "f.zarr"))
+    assert whole(store)[0][0] == 19004
+
+
+@pytest.mark.parametrize("bad", ["soon", "2022-02-30", "12.5"])
+def test_text_that_is_no_date_is_an_error_that_names_the_column_the_value_and_the_row(tmp_path: Path, bad: str) -> None:
+    words = DAYS.strftime("%Y-%m-%d").to_list()
+    words[7] = bad
+    dated(words).to_csv(tmp_path / "d.csv", index=False)
+    with pytest.raises(DataError, match=rf"row 7, column 'sold': '{bad}' is not a date \(1 of 40 values are not\)"):
+        ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y", index="id", dates="days")
+    assert not (tmp_path / "s.zarr").exists()
+
+
+def test_a_date_that_is_missing_in_text_is_missing(tmp_path: Path) -> None:
+    words = ["", *DAYS.strftime("%Y-%m-%d")[1:]]
+    dated(words).to_csv(tmp_path / "d.csv", index=False)
+    ingest(tmp_path / "d.csv", tmp_path / "s.zarr", target="y", index="id", dates="days")
+    assert [row[0] for row in whole(open_store(tmp_path / "s.zarr"))[:3]] == [
+        pytest.approx(np.nan, nan_ok=True),
+        19005,
+        19006,
+    ]
+
+
+def test_dates_in_text_are_appended_as_days(tmp_path: Path) -> None:
+    rows = dated(DAYS.strftime("%Y-%m-%d"))
+    rows[:20].to_csv(tmp_path / "a.csv", index=False)
+    rows[20:].to_csv(tmp_path / "b.csv", index=False)
+    ingest(tmp_path / "a.csv", tmp_path / "s.zarr", target="y", index="id", dates="days")
+    dsel.append(tmp_path / "b.csv", tmp_path / "s.zarr")
+    assert [row[0] for row in whole(open_store(tmp_path / "s.zarr"))] == list(range(19004, 19044))
+
+
+def test_text_of_a_frame_that_consists_of_dates_follows_the_rule_of_text_files() -> None:
+    frame = dated(DAYS.strftime("%Y-%m-%d")).drop(columns="id")
+    found, expected = (
+        dsel.select(data, "y", k=1, dates="days", include=["sold"]) for data in (frame, frame.assign(sold=DAYS))
+    )
+    assert repr(found) == repr(expected)
+    with pytest.raises(DataError, match=r"column 'sold': '2022-01-12' is text and looks like a date. Ask for numbers"):
+        dsel.select(frame, "y", k=1)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import runpy
 from typing import Any
 
+import numba._dynfunc
 import numpy as np
+import pytest
 from numba import njit
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.types.functions import BaseFunction
 
+from dsel._lib import quick_numba as module
 from dsel._lib.jit import compiled
 from dsel._lib.quick_numba import quick_numba
 from dsel._lib.types import Floats, Int
@@ -57,6 +61,7 @@ def test_it_gives_the_bits_of_the_same_operations_in_python() -> None:
     assert halves(x).tolist() == (x / 2.0).tolist()
 
 
+@pytest.mark.skipif(not module.is_known, reason="this numba compiles in its own way")
 def test_numba_is_as_before_after_it() -> None:
     before = [getattr(*place) for place in _PLACES]
     with quick_numba("kernel", allocates=False):
@@ -74,3 +79,35 @@ def test_other_functions_call_what_was_compiled_quickly() -> None:
         return _copied(x, 1) + kernel(x) + min(x[0], x[1])
 
     assert caller(x) == x[1] / 5.0 + literal(x) + 1.0
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_numba_is_as_before_after_an_interruption(error: type[BaseException]) -> None:
+    before = [getattr(*place) for place in _PLACES]
+    with pytest.raises(error), quick_numba("kernel", allocates=False):
+        raise error
+    assert gc.isenabled()
+    assert [getattr(*place) for place in _PLACES] == before
+
+
+@pytest.mark.parametrize("version", ["0.61.2", "0.64.0", "0.69.0rc1", "1.0.0", "0+unknown"])
+def test_an_unknown_numba_compiles_in_its_own_way(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba, "__version__", version)
+    assert not runpy.run_path(str(module.__file__))["is_known"]
+
+
+def test_a_numba_without_the_inner_functions_compiles_in_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.delattr(numba._dynfunc, "make_function")
+        assert not runpy.run_path(str(module.__file__))["is_known"]
+    monkeypatch.setattr(module, "is_known", False)
+
+    @compiled("f8(f8[::1])")
+    def other(x: Floats) -> float:
+        return _called(x, np.int64(2)) + min(x[0], x[1])
+
+    before = [getattr(*place) for place in _PLACES]
+    with quick_numba("other", allocates=False):
+        assert [getattr(*place) for place in _PLACES] == before
+    x = np.array([1.0, 2.0, 3.0])
+    assert other(x) == 0.5 * 1.0 + 0.4 * 2.0 + 1.0

@@ -252,3 +252,28 @@ def test_a_proof_that_is_cut_short_has_a_bound_below_every_subset() -> None:
     assert 0.0 < row["bound"] <= best
     proved = dsel.certify(found, X, NAMES[y], sample_weight=w, sizes="all").certificate
     assert [row["status"] for row in proved] == ["optimal"] * 3
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text", "columns"])
+def test_folds_without_a_class_are_refused(kind: str) -> None:
+    X, y = drawn(3)
+    rare = np.where(np.arange(120) == 5, 3, np.sort(y))
+    named = {"numbers": "3", "text": "oak", "columns": "y3"}[kind]
+
+    def given(codes: np.ndarray) -> Any:
+        return {"numbers": codes, "text": NAMES[codes], "columns": np.eye(codes.max() + 1)[codes]}[kind]
+
+    auto = {"k": "auto", "loss": "multinomial", "lam": 1.0, "max_k": 2}
+    with pytest.raises(DataError, match=rf"Model \d of the choice of k is trained on rows without the class {named}"):
+        dsel.select(X, given(rare), choose_k="folds", **auto)
+    blocks = {"split": "blocks", "folds": 10}
+    with pytest.raises(DataError, match=r"Model 1 .* has no AUC: it is tested on rows without the class .*by log-loss"):
+        dsel.select(X, given(np.sort(y)), choose_k={"by": "auc", **blocks}, **auto)
+    assert dsel.select(X, given(np.sort(y)), choose_k={"by": "log-loss", **blocks}, **auto).k <= 2
+
+
+def test_rows_without_weight_have_no_score() -> None:
+    X, y = drawn(3)
+    found = dsel.select(X, y, k=2, loss="multinomial", lam=1.0)
+    with pytest.raises(DataError, match="No row has a weight above 0"):
+        found.score(X, y, sample_weight=np.zeros(120))

@@ -143,6 +143,8 @@ def score(
 ) -> dict[str, float]:
     """Return figures of given rows. See `Selection.score`."""
     rows = scored_rows(selection, X, y, sample_weight, offset)
+    if not rows.w.sum() > 0.0:
+        raise DataError("No row has a weight above 0.", "Check sample_weight.")
     null = rows.null_deviance()
     share = 1.0 - rows.deviance / null if null > 0.0 else np.nan
     found = {"deviance": rows.deviance, "d2" if selection.by_loss else "r2": share}

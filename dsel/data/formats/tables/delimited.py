@@ -19,6 +19,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel.data.formats.source import Format, SourceOptions, file_identity
+from dsel.data.formats.tables.scan import is_date_type
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import Table, TableColumns, from_row, missing_words
 from dsel.data.labels import default_labels, require_unique
@@ -82,6 +83,8 @@ class DelimitedTable(Table):
             is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)
             if i in words:
                 self.types[i] = pa.string()
+            elif self._options.dates == "days" and is_date_type(kind):
+                self.types[i] = pa.string()  # so that a value that is no date does not stop the reading
             elif is_number:
                 exact = self._asked_integers and i in features and types.is_integer(kind)
                 self.types[i] = pa.int64() if exact else pa.float64()

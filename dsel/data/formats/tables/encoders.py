@@ -23,7 +23,16 @@ from dsel.data.formats.tables.scan import (
     is_text_type,
     number_values,
 )
-from dsel.data.formats.tables.table import IN_INGEST, Remedies, TableColumns, as_integers, as_numbers, without_missing
+from dsel.data.formats.tables.table import (
+    IN_INGEST,
+    Remedies,
+    TableColumns,
+    as_days,
+    as_integers,
+    as_numbers,
+    is_date,
+    without_missing,
+)
 from dsel.errors import DataError
 
 
@@ -58,12 +67,12 @@ class Encoder:
     def fill(self, out: Array, column: Any, where: str, first_row: int) -> None:
         """Write an Arrow array to `out`, shape (rows, columns). Raises DataError for a value that does not fit."""
         if self.levels is None:
-            values = self._numbers(column, out.dtype)[:, None]
+            values = self._numbers(column, out.dtype, where, first_row)[:, None]
         else:
             values = self._indicators(column, self.levels, where)
         put(out, values, where, first_row, self.labels)
 
-    def _numbers(self, column: Any, dtype: np.dtype[Any]) -> Array:
+    def _numbers(self, column: Any, dtype: np.dtype[Any], where: str, first_row: int) -> Array:
         import pyarrow.compute as pc
 
         if not is_text_type(column.type):
@@ -72,7 +81,17 @@ class Encoder:
         if self.scan.kind == "truth":
             return number_values(pc.equal(pc.utf8_lower(text), "true"))
         integers = as_integers(text) if dtype.kind in "iu" else None
-        return as_numbers(text, self.scan.decimal)[0] if integers is None else integers
+        if integers is not None:
+            return integers
+        values, bad = as_days(text) if self.scan.is_dates else as_numbers(text, self.scan.decimal)
+        if bad.any():
+            i = int(bad.argmax())
+            raise DataError(
+                f"{where}: row {first_row + i}, column {self.scan.name!r}: {text[i].as_py()[:60]!r} is not a "
+                f"{'date' if self.scan.is_dates else 'number'}, unlike the values in the first reading.",
+                "Start when nothing writes to it.",
+            )
+        return values
 
     def _indicators(self, column: Any, levels: tuple[str, ...], where: str) -> Array:
         import pyarrow as pa
@@ -174,15 +193,16 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
     many = f"more than {MOST_LEVELS}" if column.has_more_levels else str(count)
     if role == "weight":
         return f"{at}. Weights are finite numbers >= 0."
+    if column.no_dates.count and column.dates and not is_named:
+        return _mixed(column, column.no_dates, "date", words)
     if column.no_numbers.count and column.numbers and not is_named and column.kind != "category":
-        wrong = column.no_numbers
-        return (
-            f"row {wrong.row}, column {name!r}: {wrong.value[:60]!r} is not a number ({wrong.count} of "
-            f"{column.values.count} values are not). {words.mixed}."
-        )
+        return _mixed(column, column.no_numbers, "number", words)
+    is_category = is_named or role == "target" or column.kind == "category"
+    if not column.as_days and is_date(column.values.value) and (column.has_more_levels or not is_category):
+        return f"{at} and looks like a date. {words.days}, or {words.drop}."
     if column.has_more_levels:
         return f"{at} with {many} different values, too many for a column each. {words.too_many}."
-    if is_named or role == "target" or column.kind == "category":
+    if is_category:
         return None if count else f"column {name!r} has no values. {words.drop.capitalize()}."
     if not column.no_numbers.count:
         return f"{at} ({many} different values), though it holds numbers only. Convert the column to numbers."
@@ -191,6 +211,13 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
     if count > AUTO_LEVELS and 10 * count > 9 * column.values.count:
         return f"{at}, and nearly all of its values differ, as those of an identifier. {words.too_many}."
     return f"{at} ({many} different values). {words.levels}."
+
+
+def _mixed(column: ColumnScan, wrong: Found, what: str, words: Remedies) -> str:
+    return (
+        f"row {wrong.row}, column {column.name!r}: {wrong.value[:60]!r} is not a {what} ({wrong.count} of "
+        f"{column.values.count} values are not). {words.mixed}."
+    )
 
 
 def _value_problems(column: ColumnScan, role: str, missing: Missing) -> list[str]:

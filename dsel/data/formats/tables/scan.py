@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.formats.source import SourceOptions, lost
-from dsel.data.formats.tables.table import TRUTH_WORDS, Table, TableColumns, as_integers, as_numbers, without_missing
+from dsel.data.formats.tables.table import (
+    TRUTH_WORDS,
+    Table,
+    TableColumns,
+    as_days,
+    as_integers,
+    as_numbers,
+    without_missing,
+)
 from dsel.errors import DataError
 
 #: More values than this do not become columns, even if the column is named under `categorical`.
@@ -49,7 +57,7 @@ class ColumnScan:
     is_weight : bool
         Whether it holds weights, which are not negative.
     as_days : bool
-        Whether dates count as numbers.
+        Whether dates, also those in text, count as numbers.
     has_levels : bool
         Whether numbers in it are categories.
     na, decimal
@@ -72,6 +80,7 @@ class ColumnScan:
     negative: Found = field(default_factory=Found)
     misfits: Found = field(default_factory=Found)
     no_numbers: Found = field(default_factory=Found)
+    no_dates: Found = field(default_factory=Found)  # of text, if dates count as numbers
     values: Found = field(default_factory=Found)  # of text and of types that have no numbers
     levels: set[str] = field(default_factory=set)
     has_more_levels: bool = False
@@ -83,6 +92,16 @@ class ColumnScan:
         return self.values.count - self.no_numbers.count
 
     @property
+    def dates(self) -> int:
+        """How many values of text are dates, if dates count as numbers."""
+        return self.values.count - self.no_dates.count if self.as_days and is_text_type(self.type) else 0
+
+    @property
+    def is_dates(self) -> bool:
+        """Whether the text in it consists of dates, which become numbers."""
+        return self.dates > 0 and not self.no_dates.count and not self.has_levels
+
+    @property
     def kind(self) -> str:
         """One of number, truth (text that says true or false), text, category, time and other."""
         import pyarrow.types as types
@@ -90,6 +109,8 @@ class ColumnScan:
         if types.is_dictionary(self.type):
             return "category"
         if is_text_type(self.type):
+            if self.is_dates:
+                return "number"
             if self.is_text and not self.has_levels and not self.no_numbers.count:
                 return "number"
             is_truth = self.is_text and bool(self.levels) and {level.lower() for level in self.levels} <= TRUTH_WORDS
@@ -103,7 +124,7 @@ class ColumnScan:
         """Examine rows of the column from row `first` on, an Arrow array."""
         import pyarrow.types as types
 
-        is_number = is_number_type(column.type) or (self.as_days and is_date_type(self.type))
+        is_number = is_number_type(column.type) or (self.as_days and is_date_type(column.type))
         if (types.is_temporal(self.type) and not is_number) or not (
             is_number or types.is_dictionary(column.type) or is_text_type(column.type)
         ):
@@ -147,6 +168,10 @@ class ColumnScan:
 
         self.values.add(~is_null, first, value)
         self.no_numbers.add(is_bad, first, value)
+        if self.as_days and is_text_type(column.type):
+            is_no_date = np.zeros(len(codes), bool)
+            is_no_date[~is_null] = as_days(words)[1][codes[~is_null]]
+            self.no_dates.add(is_no_date, first, value)
         if not self.has_more_levels:
             used = np.unique(codes[~is_null])
             self.levels.update(words[int(code)].as_py() for code in used[: MOST_LEVELS + 1])
@@ -158,7 +183,8 @@ class ColumnScan:
         if bad.any():
             return False
         integers = as_integers(column) if self.dtype is not None and self.dtype.kind in "iu" else None
-        self.values.add(~np.isnan(numbers), first, lambda i: column[i].as_py())
+        for found in (self.values, self.no_dates):
+            found.add(~np.isnan(numbers), first, lambda i: column[i].as_py())
         self._add_numbers(numbers if integers is None else integers, first)
         return True
 

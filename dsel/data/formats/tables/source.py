@@ -157,4 +157,6 @@ def _kind(encoder: Encoder) -> str:
     """Return the type of a column as the report calls it."""
     if encoder.levels is not None:
         return "categories"
+    if encoder.scan.is_dates:
+        return "dates as text"
     return "numbers as text" if is_text_type(encoder.scan.type) else str(encoder.scan.type)

@@ -7,6 +7,7 @@ The columns of a table: which of them are X, Y, the sample labels and the weight
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -261,6 +262,52 @@ def as_integers(text: Any) -> NDArray[np.int64] | None:
     except pa.ArrowInvalid:
         return None
     return None if values.null_count else np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+#: A date of ISO 8601, alone or with a time and a zone.
+_DATE: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
+)
+
+
+def as_days(text: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return dates of ISO 8601 in text as days since 1970 in UTC, NaN for nulls, and where there is other text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.utf8_trim_whitespace(text)
+    bad = ~_mask(pc.match_substring_regex(text, _DATE), True)
+    is_zoned = _mask(pc.match_substring_regex(text, r"(Z|[+-][0-9]{2}:?[0-9]{2})$"), False) & _mask(
+        pc.match_substring(text, ":"), False
+    )
+    short = pc.replace_substring_regex(text, r"([.][0-9]{6})[0-9]+", r"\1")
+    days = np.full(len(text), np.nan)
+    for kind, rows in ((pa.timestamp("us"), ~is_zoned & ~bad), (pa.timestamp("us", "UTC"), is_zoned & ~bad)):
+        try:
+            days[rows] = _days(short.filter(pa.array(rows)).cast(kind))
+        except pa.ArrowInvalid:  # a date that does not exist, such as 2022-02-30
+            for i in np.flatnonzero(rows).tolist():
+                try:
+                    days[i] = _days(short.slice(i, 1).cast(kind))[0]
+                except pa.ArrowInvalid:
+                    bad[i] = True
+    return days, bad
+
+
+def _days(times: Any) -> NDArray[np.float64]:
+    import pyarrow as pa
+
+    values = times.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False)
+    return np.asarray((values - np.datetime64("1970-01-01")) / np.timedelta64(1, "D"), np.float64)
+
+
+def _mask(is_true: Any, null: bool) -> NDArray[np.bool_]:
+    return np.asarray(is_true.fill_null(null).to_numpy(zero_copy_only=False), bool)
+
+
+def is_date(value: str) -> bool:
+    """Return whether a value of text looks like a date of ISO 8601."""
+    return re.match(_DATE, value.strip()) is not None
 
 
 #: The words for true and false, in lower case.
