@@ -118,11 +118,12 @@ class KeptTree:
         if ends.size and not support.size == saved["b"].shape[0] == int(ends[-1]):
             raise ValueError("the saved tree does not fit its coefficients")
         columns = (saved["depth"], saved["step"], saved["column"], children, ends - saved["support_sizes"], ends)
+        values = saved["b"].astype(np.float64) * (norms / saved["norms"])[support][:, None]
+        values[~np.isfinite(values)] = 0.0  # too large for single precision; a bound of them would be no number
         return cls(
             k, feasible(K, np.asarray(saved["d"], np.float64)), float(saved["seconds"]),
             saved["learned"].tolist(), np.ascontiguousarray(np.stack(columns, axis=1), np.int64), support,
-            saved["b"].astype(np.float64) * (norms / saved["norms"])[support][:, None],
-            bool(saved["finished"]),
+            values, bool(saved["finished"]),
         )  # fmt: skip
 
     @property
