@@ -23,9 +23,16 @@ from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
 from dsel.data.formats.tables.encoders import indicators
-from dsel.data.formats.tables.scan import IDENTIFIER_ROWS, has_levels, is_date_type, likely_mistake, number_values
+from dsel.data.formats.tables.scan import (
+    IDENTIFIER_ROWS,
+    as_words,
+    has_levels,
+    is_date_type,
+    likely_mistake,
+    number_values,
+)
 from dsel.data.formats.tables.source import TableSource
-from dsel.data.formats.tables.table import AUTO
+from dsel.data.formats.tables.table import AUTO, as_days
 from dsel.data.labels import Labels, as_labels, is_a
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
@@ -241,7 +248,8 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
         ends = [i for i, letter in enumerate(label) if letter == "=" and label[:i] in own]
         if label in own and not _holds_numbers(frame[own[label]]):
             column = _arrow_column(frame, own[label])
-            made |= {label: _days(column, label, dates)} if is_date_type(column.type) else {}
+            days = _days(column, label, dates)
+            made |= {} if days is None else {label: days}
         elif label not in own and ends:
             levels.setdefault(label[: ends[-1]], []).append(label[ends[-1] + 1 :])
     for name, values in levels.items():
@@ -272,7 +280,13 @@ def _arrow_column(frame: Any, name: Any) -> Any:
     return arrow.arrow_table(frame[[name]], keep_index=False)[0].column(0).combine_chunks()
 
 
-def _days(column: Any, name: str, dates: Dates) -> NDArray[Any]:
+def _days(column: Any, name: str, dates: Dates) -> NDArray[Any] | None:
+    """Return dates as days, also those in text; None for anything else. Errors: DataError if dates are refused."""
+    if has_levels(column.type) and dates == "days":
+        days, bad = as_days(as_words(column))
+        return None if bad.any() else days
+    if not is_date_type(column.type):
+        return None
     if dates != "days":
         raise DataError(
             f"Column {name!r} of X holds dates or times ({column.type}), and the selection was made from numbers.",

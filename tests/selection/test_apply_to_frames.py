@@ -58,6 +58,12 @@ def test_frames_are_converted_as_the_selection_converted_them(kind: str, tmp_pat
         np.testing.assert_allclose(found.score(data, Y)["r2"], selection.r2, rtol=1e-9)
 
 
+def test_dates_in_text_are_days_as_in_the_selection() -> None:
+    text = FRAME[["size"]].assign(built=FRAME["built"].dt.strftime("%Y-%m-%d"))
+    selection = dsel.select(text, FRAME["size"] + DAYS / 100, k=2, dates="days", method="forward")
+    np.testing.assert_allclose(selection.predict(text), by_hand(selection, NUMBERS), rtol=1e-12)
+
+
 def test_unknown_values_are_zero_in_all_indicators_and_missing_ones_are_nan() -> None:
     selection = dsel.select(FRAME[["size", "energy"]], Y, k=3, categories="columns", method="forward")
     rows = pd.DataFrame({"size": [0.0, 0.0], "energy": ["D", None]})
