@@ -22,9 +22,18 @@ from dsel.config.request import Categories
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
-from dsel.data.formats.tables.scan import IDENTIFIER_ROWS, has_levels, is_number_type, likely_mistake
+from dsel.data.formats.tables.encoders import indicators
+from dsel.data.formats.tables.scan import (
+    IDENTIFIER_ROWS,
+    as_words,
+    has_levels,
+    is_date_type,
+    is_number_type,
+    likely_mistake,
+    number_values,
+)
 from dsel.data.formats.tables.source import TableSource
-from dsel.data.formats.tables.table import AUTO
+from dsel.data.formats.tables.table import AUTO, as_days
 from dsel.data.labels import Labels, as_labels, is_a
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
@@ -231,6 +240,69 @@ def _encoded(part: Any, source: TableSource, where: str) -> Any:
     table = arrow.ArrowFrame(arrow.arrow_table(part, keep_index=False)[0], where=where)
     values = _values(source.of_table(table))
     return type(part)(values, index=part.index, columns=source.features)
+
+
+def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
+    """Return a frame with its columns of these labels as `numbers_of` makes them: indicators of categories, and days.
+
+    An indicator `column=value` is 0 in rows of any other value, and NaN where the value is missing. Labels that the
+    frame cannot give are left out. Errors: DataError for dates that are not days, and numbers in place of categories.
+    """
+    if arrow.is_dask_frame(frame):
+        meta = with_columns(frame._meta, wanted, dates)
+        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, meta=meta)
+    own = {str(name): name for name in frame.columns}
+    made: dict[str, NDArray[Any]] = {}
+    levels: dict[str, list[str]] = {}
+    for label in wanted:
+        ends = [i for i, letter in enumerate(label) if letter == "=" and label[:i] in own]
+        if label in own and not _holds_numbers(frame[own[label]]):
+            column = _arrow_column(frame, own[label])
+            days = _days(column, label, dates)
+            made |= {} if days is None else {label: days}
+        elif label not in own and ends:
+            levels.setdefault(label[: ends[-1]], []).append(label[ends[-1] + 1 :])
+    for name, values in levels.items():
+        column = _arrow_column(frame, own[name])
+        if not (has_levels(column.type) or str(column.type) == "null"):
+            raise DataError(
+                f"Column {name!r} of X is of type {column.type}, and the selection has its values as categories.",
+                "Make it text or a category.",
+            )
+        found = np.asarray(indicators(column, values), np.float64)
+        made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
+    if not made:
+        return frame
+    if is_a(frame, "polars", "DataFrame"):
+        return frame.with_columns(**made)
+    import pandas as pd
+
+    kept = frame.drop(columns=[own[label] for label in made if label in own])
+    return pd.concat([kept, pd.DataFrame(made, index=frame.index)], axis=1)
+
+
+def _holds_numbers(column: Any) -> bool:
+    """Return whether a column has a dtype of numbers; several columns of one name count, too."""
+    return getattr(column, "ndim", 1) != 1 or getattr(column.dtype, "kind", "O") in "fiub"
+
+
+def _arrow_column(frame: Any, name: Any) -> Any:
+    return arrow.arrow_table(frame[[name]], keep_index=False)[0].column(0).combine_chunks()
+
+
+def _days(column: Any, name: str, dates: Dates) -> NDArray[Any] | None:
+    """Return dates as days, also those in text; None for anything else. Errors: DataError if dates are refused."""
+    if has_levels(column.type) and dates == "days":
+        days, bad = as_days(as_words(column))
+        return None if bad.any() else days
+    if not is_date_type(column.type):
+        return None
+    if dates != "days":
+        raise DataError(
+            f"Column {name!r} of X holds dates or times ({column.type}), and the selection was made from numbers.",
+            'Convert it as those were, or select with dates="days".',
+        )
+    return number_values(column)
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,14 @@ def certify_loss(
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
         proof = prove(size, best, seconds, nodes)
         better = proof.value < best.error - _SAME * total
-        limit_of_proof = min(proof.limit, largest or np.inf)
-        found[size] = _certificate(size, proof, best, total, better, data.loss.name, limit_of_proof)
         if better:
             search.consider([(size - len(run.base), proof.members)])
+            fit = search.known[tuple(sorted(proof.members))]
+            if fit.infinite:  # the proof stopped at other coefficients than the answer has: its bound alone counts
+                proof = replace(proof, value=fit.value, proven=False)
+                better = fit.value < best.error - _SAME * total
+        limit_of_proof = min(proof.limit, largest or np.inf)
+        found[size] = _certificate(size, proof, best, total, better, data.loss.name, limit_of_proof)
     selection = with_certificates(selection, found, run.dataset.features.tolist())
     return _with_better(search, selection, found, total)
 

@@ -30,7 +30,8 @@ class Selection(SelectionRecord):
     Parameters
     ----------
     indices : tuple of int
-        The columns, 0-based, in order of gain; included columns come first.
+        The columns, 0-based, in order of gain; included columns come first. They count the columns of X without the
+        targets, and a column for each value of a category: use `labels` for a frame.
     labels : list of str or int
         Their labels, in the same order. They are numbers if whole numbers name all columns of a frame, as pandas does.
     request : SelectionRequest
@@ -206,7 +207,9 @@ class Selection(SelectionRecord):
         ----------
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data; a path names a store. Where X has labels, the columns are found by label, in any order and among
-            others. Without labels X has the n columns that the selection was made from.
+            others. Without labels X has the n columns that the selection was made from. Text, categories and dates of
+            a frame, and cubes of xarray, become the same columns as in `dsel.select`. A category has 0 in all indicator
+            columns where its value is unknown.
 
         Returns
         -------
@@ -281,7 +284,7 @@ class Selection(SelectionRecord):
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
         y : (m,) array
-            The targets, as the selection was made from.
+            The targets, as the selection was made from. Two classes of text are taken by name.
         sample_weight : (m,) array, optional
             Weights of the rows.
         offset : (m,) array, float or str, optional

@@ -11,14 +11,14 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.registry import find_loss
 from dsel.selection.results.apply import Kind
 from dsel.sklearn.base_selector import BaseSelector
-from dsel.sklearn.inputs import EncodedTarget, check_features, is_lazy_or_labelled
+from dsel.sklearn.inputs import EncodedTarget, check_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,17 +37,17 @@ class _SubsetPredictor(BaseSelector):
         """Return the means or the linear predictors of rows, in memory: (m,), or (m, q) for many classes."""
         X = self._checked(X)
         try:
-            return np.asarray(self.selection_.predict(X, kind=kind), np.float64)
+            found = np.asarray(self.selection_.predict(X, kind=kind), np.float64)
         except (DataError, OptionError) as error:
             raise ValueError(str(error)) from error
+        if np.isnan(found).any():
+            raise ValueError("Input X contains NaN in a selected column. Fill it in, or fit with missing='mean'.")
+        return found
 
     def _checked(self, X: Any) -> Any:
         """Return rows to predict, with the columns of `fit`. Errors: ValueError."""
         check_is_fitted(self)
-        if is_lazy_or_labelled(X):
-            return check_features(self, X)
-        finite = "allow-nan" if self.missing == "mean" else True
-        return validate_data(self, X, reset=False, accept_sparse="csr", ensure_all_finite=finite)
+        return check_rows(self, X, self.missing == "mean")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

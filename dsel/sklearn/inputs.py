@@ -98,6 +98,20 @@ def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tupl
     return X, y if str(getattr(y, "dtype", "")).split("(")[0] in _CLASS_DTYPES else checked
 
 
+def check_rows(estimator: Any, X: Any, allow_nan: bool) -> Any:
+    """Return X of `predict`, checked, lazy as it is; frames with text, categories or dates stay frames.
+
+    Errors: ValueError.
+    """
+    X = opened_input(X)
+    if is_lazy_or_labelled(X):
+        return check_features(estimator, X)
+    if frame_labels(X) is not None and (estimator._source is not None or _has_other_columns(X)):
+        return validate_data(estimator, X, reset=False, skip_check_array=True)
+    finite = "allow-nan" if allow_nan else True
+    return validate_data(estimator, X, reset=False, accept_sparse="csr", ensure_all_finite=finite)
+
+
 def _has_other_columns(X: Any) -> bool:
     """Return whether a frame of pandas or polars has columns that are no numbers, or that Arrow holds."""
     if frame_labels(X) is None:

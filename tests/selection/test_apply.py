@@ -182,7 +182,7 @@ def test_a_store_is_read_when_the_values_are_computed(tmp_path: Path) -> None:
         (FRAME.assign(**{SELECTION.labels[1]: "text"}), f"Column {SELECTION.labels[1]} does not hold numbers"),
         (FRAME.astype(object).assign(**{SELECTION.labels[1]: "text"}).to_numpy(), SELECTION.labels[1]),
         (pd.concat([FRAME, FRAME[[SELECTION.labels[1]]]], axis=1), "several columns called"),
-        (xr.Dataset({"data": ARRAY}), "no variable X"),
+        (xr.Dataset({"data": ARRAY, "more": ARRAY}), "2 variables that may be X"),
     ],
 )
 def test_what_does_not_fit_is_named(data: Any, match: str) -> None:

@@ -117,7 +117,7 @@ def test_scores_refuse_other_targets() -> None:
         s.score(X, CLASSES[:3])
     with pytest.raises(DataError, match="y is not finite in row 1"):
         s.score(X, np.where(np.arange(M) == 1, np.nan, CLASSES))
-    with pytest.raises(DataError, match="y holds no numbers"):
+    with pytest.raises(DataError, match="y has the class no, and the classes are 0, 1"):
         s.score(X, np.where(CLASSES > 0, "yes", "no"))
 
 

@@ -331,12 +331,13 @@ def test_the_registry_lists_every_loss() -> None:
     assert all(loss.summary for loss in LOSSES.values())
 
 
-def test_a_limit_of_coefficients_is_named_in_the_certificate() -> None:
+def test_a_limit_of_coefficients_is_named_in_the_certificate(tmp_path: Path) -> None:
     X, y = drawn("logistic")
     found = dsel.select(X, y, k=2, loss="logistic")
     limited = dsel.certify(found, X, y, coefficient_limit=2.0)
     assert limited.certificate[0]["largest_coefficient"] > 0.0
     assert "scaled coefficients are at most" in str(limited)
+    assert "nothing is better" not in limited.report(tmp_path / "report.html").read_text()
     ridge = dsel.certify(dsel.select(X, y, k=2, loss="logistic", lam=1.0), X, y)
     assert ridge.certificate[0]["largest_coefficient"] == 0.0
 
@@ -426,3 +427,15 @@ def test_the_plan_of_wide_data_counts_the_scores_and_a_model_of_some_columns() -
     stages = {stage.name: stage for stage in dsel.plan(X, (X[:, 0] > 0).astype(float), k=3, loss="logistic").stages}
     assert stages["scores of columns"].passes == stages["model of the loss"].passes == 3
     assert stages["model of the loss"].partial_bytes == 8 * 1500**2
+
+
+def test_separable_classes_have_one_deviance_in_the_answer_and_in_the_certificate() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 8))
+    y = (x[:, 0] + x[:, 1] > 0).astype(float)
+    selection = dsel.select(x, y, k=2, loss="logistic", lam=0.0)
+    found = dsel.certify(selection, x, y, seconds=5)
+    row = found.certificate[-1]
+    assert row["r2"] == found.r2 == found.front[2].r2
+    assert row["value"] == found.error
+    assert not row["proven"]
+    assert "separate the classes" in found.notes[0]

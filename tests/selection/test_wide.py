@@ -306,3 +306,11 @@ def test_near_copies_in_wide_data_are_told_by_signed_sums(force: Force, weighted
         dsel.select(data, y, near_copies="refuse", **wide)
     force("gram")
     assert dsel.select(data, y, **wide).counts["copies"] == found.counts["copies"]
+
+
+def test_columns_with_one_entry_each_are_no_near_copies(force: Force) -> None:
+    X = np.eye(800)
+    force("column-blocks")
+    found = dsel.select(X, X[:, 4] + 0.5 * X[:, 7], method="omp", k=2)
+    assert sorted(found.indices) == [4, 7]
+    assert "copies" not in found.counts

@@ -153,3 +153,23 @@ def test_bad_targets_are_refused() -> None:
 
 def test_a_loss_keeps_its_parameters() -> None:
     assert SubsetRegressor(2, loss=Huber(0.7)).fit(X, ETA + RNG.standard_t(2, size=M)).selection_.loss == Huber(0.7)
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_estimators_predict_frames_with_categories_and_dates(loss: str) -> None:
+    rng = np.random.default_rng(4)
+    energy, days = rng.choice(["A", "B", "C"], 90), rng.integers(0, 900, 90)
+    built = pd.Timestamp("2020-01-01") + pd.to_timedelta(days, "D")
+    frame = pd.DataFrame({"size": rng.normal(size=90), "built": built, "energy": energy})
+    y = rng.poisson(np.exp(0.5 * frame["size"] + days / 900 + (energy == "A")))
+    options: dict[str, Any] = {"dates": "days", "categories": "columns", "method": "forward"}
+    regressor = SubsetRegressor(3, loss=loss, **options).fit(frame, y)
+    np.testing.assert_array_equal(regressor.predict(frame), regressor.selection_.predict(frame))
+    np.testing.assert_allclose(regressor.score(frame, y), regressor.selection_.r2, rtol=1e-6)
+    assert regressor.transform(frame).shape[0] == 90
+    search = GridSearchCV(SubsetRegressor(loss=loss, **options), {"n_features_to_select": [1, 3]}, error_score="raise")
+    assert search.fit(frame, y).best_params_ == {"n_features_to_select": 3}
+    classifier = SubsetClassifier(3, **options).fit(frame, np.where(y > 2, "many", "few"))
+    assert classifier.score(frame, np.where(y > 2, "many", "few")) > 0.6
+    with pytest.raises(ValueError, match="contains NaN in a selected column"):
+        regressor.predict(frame.assign(energy=None))

@@ -23,8 +23,8 @@ from dsel.passes.statistics import ColumnScales, without_rounding
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
 PIECE_BYTES = 2 << 20
-#: How many sums with random signs each column has. They estimate 1 - correlation to about a third of itself.
-SIGNED = 16
+#: How many sums with random signs each column has. They estimate 1 - correlation to about a quarter of itself.
+SIGNED = 32
 
 
 @storable

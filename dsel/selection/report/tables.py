@@ -96,7 +96,8 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
         return "Certificate", "none yet", f"{how_to_certify(selection)} proves a bound", ""
     status = row["status"]
     if status == "optimal":
-        within = "proved, for limited coefficients" if row["coefficients"] else "proved: nothing is better"
+        limited = row["coefficients"] or row.get("largest_coefficient")
+        within = "proved, for limited coefficients" if limited else "proved: nothing is better"
         return "Certificate", STATUS_WORDS[status], within, "good"
     if status != "bounded":
         more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
@@ -123,7 +124,7 @@ def search_end(selection: SelectionRecord) -> str:
         "seconds": "The time limit ended it.",
         "patience": "It ended because nothing better was found for a long time.",
         "target": "It ended at the target.",
-        "bound": "It ended at the proved bound: nothing is better.",
+        "bound": "It ended at the proved bound.",
     }
     steps = f"The search took {selection.iterations:,} iterations of {selection.method}."
     return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"

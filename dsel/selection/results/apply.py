@@ -17,6 +17,8 @@ from dsel._lib.types import Floats, Ints
 from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.formats.labelled import flattened, matrix_variable
+from dsel.data.frames import with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import default_labels, is_a
 from dsel.data.offset import with_offset
@@ -66,7 +68,7 @@ class LinearModel:
 
 def transform(selection: SelectionRecord, X: Any) -> Any:
     """Return the chosen columns of X. See `Selection.transform`."""
-    X = _opened(X)
+    X = _opened(selection, X)
     places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
     if isinstance(X, Dataset):
         return _stored_columns(X, places)
@@ -89,7 +91,7 @@ Kind = Literal["mean", "link"]
 def predict(selection: SelectionRecord, X: Any, offset: Any = None, kind: Kind = "mean") -> Any:
     """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
     require_kind(kind)
-    X = _opened(X)
+    X = _opened(selection, X)
     eta = _linear_predictor(selection, X)
     shift = _offset_of_rows(selection, X, offset)
     if shift is not None:
@@ -216,23 +218,40 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     return np.array([place[label] for label in chosen], np.int64)
 
 
-def _opened(X: Any) -> Any:
-    """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions."""
+def _opened(selection: SelectionRecord, X: Any) -> Any:
+    """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions.
+
+    Frames have the columns that `select` made of theirs, and cubes are stacked as there.
+    """
     if is_snapshot(X):
         X = open_snapshot(X).dataset()
     if isinstance(X, str | AnyPath):
         return as_dataset(X, unsupervised=True, sample_weight=False)
-    if isinstance(X, Dataset) or _is_frame(X):
+    if isinstance(X, Dataset):
         return X
+    if is_a(X, "polars", "LazyFrame"):
+        X = X.collect()
+    X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
+    if _is_frame(X):
+        return with_columns(X, selection.names, selection.request.dates)
     if is_a(X, "xarray", "Dataset"):
-        if "X" not in X:
-            raise DataError(f"The Dataset has no variable X, only {shorten(map(str, X.variables))}.")
-        X = X["X"]
+        X = matrix_variable(X, {"Y", "weight", *selection.targets})
+    if is_a(X, "xarray", "DataArray") and X.ndim > 2:
+        return _stacked(X, selection.names)
     if not (hasattr(X, "tocsr") or is_a(X, "dask", "Array") or is_a(X, "xarray", "DataArray")):
         X = np.asanyarray(X)
     if X.ndim != 2:
         raise DataError(f"X has shape {X.shape}.", "It must have two dimensions: samples x features.")
     return X.transpose() if is_a(X, "xarray", "DataArray") and X.dims[0] == "feature" else X
+
+
+def _stacked(cube: Any, names: list[str]) -> Any:
+    """Return a DataArray of three or more dimensions as a matrix, with the dimensions in the order of the labels."""
+    order = [part.split("=")[0] for part in names[0].split(",")] if names else []
+    samples = [str(dim) for dim in cube.dims if dim not in order]
+    if len(samples) == 1 and set(order) < set(cube.dims):
+        cube = cube.transpose(*samples, *order)
+    return flattened(cube, samples if len(samples) == 1 else ())
 
 
 def _labels(X: Any) -> list[str] | None:

@@ -10,6 +10,7 @@ import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
+from dsel.data.frames import class_labels
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
@@ -93,7 +94,7 @@ def scored_rows(
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
     eta = eta.reshape(-1)
     try:
-        values = np.asarray(y, np.float64).reshape(-1)
+        values = np.asarray(_numbers_of_classes(selection, y), np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"y holds no numbers: {error}.", "Give classes as 0 and 1, as the note of the result says."
@@ -112,6 +113,23 @@ def scored_rows(
         loss.fitted_to(values, w)
     shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
+
+
+def _numbers_of_classes(selection: SelectionRecord, y: Any) -> Any:
+    """Return the numbers of the two classes that the selection was made from, if y holds classes; else y."""
+    found = class_labels(y)
+    if found is None or found.dtype.kind == "b":
+        return y
+    asked = [str(label) for label in found.ravel().tolist()]
+    figures, (_, is_class, second) = selection.class_figures, selection.targets[0].partition("=")
+    second = figures.names[1] if figures else second
+    names = set(figures.names[:1]) if figures else set(asked) - {second}
+    if not (figures or is_class) or len(names) > 1:
+        return y
+    if unknown := sorted(set(asked) - names - {second}):
+        raise DataError(f"y has the class {unknown[0]}, and the classes are {shorten([*names, second])}.")
+    zero, one = selection.loss.parameters()["classes"] if selection.loss.classifies else (0.0, 1.0)
+    return [one if label == second else zero for label in asked]
 
 
 def _scored_classes(selection: SelectionRecord, eta: Floats, y: Any, sample_weight: Any) -> ScoredRows:

@@ -130,6 +130,14 @@ def test_coefficients_that_are_noise_cost_time_but_no_bound():
     assert tree.proved <= whole.best_value
 
 
+def test_coefficients_beyond_single_precision_prove_nothing_false():
+    X, Y = noisy(300, n=8)
+    objective = regression(1e50 * X, 1e50 * Y)
+    tree = following(objective, 3, first_tree(objective, 3, **SHARED).kept(MOST))
+    tree.advance(ALL)
+    assert tree.best_value == exhaustive(objective, 3)
+
+
 def test_other_data_cost_time_but_no_bound():
     kept = first_tree(regression(*noisy(600)), 5).kept(MOST)
     X, Y = noisy(600, seed=9)

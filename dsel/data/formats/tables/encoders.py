@@ -5,6 +5,7 @@ A column that cannot be stored has a problem with its remedy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -94,19 +95,25 @@ class Encoder:
         return values
 
     def _indicators(self, column: Any, levels: tuple[str, ...], where: str) -> Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        words, codes = encoded(without_missing(as_words(column), self.scan.na) if self.scan.is_text else column)
-        number = pc.index_in(words, pa.array(levels, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
-        is_null = codes < 0
-        of_row = np.append(number, -1)[codes]  # code -1 takes the last: no level
-        is_level = of_row[:, None] == np.arange(len(levels))
-        if (is_level.sum(axis=1) + is_null != 1).any():
+        found = indicators(without_missing(as_words(column), self.scan.na) if self.scan.is_text else column, levels)
+        if (found.sum(axis=1) == 0).any():
             raise DataError(
                 f"{where}: column {self.scan.name!r} has other values than before.", "Start when nothing writes to it."
             )
-        return np.where(is_null[:, None], np.nan, is_level) if is_null.any() else is_level
+        return found
+
+
+def indicators(column: Any, levels: Sequence[str]) -> Array:
+    """Return (rows, levels) whether each value of an Arrow array is a level; NaN in the rows without a value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words, codes = encoded(column)
+    number = pc.index_in(words, pa.array(levels, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
+    is_null = codes < 0
+    of_row = np.append(number, -1)[codes]  # code -1 takes the last: no level
+    is_level = of_row[:, None] == np.arange(len(levels))
+    return np.where(is_null[:, None], np.nan, is_level) if is_null.any() else is_level
 
 
 def _in_order(level: str) -> tuple[float, str]:

@@ -43,6 +43,8 @@ def as_arrays(
     known.sort(key=lambda item: item[0])  # a node comes after its parent, and before its siblings
     targets = next((found.b.reshape(found.support.size, -1).shape[1] for _, found in known if found.support.size), 1)
     rows = [found.b.reshape(found.support.size, targets) for _, found in known]
+    with np.errstate(over="ignore"):  # what is infinite is not used
+        b = np.concatenate([np.zeros((0, targets)), *rows]).astype(np.float32)
     return {
         "k": np.int64(advice.k), "seconds": np.float64(seconds), "d": advice.d, "norms": norms,
         "learned": np.asarray(learned, np.float64), "finished": np.bool_(finished),
@@ -51,7 +53,7 @@ def as_arrays(
         "column": np.asarray([advice.column(path) for path, _ in known], np.int32),
         "support_sizes": np.asarray([found.support.size for _, found in known], np.int32),
         "support": np.concatenate([_NO_COLUMNS, *(found.support for _, found in known)]).astype(np.int32),
-        "b": np.concatenate([np.zeros((0, targets)), *rows]).astype(np.float32),
+        "b": b,
     }  # fmt: skip
 
 
@@ -118,11 +120,12 @@ class KeptTree:
         if ends.size and not support.size == saved["b"].shape[0] == int(ends[-1]):
             raise ValueError("the saved tree does not fit its coefficients")
         columns = (saved["depth"], saved["step"], saved["column"], children, ends - saved["support_sizes"], ends)
+        values = saved["b"].astype(np.float64) * (norms / saved["norms"])[support][:, None]
+        values[~np.isfinite(values)] = 0.0  # too large for single precision; a bound of them would be no number
         return cls(
             k, feasible(K, np.asarray(saved["d"], np.float64)), float(saved["seconds"]),
             saved["learned"].tolist(), np.ascontiguousarray(np.stack(columns, axis=1), np.int64), support,
-            saved["b"].astype(np.float64) * (norms / saved["norms"])[support][:, None],
-            bool(saved["finished"]),
+            values, bool(saved["finished"]),
         )  # fmt: skip
 
     @property

@@ -1,0 +1,114 @@
+"""A selection from a frame of text, categories and dates, or from a cube, is applied to data of the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import xarray as xr
+
+import dsel
+from dsel.errors import DataError
+
+M = 60
+RNG = np.random.default_rng(3)
+FRAME = pd.DataFrame(
+    {
+        "size": RNG.standard_normal(M),
+        "built": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 900, M), "D"),
+        "energy": pd.Categorical(RNG.choice(["A", "B", "C"], M)),
+        "town": RNG.choice(["x=y", "z"], M),
+    }
+)
+DAYS = (FRAME["built"] - pd.Timestamp("1970-01-01")).dt.days
+NUMBERS = pd.DataFrame(
+    {"size": FRAME["size"], "built": DAYS} | {f"energy={v}": FRAME["energy"].eq(v) for v in "ABC"}
+    | {f"town={v}": FRAME["town"].eq(v) for v in ("x=y", "z")}
+).astype(float)  # fmt: skip
+Y = FRAME["size"] + DAYS / 100 + 3.0 * (FRAME["energy"] == "A") + 2.0 * (FRAME["town"] == "z")
+
+KINDS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda f: f,
+    "polars": lambda f: pl.from_pandas(f),
+    "lazy polars": lambda f: pl.from_pandas(f).lazy(),
+    "arrow": lambda f: pa.Table.from_pandas(f, preserve_index=False),
+    "dask": lambda f: pytest.importorskip("dask.dataframe").from_pandas(f, npartitions=3),
+}
+
+
+def by_hand(selection: dsel.Selection, numbers: pd.DataFrame) -> Any:
+    return numbers[selection.names].to_numpy() @ selection.coefficients[:, 0] + selection.intercept[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_are_converted_as_the_selection_converted_them(kind: str, tmp_path: Path) -> None:
+    selection = dsel.select(FRAME, Y.to_numpy(), k=4, dates="days", method="forward", categories="columns")
+    assert {"built", "energy=A"} <= set(selection.names)
+    selection.save(tmp_path / "saved")
+    for found in (selection, dsel.open_selection(tmp_path / "saved")):
+        data = KINDS[kind](FRAME)
+        np.testing.assert_allclose(np.asarray(found.predict(data)), by_hand(selection, NUMBERS), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(found.transform(data)), NUMBERS[selection.names])
+        np.testing.assert_allclose(found.score(data, Y)["r2"], selection.r2, rtol=1e-9)
+
+
+def test_dates_in_text_are_days_as_in_the_selection() -> None:
+    text = FRAME[["size"]].assign(built=FRAME["built"].dt.strftime("%Y-%m-%d"))
+    selection = dsel.select(text, FRAME["size"] + DAYS / 100, k=2, dates="days", method="forward")
+    np.testing.assert_allclose(selection.predict(text), by_hand(selection, NUMBERS), rtol=1e-12)
+
+
+def test_unknown_values_are_zero_in_all_indicators_and_missing_ones_are_nan() -> None:
+    selection = dsel.select(FRAME[["size", "energy"]], Y, k=3, categories="columns", method="forward")
+    rows = pd.DataFrame({"size": [0.0, 0.0], "energy": ["D", None]})
+    found = selection.transform(rows)
+    levels = [name for name in selection.names if name != "size"]
+    assert (found[levels].iloc[0] == 0.0).all()
+    assert found[levels].iloc[1].isna().all()
+
+
+def test_dates_without_days_and_numbers_in_place_of_categories_are_refused() -> None:
+    numbers = FRAME.assign(built=DAYS)
+    selection = dsel.select(numbers, Y.to_numpy(), k=4, method="forward", categories="columns")
+    with pytest.raises(DataError, match=r"'built' of X holds dates .* dates=\"days\""):
+        selection.predict(FRAME)
+    with pytest.raises(DataError, match=r"'energy' of X is of type int64, .* as categories"):
+        selection.predict(numbers.assign(energy=1))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("kind", [np.asarray, pd.Series, pd.Categorical, pl.Series])
+def test_two_classes_of_text_are_scored_by_name(loss: str, kind: Callable[[Any], Any]) -> None:
+    y = np.where(FRAME["size"] + RNG.standard_normal(M) > 0, "yes", "no")
+    selection = dsel.select(NUMBERS, kind(y), k=2, loss=loss, lam=1.0, method="forward")
+    assert selection.score(NUMBERS, kind(y)) == selection.score(NUMBERS, (y == "yes").astype(float))
+    if loss == "logistic":
+        selection.plot.roc(NUMBERS, kind(y))
+        with pytest.raises(DataError, match="y has the class maybe, and the classes are no, yes"):
+            selection.score(NUMBERS, np.where(y == "no", "maybe", y))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("dims", [("time", "lat", "lon"), ("lat", "lon", "time"), ("lon", "time", "lat")])
+def test_a_cube_is_stacked_as_the_selection_stacked_it(dims: tuple[str, ...], lazy: bool) -> None:
+    values = RNG.standard_normal((M, 3, 4))
+    cube = xr.DataArray(
+        values, {"lat": [-10.0, 0.0, 10.0], "lon": [0.0, 90.0, 180.0, 270.0]}, dims=("time", "lat", "lon"), name="t"
+    )
+    y = values[:, 0, 1] - 2.0 * values[:, 2, 3]
+    selection = dsel.select(cube, y, k=2)
+    assert set(selection.labels) == {"lat=-10.0,lon=90.0", "lat=10.0,lon=270.0"}
+    data = cube.transpose(*dims)
+    data = data.chunk({"time": 20}) if lazy else data
+    found = selection.predict(data)
+    assert not lazy or hasattr(found.data, "dask")
+    np.testing.assert_allclose(found, y, atol=1e-9)
+    assert selection.transform(data).shape == (M, 2)
+    assert selection.score(data, y)["r2"] > 0.999999
+    np.testing.assert_allclose(selection.predict(data.to_dataset()), y, atol=1e-9)
