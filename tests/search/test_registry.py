@@ -26,8 +26,8 @@ def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
     objective, done = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0), []
     warm_up, run_tasks = Poss.warm_up, Dispatcher.run
 
-    def warmed(search):
-        warm_up(search)
+    def warmed(search, *arguments):
+        warm_up(search, *arguments)
         assert search.iteration == 0
         done.append("compiled")
 
