@@ -29,8 +29,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy
 import scipy.linalg
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from dsel._lib.text import shorten, suggest
 from dsel._lib.types import Floats
@@ -174,13 +174,13 @@ class NoiseRecord:
 def leak(sigma: float, epsilon: float) -> float:
     """Return the delta of Gaussian noise for an epsilon (Balle and Wang 2018, theorem 8)."""
     half, shift = SENSITIVITY / (2.0 * sigma), epsilon * sigma / SENSITIVITY
-    return float(ndtr(half - shift) - np.exp(epsilon + log_ndtr(-half - shift)))
+    return float(scipy.special.ndtr(half - shift) - np.exp(epsilon + scipy.special.log_ndtr(-half - shift)))
 
 
 def from_system(size: int) -> Floats:
     """Return standard normal numbers from the random source of the operating system, which nobody can repeat."""
     whole = np.frombuffer(os.urandom(8 * size), np.uint64) >> np.uint64(12)
-    return np.asarray(ndtri((whole + 0.5) * 2.0**-52))
+    return np.asarray(scipy.special.ndtri((whole + 0.5) * 2.0**-52))
 
 
 def noisy_products(
