@@ -106,7 +106,7 @@ class TestBadNumbers:
     def test_they_are_refused_with_variable_rows_and_column(self, bad: float, word: str) -> None:
         X = self.X.copy()
         X[7, 2] = bad
-        with pytest.raises(DataError, match=rf"X of .*{word} values: 1 .*in column 2, row 7"):
+        with pytest.raises(DataError, match=rf"X, rows 0 to 10 has {word} values: 1 .*in column 2, row 7"):
             gram_statistics(as_dataset(X))
 
     def test_in_targets_too(self) -> None:
