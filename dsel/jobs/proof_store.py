@@ -85,7 +85,7 @@ class ProofBudget(ProofLimits):
             yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
 
 
-#: So many of the best subsets are found after a proof whose tree is not kept, for a bound on all others. That takes at
+#: The best subsets that are found after a proof whose tree is not kept, for a bound on all others. That takes at
 #: most this many times as many nodes, as much time as the proof or `_LEAST_SECONDS`, and `_MOST_SECONDS`.
 _LISTED, _MORE_NODES, _FEW_NODES = 10, 4, 1000
 _LEAST_SECONDS, _MOST_SECONDS = 1.0, 60.0

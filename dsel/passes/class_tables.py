@@ -20,7 +20,7 @@ from dsel.passes.reduce_blocks import RowPass
 
 #: Rows are counted in bins of the logarithm of the odds, of 1 / 128 each from -16 to 16.
 BINS, _WIDTH = 4096, 1.0 / 128.0
-#: Rows are processed so many at a time.
+#: The number of rows that are processed at a time.
 _ROWS = 65_536
 
 

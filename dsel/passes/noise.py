@@ -46,7 +46,7 @@ from dsel.passes.reduce_blocks import RowPass
 SENSITIVITY = 2.0
 #: The probability with which a bound on the norm of the noise may fail.
 CHANCE = 1e-6
-#: The label that stands for all columns without a bound of their own.
+#: The label that stands for all columns without a separate bound.
 OTHERS = "*"
 _KEYS = ("epsilon", "delta", "bounds", "row_norm")
 _HALVINGS = 200
@@ -122,7 +122,7 @@ class NoiseRecord:
 
     @classmethod
     def together(cls, records: Iterable[Mapping[str, Any]]) -> NoiseRecord:
-        """Return the noise of the sums of several parts, each with rows of its own: variances add."""
+        """Return the noise of the sums of several parts with separate rows: variances add."""
         each = [cls(**{**record, "units": tuple(record["units"])}) for record in records]
         return cls(
             max(one.epsilon for one in each), max(one.delta for one in each), math.hypot(*(one.sigma for one in each)),

@@ -25,7 +25,7 @@ from dsel.selection.result import Selection
 
 #: The columns of a proof may take this many bytes of this process.
 MOST_BYTES = 4 << 30
-#: Nodes are relaxed among all of so many columns at most, and else among a pool of at least so many.
+#: The most columns among all of which nodes are relaxed, and the least size of a pool of more columns.
 MOST_RELAXED, LEAST_POOL = 3000, 2000
 Prover = Callable[[int, FrontRow, float | None, int | None], LossProof]
 Shares = Callable[[Sequence[int]], Iterable[tuple[int, float | None, int | None]]]

@@ -49,7 +49,7 @@ class GroupTree(BestFirstTree[_Node]):
     log : ProofLog, optional
         Where to write the tree, so that it can be checked.
     listing : int
-        Find so many of the best subsets, and a bound on all others, not only the best one. See `best_few`.
+        Find this number of best subsets, and a bound on all others, not only the best one. See `best_few`.
     """
 
     kind = "groups"

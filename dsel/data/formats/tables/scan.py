@@ -288,7 +288,7 @@ def is_date_type(kind: Any) -> bool:
     return bool(types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind))
 
 
-#: By so many of the first rows a column of whole numbers is judged.
+#: The number of first rows by which a column of whole numbers is judged.
 IDENTIFIER_ROWS: Final = 1000
 #: Of so few rows, all numbers may differ by chance.
 _FEWEST_ROWS: Final = 100

@@ -82,7 +82,7 @@ def _level(a: Floats, size: Int, q: Int) -> float:
         return np.inf
     found = np.sort(a[:size])  # the smallest first
     rest = found.sum()
-    for whole in range(q):  # so many have weight 1, and the others share what is left
+    for whole in range(q):  # this many have weight 1, and the others share what is left
         t = rest / (q - whole)
         largest = found[size - whole - 1]
         if largest <= t:

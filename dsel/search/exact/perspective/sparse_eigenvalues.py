@@ -166,7 +166,7 @@ def _none_better(
         if columns < rest or total <= left[d] * (least - explained):
             d -= 1
             continue
-        if work + (large - rest) * (s + d + 4) * t > most:  # so many columns must be tried
+        if work + (large - rest) * (s + d + 4) * t > most:  # too many columns must be tried
             return -work - 1
         j = by_square if total > 0.8 * left[d] * least else by_share
         tried[d, j] = True
