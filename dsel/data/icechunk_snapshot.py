@@ -100,7 +100,9 @@ def open_snapshot(data: Any) -> Snapshot:
         raise OptionError(f"{data}: {name} is unknown.", suggest(name, [*_VERSIONS, "group"]))
     if len(given) > 1:
         raise OptionError(f"{data} names a {' and a '.join(given)}.", "Name one of them.")
-    version = {"snapshot_id" if name == "snapshot" else name: options[name] for name in given} or {"branch": "main"}
+    version: dict[str, Any] = {"snapshot_id" if name == "snapshot" else name: options[name] for name in given} or {
+        "branch": "main"
+    }
     try:
         session = icechunk.Repository.open(_storage(icechunk, place)).readonly_session(**version)
     except icechunk.IcechunkError as error:
