@@ -24,7 +24,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.objective_interface import Objective
 from dsel.search import anytime
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.guarantee import Guarantee
+from dsel.search.exact.guarantee import Guarantee, guarantee_within
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.out_of_core.relaxation import CLOSE, Node, PoolRelaxation
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
@@ -64,6 +64,8 @@ class OutOfCoreTree(RelaxationTree[Node]):
     coefficient_limit : float, optional
         The bounds are about subsets whose coefficients, for columns of norm 1, have a sum of squares of at most this
         many times that of the incumbent, see `PoolRelaxation`.
+    largest_coefficient : float, optional
+        They are about the sum of squares that k coefficients of this many times the largest one have.
     """
 
     kind = "wide-tree"
@@ -71,7 +73,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
-        coefficient_limit: float | None = None,
+        coefficient_limit: float | None = None, largest_coefficient: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective", memory_limit=memory_limit)
         self._pool = ColumnPool(objective)
@@ -87,9 +89,12 @@ class OutOfCoreTree(RelaxationTree[Node]):
         known = np.asarray(sorted({int(j) for j in incumbent}), np.int64)
         self._pool.add(known)
         self.offer(known.tolist())
-        if coefficient_limit is not None:
-            best = np.asarray(self.best, np.int64)
-            self._relaxation.limit = coefficient_limit * self._relaxation.squared_coefficients(best)
+        if coefficient_limit is not None or largest_coefficient is not None:
+            squares = np.square(self._relaxation.fit(np.asarray(self.best, np.int64)))
+            if largest_coefficient is not None:
+                self._relaxation.limit = k * largest_coefficient**2 * float(squares.max(initial=0.0))
+            else:
+                self._relaxation.limit = (coefficient_limit or 0.0) * float(squares.sum())
         if self.limit:
             self._relaxation.sharpen_extra(np.square(self._pool.all_cross))
 
@@ -165,23 +170,14 @@ class OutOfCoreTree(RelaxationTree[Node]):
         return max(closed, super().upper_bound)
 
     @property
-    def lower(self) -> float:
-        """A proved lower bound on f of all subsets of at most k columns."""
-        if self.limit and not (self.contradicted or self.done):  # the best subset may have larger coefficients
-            return min(max(self.objective.c - self.upper_bound, 0.0), self.best_value)
-        return super().lower
+    def limited(self) -> bool:
+        """Whether the bounds are about limited coefficients only."""
+        return self.limit > 0.0
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not.
-
-        With a penalty above the tolerance no subset is dependent. Without one, a column that leaves the share t of its
-        square, and has the coefficient b, explains b^2 t of what the others leave.
-        """
-        objective, error = self.objective, min(self._relaxation.centering_error(self.objective), 1.0)
-        if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
-            return Guarantee(error)
-        return Guarantee(error, by_dependent=self.k * self.limit * objective.tolerance / objective.total)
+        """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not."""
+        return guarantee_within(self.objective, self.k, self.limit, rounding=0.0)  # passes count that of products
 
     def node_seconds(self) -> float:
         """Return the seconds of the last pass."""
@@ -326,7 +322,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
         return min(most, self._pool.rows // 4) if self.limit else most
 
     def _offer(self, S: Iterable[int], bound: float) -> None:
-        if self.offer(S) and not self.limit:
+        if self.offer(S):
             self._check_claim(self.objective.c - bound)
 
     # The closed nodes.

@@ -25,7 +25,6 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.objective_interface import Objective
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.perspective.coordinate_descent import largest, level, weights
 from dsel.search.exact.perspective.relaxation import Mask, Problem, relax
@@ -113,27 +112,11 @@ class PoolRelaxation:
         """What the penalty on coefficients beyond lam may be worth, for subsets within the limit."""
         return self.extra * self.limit
 
-    def squared_coefficients(self, S: Ints) -> float:
-        """Return the sum of the squared coefficients of columns S of the pool, for columns of norm 1."""
+    def fit(self, S: Ints) -> Floats:
+        """Return the coefficients of columns S of the pool, for columns of norm 1."""
         at = self._pool.place[S]
         gram = self._pool.gram[np.ix_(at, at)] + np.diag(self._ridge[S])
-        b = np.linalg.lstsq(gram, self._pool.cross[at], rcond=None)[0]
-        return float(b @ b)
-
-    def centering_error(self, objective: Objective) -> float:
-        """Return the share of ||Y||^2 by which the rounding of means may raise a bound.
-
-        Coefficients b of a subset are at most sqrt(c / (4 lam)) for the penalty lam, or those within the limit. With a
-        limit, those of included columns follow from what is left of Y, and from their independence.
-        """
-        centering, included = objective.centering, len(objective.included)
-        sizes = []
-        if self.limit:
-            size = (self._k * self.limit / self._total) ** 0.5
-            sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
-        if objective.lam > 0.0:
-            sizes.append(0.5 * ((self._k + included) * centering.largest / objective.lam) ** 0.5)
-        return centering.share(min(sizes))
+        return np.asarray(np.linalg.lstsq(gram, self._pool.cross[at], rcond=None)[0])
 
     def sharpen_extra(self, squares: Floats) -> None:
         """Find the best penalty for the squared products (n,) of the residuals with all columns."""

@@ -6,14 +6,17 @@ which takes O(n^3).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats
 from dsel.objective.few_targets import column_norms, few_targets
 from dsel.objective.objective_interface import Objective
 from dsel.search.exact.bounds import penalized
-from dsel.search.exact.perspective.relaxation import SMALLEST
+from dsel.search.exact.perspective.relaxation import SMALLEST, Box
 
 #: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
 _INSIDE, _INSIDE_RIDGE = 0.999, 1.0 - 1e-6
@@ -21,6 +24,8 @@ _INSIDE, _INSIDE_RIDGE = 0.999, 1.0 - 1e-6
 _SMALLEST_RIDGE = 1e-6
 #: More columns than this have no D beyond the ridge penalty: its eigenvalues would take too long.
 MOST_OUTSIDE = 5000
+#: With so many columns a part of them shows whether all are independent, in less time.
+_MANY = 1000
 #: Seconds of `diagonal_outside`, about, over n^3.
 _OUTSIDE_SECONDS = 6e-10
 
@@ -49,6 +54,30 @@ def scaled_gram(objective: Objective) -> Floats:
     return K
 
 
+def largest_coefficient(objective: Objective, S: Iterable[int]) -> float:
+    """Return the largest coefficient of a subset for columns of norm 1, with one target and K in memory."""
+    members = np.asarray(sorted(S), np.int64)
+    assert objective.cross is not None
+    K = objective.K[np.ix_(members, members)] + objective.lam * np.eye(members.size)
+    b = np.linalg.lstsq(K, objective.cross[members, 0], rcond=None)[0]
+    return float(np.abs(b * _norms(objective)[members]).max(initial=0.0))
+
+
+def _norms(objective: Objective) -> Floats:
+    """Return the norms (n,) of the columns, before included ones were removed."""
+    return np.sqrt(np.maximum(objective.scale - objective.lam, 0.0))
+
+
+def box_of(objective: Objective, k: int, largest: float) -> Box:
+    """Return the box of subsets of k columns whose coefficients, for columns of norm 1, are at most `largest`.
+
+    The columns of the relaxation have norm 1 together with their penalty.
+    """
+    norms, own = column_norms(np.diag(objective.K) + objective.lam), _norms(objective)
+    limit = np.divide(largest * norms, own, out=np.full(objective.n, np.inf), where=own > 0.0)
+    return Box(limit, float(np.sort(limit[own > 0.0])[-k:].sum()), ridge(objective.n))
+
+
 def diagonals(K: Floats, ridge: Floats) -> list[Floats]:
     """Return the diagonals D (n,) that keep K - D positive semidefinite; none if the columns are nearly dependent.
 
@@ -68,7 +97,10 @@ def diagonal_outside(K: Floats) -> Floats | None:
 
     It is more where there are more rows than columns. O(n^3).
     """
+    n = K.shape[0]
     try:
+        for part in (n // 4, n // 2) if n >= _MANY else ():  # more columns than rows are seen sooner
+            scipy.linalg.cholesky(K[:part, :part], lower=True, check_finite=False)
         factor = scipy.linalg.cho_factor(K, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,13 @@ from dsel.objective.few_targets import column_norms
 from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.guarantee import Guarantee, guarantee_within
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.diagonals import (
     MOST_OUTSIDE,
+    box_of,
     diagonal_outside,
     diagonals,
     ridge_diagonal,
@@ -82,6 +85,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         Find all near-best subsets.
     kept : dict, optional
         What the tree for the same columns on other data has left, see `kept`.
+    largest : float, optional
+        The bounds are about subsets whose coefficients, for columns of norm 1, are at most this. It is for one target.
 
     Raises
     ------
@@ -96,13 +101,15 @@ class PerspectiveTree(RelaxationTree[Node]):
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         diagonal_after: float | None = None, setup: CommonSetup | None = None, hands_over: bool = False,
         deadline: Deadline | None = None, saved: dict[str, Any] | None = None, near_best: NearBest | None = None,
-        kept: Mapping[str, Any] | None = None,
+        kept: Mapping[str, Any] | None = None, largest: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit, near_best=near_best)
         listing = near_best is not None
         self._K, self._c, self._ridge = self.setup.once(scaled_columns, objective)
         self._solver = solver_of(objective, k, self._K, self._c, deadline, listing) if hands_over else None
-        self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective, False)
+        self._largest = largest if saved is None else saved.get("largest")
+        self._box = None if self._largest is None else box_of(objective, k, self._largest)
+        self._branching = Branching(self._problem_with(self._ridge), k, objective, False)
         self._work: SubtreeWork | None = None
         self._other_seconds = 0.0
         self._followed: KeptTree | None = None
@@ -114,7 +121,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             return
         self.offer(incumbent)
         with one_blas_thread():
-            if kept:
+            if kept and not self.limited:
                 self._follow(kept)
             elif not self._use_first_diagonal():
                 raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
@@ -146,16 +153,33 @@ class PerspectiveTree(RelaxationTree[Node]):
         if d is None and self._stages:
             self._stages.pop(0)
             d = self.setup.once(diagonal_outside, self._K)
+        if d is None and self.limited:  # the limits alone bound what columns explain
+            d, self._solver = np.zeros(self.objective.n), None
         if d is None:
             return False
         self._begin_with(d, *self._relaxed_root(d))
         return True
 
+    def _problem_with(self, d: Floats) -> Problem:
+        return Problem(self._K, self._c, d, self._box)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the bounds are about limited coefficients only."""
+        return self._box is not None
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What rounding and the dependence tolerance may hide."""
+        if self._box is None:
+            return super().guarantee
+        return guarantee_within(self.objective, self.k, self.k * (self._largest or 0.0) ** 2)
+
     def _relaxed_root(self, d: Floats, known: CachedRelaxation | None = None) -> tuple[float, Node]:
         """Return the root and its bound by a diagonal. known: coefficients of the root for a smaller size."""
         n = self.objective.n
         nothing, everything = np.zeros(n, np.bool_), np.ones(n, np.bool_)
-        problem, b = Problem(self._K, self._c, d), np.zeros_like(self._c)
+        problem, b = self._problem_with(d), np.zeros_like(self._c)
         if known is not None:
             b[known.support] = known.b
         elif self.best:
@@ -189,7 +213,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         if self.setup.guided:
             stages = ("best",) if own_diagonals else tuple(self._stages)  # nodes with their own leave nothing to follow
             record = self.setup.warm_start = WarmStart(self.k, d, stages)
-        problem = Problem(self._K, self._c, d)
+        problem = self._problem_with(d)
         self._branching = Branching(
             problem, self.k, self.objective, own_diagonals, warm_start, record, self._solver, self._followed
         )  # fmt: skip
@@ -199,7 +223,7 @@ class PerspectiveTree(RelaxationTree[Node]):
     def kept(self, most_bytes: int) -> dict[str, Any]:
         """Return what a tree on data that grew continues from, as arrays; empty if there is nothing."""
         advice, before = self.setup.warm_start, self._followed
-        if not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
+        if self.limited or not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
             return {}
         seconds = self.seconds
         if before is not None and not before.finished:  # both are parts of one proof
@@ -311,7 +335,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         A tree with gap G and children that are better by D has about 2^(G / D) nodes.
         """
         n, gap = self.objective.n, root.bound - self.cutoff
-        branching = Branching(Problem(self._K, self._c, root.d), self.k, self.objective, True)
+        branching = Branching(self._problem_with(root.d), self.k, self.objective, True)
         if gap <= 0.0:
             return False
         better, seconds = np.zeros(2), np.zeros(2)
@@ -357,6 +381,8 @@ class PerspectiveTree(RelaxationTree[Node]):
 
     def certificate_fields(self) -> dict[str, Any]:
         """Return how many leaves of the tree that it followed were bounded again, and how many were searched."""
+        if self._largest is not None:
+            return {"largest_coefficient": self._largest}
         if self._followed is None:
             return {}
         return {"leaves_checked": self._followed.checked, "leaves_searched": self._followed.searched}
@@ -372,7 +398,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             branching = self._branching
             learned = None if self._solver is None else self._solver.learned()
             self._work = SubtreeWork(
-                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned,
+                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned, self._box,
                 self.near_best is not None, self.setup.guided and not branching.own_diagonals,
             )  # fmt: skip
         return self._work
@@ -413,6 +439,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             **self._shared_state(), "nodes": nodes, "seconds": self.seconds,
             "stages": self._stages, "semidefinite": self._branching.own_diagonals,
             "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
+            "largest": self._largest,
             "handover": None if self._solver is None else self._solver.learned(),
         }  # fmt: skip
 
@@ -426,7 +453,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         else:  # an older version, which found the first two diagonals at once
             self._stages = [stage for stage in self._stages if stage == "best" and not state["tried"]]
             d = diagonals(self._K, self._ridge)[state["diagonal"]] if d is None else d
-        problem = Problem(self._K, self._c, np.array(d, np.float64))
+        problem = self._problem_with(np.array(d, np.float64))
         own = state["semidefinite"]
         self._branching = Branching(problem, self.k, self.objective, own, subtree_solver=self._solver)
         self._other_seconds = state["seconds"]

@@ -16,7 +16,7 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.perspective.branching import Bounded, Branching
 from dsel.search.exact.perspective.diagonals import scaled_gram
 from dsel.search.exact.perspective.node import Node, WarmStart
-from dsel.search.exact.perspective.relaxation import Problem
+from dsel.search.exact.perspective.relaxation import Box, Problem
 from dsel.search.exact.perspective.subtree_solver import SubtreeSolver
 from dsel.search.exact.tree import Explored
 
@@ -73,7 +73,8 @@ class SubtreeWork:
     """What tasks need to know of a tree.
 
     c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `SubtreeSolver` has learned,
-    None without one. listing: whether near-best subsets are listed. recording: whether advice is kept.
+    None without one. box: see `Problem`. listing: whether near-best subsets are listed. recording: whether advice is
+    kept.
     """
 
     objective: Objective
@@ -82,12 +83,13 @@ class SubtreeWork:
     d: Floats
     own_diagonals: bool
     learned: list[float] | None = None
+    box: Box | None = None
     listing: bool = False
     recording: bool = False
 
     def explorer(self) -> Branching:
         """Return what splits nodes, one task after another."""
-        problem = Problem(scaled_gram(self.objective), self.c, self.d)
+        problem = Problem(scaled_gram(self.objective), self.c, self.d, self.box)
         solver = None
         if self.learned is not None:
             solver = solver_of(self.objective, self.k, problem.K, self.c, listing=self.listing)
