@@ -32,7 +32,7 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_LIMITED, ProofProblem
+from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
@@ -203,7 +203,7 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
     limited = budget.limit is not None
-    by_passes = limited and shape.n > MOST_DENSE
+    by_passes = budget.largest_coefficient is not None and shape.n > MOST_DENSE_IN_BOX
     if budget.coefficient_limit is not None:
         by_passes = request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)

@@ -53,6 +53,8 @@ MOST_DENSE = 5000
 _TOO_MANY_TO_TRY = 10**11
 #: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.
 MOST_DENSE_LIMITED = 2500
+#: The same where each coefficient has a limit.
+MOST_DENSE_IN_BOX = 1000
 #: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
 #: and the first bound of branch and bound: this factor of n^3, at least and at most.
 _SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0
@@ -228,8 +230,8 @@ def _begin_in_passes(problem: ProofProblem) -> Tree:
             problem.objective, problem.k, coefficient_limit=problem.coefficient_limit,
             largest_coefficient=problem.largest_coefficient, **arguments,
         )  # fmt: skip
-        if tree.limit > 0.0:  # otherwise no column explains anything
-            return _with_or_without_limit(problem, tree)
+        if tree.limited:  # otherwise no column explains anything
+            return tree if problem.largest_coefficient is not None else _with_or_without_limit(problem, tree)
     if relaxable(problem.objective):
         return OutOfCoreTree(problem.objective, problem.k, **arguments)
     return _begin_targets(problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact import choose_tree
+from dsel.search.exact.out_of_core import out_of_core_tree
+from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import gains, penalty, weights
 from dsel.search.exact.perspective.diagonals import diagonals
 from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
@@ -191,9 +195,41 @@ class TestTheChoiceOfATree:
         assert again.certificate().bound == proof.certificate().bound
         assert again.certificate().largest_coefficient == proof.certificate().largest_coefficient
 
-    def test_wide_data_have_the_limit_of_the_sum_of_squares(self, problem, monkeypatch):
+    def test_of_more_columns_each_is_limited_in_passes(self, problem, monkeypatch):
         objective, planted = problem
         monkeypatch.setattr(choose_tree, "MOST_DENSE", 100)
         proof = Proof.begin(objective, 3, planted, largest_coefficient=1.5)
         assert proof.search.kind == "wide-tree"
-        assert proof.certificate().coefficients > 0.0
+        proof.run(nodes=500)
+        certificate = proof.certificate()
+        assert certificate.bound == pytest.approx(certificate.value, rel=1e-6)
+        assert certificate.largest_coefficient > 1.0
+
+
+@given(st.integers(0, 10_000), st.sampled_from(KINDS), st.sampled_from((0.0, 1e-3, 0.5)), st.integers(1, 3),
+       st.floats(1.0, 3.0))  # fmt: skip
+@settings(max_examples=80, deadline=None)
+def test_a_tree_in_passes_proves_that_no_subset_within_the_limit_is_better(seed, kind, lam, k, times):
+    X, Y = data(seed, kind, 1)
+    k = min(k, X.shape[1])
+    squares = np.square(X).sum(axis=0)
+    wide = OnDemandObjective(InMemoryFactor(X), squares, X.T @ Y, float(np.square(Y).sum()), lam, batch=2)
+    steps = {"_FIRST": 2, "_ENTERING": 2, "_ENTERING_NODE": 1, "_CLOSED": 3, "_PASS_NODES": 3}
+    with mock.patch.multiple(out_of_core_tree, **steps):
+        tree = OutOfCoreTree(wide, k, incumbent=range(k), largest_coefficient=times)
+        largest = tree.certificate().largest_coefficient
+        assume(largest > 1e-6)
+        norms = np.sqrt(squares)
+        limit = np.divide(largest, norms, out=np.full_like(norms, 1e-12), where=norms > 0.0)
+        least = least_within(X, Y[:, 0], lam, limit, k)
+        error = (tree.guarantee.error + tree.guarantee.by_dependent + 1e-9) * wide.total
+        for _ in range(40):
+            assert tree.lower <= least + error
+            ended = tree.advance(tree.iteration + 1)
+            again = OutOfCoreTree.restore(wide, json.loads(json.dumps(tree.state())))
+            assert (again.lower, again.certificate().largest_coefficient) == (tree.lower, largest)
+            if ended:
+                break
+        assert tree.lower <= least + error
+        if ended and not tree._stuck:
+            assert tree.best_value <= least + error
