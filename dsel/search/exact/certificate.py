@@ -196,7 +196,8 @@ class Certificate:
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
         if self.largest_coefficient != other.largest_coefficient:
-            return other
+            about_all = not (self.coefficients or self.largest_coefficient)
+            return self if about_all and self.bound >= other.bound else other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self

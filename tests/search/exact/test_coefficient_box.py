@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from unittest import mock
 
@@ -14,6 +15,7 @@ from scipy.optimize import lsq_linear
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact import choose_tree
+from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.out_of_core import out_of_core_tree
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import gains, penalty, weights
@@ -233,3 +235,14 @@ def test_a_tree_in_passes_proves_that_no_subset_within_the_limit_is_better(seed,
         assert tree.lower <= least + error
         if ended and not tree._stuck:
             assert tree.best_value <= least + error
+
+
+def test_certificates_with_different_limits_are_not_mixed():
+    whole = Certificate(3, 1.0, 0.6, 10.0, (1, 2, 3), 5, 1.0, "")
+    within = replace(whole, bound=0.9, largest_coefficient=2.0)
+    assert whole.merged(within) == within
+    assert replace(whole, bound=0.95).merged(within).bound == 0.95
+    assert within.merged(replace(whole, bound=0.95)).largest_coefficient == 0.0
+    wider = replace(within, bound=0.7, largest_coefficient=4.0)
+    assert within.merged(wider) == wider
+    assert within.merged(replace(whole, coefficients=0.5)).coefficients == 0.5
