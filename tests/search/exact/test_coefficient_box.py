@@ -16,6 +16,7 @@ from scipy.optimize import lsq_linear
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact import choose_tree
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.out_of_core import out_of_core_tree
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import gains, penalty, weights
@@ -187,6 +188,21 @@ class TestTheChoiceOfATree:
         assert certificate.indices == planted
         assert certificate.largest_coefficient > 1.0
         assert certificate.bound == pytest.approx(certificate.value, rel=1e-6)
+
+    @pytest.mark.parametrize("lam", [0.0, 0.05])
+    def test_the_proofs_of_all_sizes_follow_each_other(self, problem, lam):
+        objective = replace(problem[0], lam=lam)
+        setup = CommonSetup(objective, guided=True)
+        sizes = {}
+        for k, start in ((1, (3,)), (2, (3, 50)), (3, (3, 50, 100)), (4, (3, 50, 100, 101))):
+            proof = Proof.begin(objective, k, start, largest_coefficient=1.3, setup=setup)
+            alone = Proof.begin(objective, k, start, largest_coefficient=1.3)
+            for one in (proof, alone):
+                one.run(nodes=300)
+            assert proof.certificate().bound == pytest.approx(alone.certificate().bound, rel=1e-3)
+            sizes[k] = proof.certificate()
+        assert sizes[3].indices == (3, 50, 100)
+        assert any(one.largest_coefficient > 0.0 for one in sizes.values())
 
     def test_it_continues_where_it_was_saved(self, problem):
         objective, planted = problem

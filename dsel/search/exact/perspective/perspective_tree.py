@@ -154,7 +154,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             self._stages.pop(0)
             d = self.setup.once(diagonal_outside, self._K)
         if d is None and self.limited:  # the limits alone bound what columns explain
-            d, self._solver = np.zeros(self.objective.n), None
+            d = np.zeros(self.objective.n)
         if d is None:
             return False
         self._begin_with(d, *self._relaxed_root(d))
@@ -213,6 +213,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         if self.setup.guided:
             stages = ("best",) if own_diagonals else tuple(self._stages)  # nodes with their own leave nothing to follow
             record = self.setup.warm_start = WarmStart(self.k, d, stages)
+        if not d.any():  # columns may be dependent, so that a node is not handed over
+            self._solver = None
         problem = self._problem_with(d)
         self._branching = Branching(
             problem, self.k, self.objective, own_diagonals, warm_start, record, self._solver, self._followed
