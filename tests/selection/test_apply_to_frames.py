@@ -143,7 +143,7 @@ def test_several_targets_are_scored_by_position_or_by_name() -> None:
     assert selection.score(NUMBERS, pl.DataFrame({name: Y[name].to_list() for name in Y})) == found
     numbers = dsel.select(NUMBERS, np.column_stack([size, size**2]), k=2, method="forward")
     assert numbers.score(NUMBERS, np.column_stack([size, size**2]))["r2"] == pytest.approx(numbers.r2, abs=1e-12)
-    with pytest.raises(DataError, match="y has no target rank=a. Give all of rank=a, rank=b, rank=c, twice"):
+    with pytest.raises(DataError, match=r"y has no target rank=a. Give all of rank=a, rank=b, rank=c, twice"):
         selection.score(NUMBERS, Y[["twice"]])
     with pytest.raises(DataError, match=r"y has the shape \(60, 2\), and the predictions for X have \(60, 4\)"):
         selection.score(NUMBERS, np.zeros((M, 2)))
