@@ -229,7 +229,8 @@ def test_a_frame_with_targets_in_memory_keeps_the_options_of_a_table(tmp_path: P
     dsel.ingest(frame, tmp_path / "store.zarr", y=Y, categorical="colour", drop="open", index="name")
     store = dsel.open_store(tmp_path / "store.zarr")
     assert store.features.tolist() == [*"abcdef", "colour=blue", "colour=green", "colour=red"]
-    assert store.samples is not None and store.samples[:2].tolist() == ["r0", "r1"]
+    assert store.samples is not None
+    assert store.samples[:2].tolist() == ["r0", "r1"]
 
 
 @pytest.mark.parametrize(
