@@ -9,7 +9,7 @@ The optional libraries are recognised by the name of a type, so that none of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,6 +132,46 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns
     kept = [own[name] for name in labels if name not in wanted]
     return frame[kept], frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
+
+
+def joined(frame: Any, Y: Any, weights: Any, options: SourceOptions) -> tuple[Any, SourceOptions]:
+    """Return a frame in memory as a table with targets and weights as its last columns, and options that name these.
+
+    Labels are those that `dsel.select` gives. Errors: DataError for a label that the frame has already, and for another
+    number of rows.
+    """
+    table, index = arrow.arrow_table(frame, keep_index=options.index is None)
+    named = []
+    for values, label in ((Y, "y"), (weights, "weight")):
+        extra = {} if values is None else _labelled_columns(values, label)
+        for name, column in extra.items():
+            if name in table.column_names:
+                raise DataError(f"The frame has a column {name!r} already.", f"Name {label} otherwise, as a Series.")
+            if len(column) != table.num_rows:
+                raise DataError(f"{label} has {len(column)} rows, and the frame has {table.num_rows}.")
+            table = table.append_column(name, column)
+        named.append(tuple(extra))
+    (targets, weight), kept = named, options.weight
+    return table, replace(
+        options, target=targets or options.target, weight=weight[0] if weight else kept, index=options.index or index
+    )
+
+
+def _labelled_columns(values: Any, label: str) -> dict[str, Any]:
+    """Return targets or weights as columns of Arrow by label."""
+    import pyarrow as pa
+
+    values = values.compute() if hasattr(values, "compute") else values
+    default = "y0" if label == "y" and np.ndim(values) == 1 and class_labels(values) is None else label
+    if is_series(values):
+        values = values.rename(default if values.name is None or values.name == "" else str(values.name)).to_frame()
+    if frame_labels(values) is not None or hasattr(values, "collect"):
+        table = arrow.arrow_table(values, keep_index=False)[0]
+        return dict(zip(table.column_names, table.columns, strict=True))
+    array = np.asarray(values)
+    if array.ndim < 2:
+        return {default: pa.array(np.atleast_1d(array))}
+    return {f"{label}{j}": pa.array(array[:, j]) for j in range(array.shape[1])}
 
 
 @dataclass(frozen=True)

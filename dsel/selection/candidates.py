@@ -48,7 +48,8 @@ def candidates_of(
     allowed = ~unusable
     allowed[validated.exclude] = False
     allowed[dropped] = False
-    pairs = duplicates(whole.K, _MOST_PAIRS) if whole.has_gram else []
+    used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
+    pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram else []
     if pairs:
         more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
         named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
