@@ -120,17 +120,17 @@ def array_bytes(data: Any) -> int:
     return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
 
 
-def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None) -> Floats:
-    """Return rows [start, stop) of a loaded x or y as a new float64 array, with `fill` in place of NaN."""
+def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None, dtype: Any = np.float64) -> Any:
+    """Return rows [start, stop) of a loaded x or y as a new array (float64 by default), with `fill` in place of NaN."""
     rows = block[start:stop]
     if hasattr(rows, "toarray"):
         rows = rows.toarray()
-    dense = np.array(rows, dtype=np.float64, order="C")
+    dense = np.array(rows, dtype=dtype, order="C")
     fill_missing(dense, fill)
     return dense
 
 
-def fill_missing(z: Floats, fill: Floats | None) -> None:
+def fill_missing(z: Any, fill: Floats | None) -> None:
     """Replace NaN in each column of z by the column's value in `fill`, if there is any."""
     if fill is not None:
         rows, columns = np.nonzero(np.isnan(z))
