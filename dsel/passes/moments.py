@@ -343,7 +343,8 @@ def block_moments(
     dtype: Any = np.float64
     products: Any = Products(np.zeros((n, n), order="F") if strips is None else StripSums(strips), n)
     mean_x = np.where(whole, np.rint(mean_x), mean_x)
-    small = whole & _small(x, fill, mean_x)
+    first = dense_rows(x, 0, min(_ROWS, pieces[0][1]) if pieces else 0, fill) - mean_x
+    small = whole & (np.einsum("rj,rj->j", first, first) < _EXACT)
     if _gains(small, strips) and (w is None or ((w == 0.0) | (w == 1.0)).all()):
         widest = (high_x - low_x)[small].max(initial=1.0)
         pieces = _pieces(r, n + y.shape[1], max(_ROWS, _EXACT / widest**2))
@@ -485,12 +486,6 @@ def _keep_whole(z: Any, whole: Any) -> None:
         if whole.any():
             same = part == np.rint(part)
             whole &= True if same.all() else same.all(axis=0)
-
-
-def _small(x: Any, fill: Floats | None, center: Floats) -> Any:
-    """Return which columns (n,) have squares, in the first rows, whose sum is exact in float32."""
-    first = dense_rows(x, 0, _ROWS, fill) - center
-    return np.einsum("rj,rj->j", first, first) < _EXACT
 
 
 def _gains(whole: Any, strips: tuple[Strip, ...] | None) -> bool:
