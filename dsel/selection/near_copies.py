@@ -1,7 +1,8 @@
 """Columns that are nearly copies of others are one signal: the first of each cluster represents it in the search.
 
 Otherwise rounding and noise decide which of them is chosen, so that choices change between rows, sizes and runs, and
-proofs about subsets with two of them say little.
+proofs about subsets with two of them say little. A penalty tells columns of different scales apart. Then only columns
+of nearly the same norm are one signal, and two of them may be better than one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsel._lib.tolerances import EXACT_COPY, NEAR_COPY
+from dsel._lib.tolerances import EXACT_COPY, NEAR_COPY, same_norm
 from dsel._lib.types import Floats
 from dsel.data.labels import format_labels
 from dsel.errors import OptionError
@@ -21,6 +22,8 @@ from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
 
 _CENTERED = ("standardize", "center")
+#: Their columns have equal norms.
+_SCALED = ("standardize", "unit")
 #: Clusters that a note names.
 _MOST_NAMED = 10
 
@@ -48,8 +51,16 @@ def one_of_each(
     if validated.groups is not None:
         left = left[validated.groups.sizes[validated.groups.of_column[left]] == 1]
     compared = [*validated.include.tolist(), *left.tolist()]
-    clusters = clusters_of(whole.K, compared) if of_columns is None else estimated_clusters(of_columns, compared)
-    copies = sorted(set(j for cluster in clusters for j in cluster[1:]) - set(validated.include.tolist()))
+    penalty = request.lam > 0.0 or bool(getattr(validated.options, "penalties", ()))
+    any_scale = request.preprocess in _SCALED or not penalty
+    if of_columns is None:
+        clusters = clusters_of(whole.K, compared, any_scale)
+    else:
+        clusters = estimated_clusters(of_columns, compared, any_scale)
+    included = set(validated.include.tolist())
+    clusters = tuple((first, *[j for j in rest if j not in included]) for first, *rest in clusters)
+    clusters = tuple(cluster for cluster in clusters if len(cluster) > 1)
+    copies = left_out(clusters)
     if not copies:
         return validated, ()
     if request.near_copies == "refuse":
@@ -61,10 +72,11 @@ def one_of_each(
     return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters
 
 
-def clusters_of(K: Floats, columns: Sequence[int]) -> Clusters:
+def clusters_of(K: Floats, columns: Sequence[int], any_scale: bool = True) -> Clusters:
     """Return sets of columns of a Gram matrix, of which the first correlates with all others by at least 1 - 1e-6.
 
-    columns: those that are compared, in the order in which they may represent others. O(n^2).
+    columns: those that are compared, in the order in which they may represent others. any_scale: whether columns of
+    different norms may be in a cluster. O(n^2).
     """
     order = np.asarray(columns, np.int64)
     norms = np.sqrt(np.maximum(np.diag(K), 0.0))[order]
@@ -76,6 +88,7 @@ def clusters_of(K: Floats, columns: Sequence[int]) -> Clusters:
         if not free[i]:
             continue
         near = np.abs(K[i, i + 1 :]) >= (1.0 - NEAR_COPY) * norms[i] * norms[i + 1 :]
+        near &= any_scale | same_norm(norms[i], norms[i + 1 :])
         copies = i + 1 + np.flatnonzero(near & free[i + 1 :])
         if copies.size:
             free[copies] = False
@@ -83,7 +96,7 @@ def clusters_of(K: Floats, columns: Sequence[int]) -> Clusters:
     return tuple(found)
 
 
-def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> Clusters:
+def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any_scale: bool = True) -> Clusters:
     """Return the same for wide data, by sums of the standardized columns with random signs: O(n log n).
 
     The squares of the differences of the sums of two columns have twice 1 - correlation as their expected value.
@@ -92,7 +105,8 @@ def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> 
 
     order = np.asarray(columns, np.int64)
     order = order[statistics.squares[order] > 0.0]
-    points = statistics.sums[order] / np.sqrt(statistics.squares[order])[:, None]
+    norms = np.sqrt(statistics.squares[order])
+    points = statistics.sums[order] / norms[:, None]
     signed, radius = np.vstack([points, -points]), np.sqrt(2.0 * NEAR_COPY * SIGNED)
     tree = KDTree(signed, compact_nodes=False, balanced_tree=False)
     distance, _ = tree.query(points, k=2, distance_upper_bound=radius)
@@ -101,7 +115,8 @@ def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> 
         if not free[i]:
             continue
         near = np.unique(np.asarray(tree.query_ball_point(points[i], radius)) % order.size)
-        copies = near[free[near] & (near > i)]
+        near = near[free[near] & (near > i)]
+        copies = near[any_scale | same_norm(norms[i], norms[near])]
         if copies.size:
             free[copies] = False
             found.append((int(order[i]), *order[copies].tolist()))
@@ -121,8 +136,19 @@ def note_on(clusters: Clusters, labels: Sequence[str]) -> str:
     )
 
 
-def inexact(clusters: Clusters, statistics: ColumnScales, whole: Objective) -> int:
-    """Return how many columns another one represents without being a multiple of it, up to rounding."""
+def left_out(clusters: Sequence[Sequence[int]]) -> list[int]:
+    """Return the columns of the data that another column represents, ascending."""
+    return sorted(j for _, *rest in clusters for j in rest)
+
+
+def not_covered(clusters: Clusters, lam: float, statistics: ColumnScales, whole: Objective) -> int:
+    """Return how many columns are left out that may be in better subsets.
+
+    With a penalty these are all that others represent, since two coefficients cost less than one. Without, these are
+    the columns that are no multiples of their representative, up to rounding.
+    """
+    if lam > 0.0:
+        return len(left_out(clusters))
     pairs = [(first, j) for first, *rest in clusters for j in rest]
     if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
         z = {j: statistics.sums[j] / np.sqrt(statistics.squares[j]) for pair in pairs for j in pair}

@@ -113,7 +113,52 @@ def test_a_loss_searches_one_column_of_each_cluster_and_its_proof_says_so() -> N
     assert sorted(found.indices) == [2, 3, 5]
     assert found.counts["copies"] == [[2, 13], [3, 10, 11], [5, 12]]
     proved = dsel.certify(found, with_copies(1e-5), classes)
-    assert proved.certificate[-1]["represented"] == 3
+    assert proved.certificate[-1]["represented"] == 4  # the proof limits coefficients, which copies may share
     assert proved.certificate[-1]["status"] == "optimal-except-near-copies"
     assert sorted(proved.indices) == [2, 3, 5]
     assert "copies" not in dsel.select(with_copies(1e-5), classes, k=3, loss="logistic", near_copies="keep").counts
+
+
+@pytest.mark.parametrize("preprocess", ["center", "none"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_penalty_tells_columns_of_other_scales_apart(preprocess: str, loss: str) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    X = np.column_stack([1e-3 * z, z, rng.normal(size=100), z * (1 + 1e-6)])
+    y = z + 0.3 * rng.normal(size=100)
+    target = y if loss == "squared" else y > 0
+    asked: dict[str, Any] = {"k": 1, "lam": 1.0, "preprocess": preprocess, "loss": loss}
+    found = dsel.select(X, target, **asked)
+    assert found.indices == (1,)
+    assert found.counts["copies"] == [[1, 3]]
+    assert found.error == pytest.approx(dsel.select(X, target, near_copies="keep", **asked).error, rel=1e-5)
+    assert dsel.certify(found, X, target).certificate[-1]["status"] == "optimal-except-near-copies"
+    assert dsel.select(X, y, k=1, preprocess=preprocess).counts["copies"] == [[0, 1, 3]]
+
+
+def test_a_proof_with_a_penalty_leaves_out_subsets_with_two_copies_and_says_so() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    X, y = np.column_stack([z, z, rng.normal(size=(100, 3))]), z + 0.3 * rng.normal(size=100)
+    kept = dsel.select(X, y, k=2, lam=100.0, near_copies="keep")
+    assert sorted(kept.indices) == [0, 1]  # two coefficients cost less than one
+    found = dsel.select(X, y, k=2, lam=100.0)
+    assert found.error > kept.error
+    row = dsel.certify(found, X, y).certificate[-1]
+    assert (row["status"], row["represented"]) == ("optimal-except-near-copies", 1)
+
+
+@pytest.mark.parametrize(
+    ("noise", "lam", "verdict"), [(0, 0, "replaceable"), (1e-5, 0, "undecided"), (0, 1, "undecided")]
+)
+def test_a_column_that_represents_another_is_not_necessary(noise: float, lam: float, verdict: str) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    X, y = np.column_stack([z, z + noise * rng.normal(size=100), rng.normal(size=(100, 3))]), z + rng.normal(size=100)
+    listed = dsel.alternatives(dsel.select(X, y, k=1, lam=lam), X, y)
+    assert listed.verdicts["x0"] == verdict
+    assert "no others without near-copies (proved)" in str(listed.lines())
+    assert (
+        dsel.alternatives(dsel.select(X[:, [0, 2, 3]], y, k=1, lam=lam), X[:, [0, 2, 3]], y).verdicts["x0"]
+        == "necessary"
+    )
