@@ -29,7 +29,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import not_covered, note_on, one_of_each
+from dsel.selection.near_copies import not_covered, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -183,9 +183,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        validated, clusters = one_of_each(validated, prepared.statistics, whole)
+        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
+        notes = (*notes, *on_copies)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
         if targets is not None:
             return _by_loss(run, targets, notes, timer, started)

@@ -162,3 +162,34 @@ def test_a_column_that_represents_another_is_not_necessary(noise: float, lam: fl
         dsel.alternatives(dsel.select(X[:, [0, 2, 3]], y, k=1, lam=lam), X[:, [0, 2, 3]], y).verdicts["x0"]
         == "necessary"
     )
+
+
+@pytest.mark.parametrize("near_copies", ["first", "keep"])
+def test_near_copies_whose_difference_explains_the_target_are_both_searched(near_copies: str) -> None:
+    rng = np.random.default_rng(0)
+    start, days = rng.random(300) * 3000, rng.random(300) * 2
+    X, y = np.column_stack([start, start + days, rng.normal(size=300)]), days + 0.1 * rng.normal(size=300)
+    found = dsel.select(X, y, k=2, near_copies=near_copies)
+    assert sorted(found.indices) == [0, 1]
+    assert found.r2 > 0.96
+    assert any(
+        "x0 and x1 are nearly copies, but their difference explains 96.8% of Y more: both" in n for n in found.notes
+    )
+    assert dsel.certify(found, X, y).certificate[-1]["status"] == "optimal"
+
+
+@pytest.mark.parametrize("near_copies", ["first", "keep"])
+def test_a_difference_that_no_subset_can_have_is_named(near_copies: str) -> None:
+    rng = np.random.default_rng(0)
+    total, tax = 1e5 * rng.random(100), rng.random(100)
+    X = np.column_stack([total, total - tax, rng.normal(size=100)])
+    found = dsel.select(X, tax, k=2, near_copies=near_copies)
+    assert set(found.indices) != {0, 1}
+    assert any("x0 and x1" in n and "make it a column" in n for n in found.notes)
+
+
+def test_without_centering_the_note_speaks_of_the_cosine() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3)) + 1e4
+    found = dsel.select(X, X[:, 0] - X[:, 1], k=2, preprocess="unit")
+    assert any("cosine is above 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)

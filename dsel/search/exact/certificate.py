@@ -273,7 +273,7 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
     if row.get("represented"):
         sentences.append(
             f"{row['represented']} columns are nearly copies of others, which represent them: the proof does not cover "
-            "subsets with these columns (near_copies=keep does)."
+            "subsets with these columns (near_copies=keep covers those that are independent)."
         )
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
