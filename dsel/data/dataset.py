@@ -309,8 +309,8 @@ def as_dataset(
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
     Y = None if unsupervised else Y
-    if Y is None and targets and not unsupervised and frames.names_columns(targets) and frames.may_name(X, targets):
-        Y, targets = targets[0] if len(targets) == 1 else list(targets), None
+    if Y is None and targets and not unsupervised and frames.may_name(X, targets):
+        Y, targets = str(targets[0]) if len(targets) == 1 else [str(target) for target in targets], None
     if in_memory.is_xarray_dataset(X):
         X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
     X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from dsel.data.formats.tables.scan import (
 )
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, as_days
-from dsel.data.labels import Labels, as_labels, is_a
+from dsel.data.labels import Labels, as_labels, is_a, require_unique
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 
@@ -101,8 +102,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         return X, Y, weights, features
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
-    if _is_whole(Y):
-        Y = str(Y)  # the name of a column, as of a file without a header
+    own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
+    if _is_whole(Y) or Y in own:
+        Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
@@ -125,6 +127,7 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     wanted = [names] if isinstance(names, str) else list(names)
     if labels is None:
         raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
+    require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
         raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
     if type(frame).__name__ == "Table":

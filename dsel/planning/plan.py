@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from dsel._lib.byte_sizes import format_bytes
+from dsel._lib.text import counted
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.on_demand import FEW_COLUMNS
@@ -246,7 +247,7 @@ class Plan:
 
     def _placement_line(self) -> str:
         """Return where the search runs, why, and the estimated time in this process and on the workers."""
-        workers = _count(self.search_workers, "worker")
+        workers = counted(self.search_workers, "worker")
         where = f"on {workers}" if self.placement.on_workers else "in this process"
         why = f": {self.placement.why}" if self.placement.why else ""
         here = self.placement.seconds if self.search_seconds is None else self.search_seconds
@@ -258,7 +259,7 @@ class Plan:
     def _memory_line(self) -> str:
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         return (
-            f"memory: {_count(self.workers, 'worker')} of {format_bytes(self._peak_bytes)} at the "
+            f"memory: {counted(self.workers, 'worker')} of {format_bytes(self._peak_bytes)} at the "
             f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
             f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
         )
@@ -266,13 +267,9 @@ class Plan:
 
 def _cost_line(cost: PassCost, about: str = "") -> str:
     return (
-        f"{cost.name}: {about}{_count(cost.passes, 'pass', 'passes')}, {format_bytes(cost.bytes_read)} read, "
+        f"{cost.name}: {about}{counted(cost.passes, 'pass', 'passes')}, {format_bytes(cost.bytes_read)} read, "
         f"{cost.tasks} tasks, {cost.flops:.3g} flops"
     )
-
-
-def _count(number: int, word: str, plural: str = "") -> str:
-    return f"{number} {word if number == 1 else plural or word + 's'}"
 
 
 def available_resources(workers: int = 1, worker_memory: int | None = None, keeps_values: bool = True) -> Resources:
@@ -439,7 +436,7 @@ def _notes(
 def _alternative(other: Representation) -> str:
     """Return what a representation that could be used, but is not chosen, would take."""
     return (
-        f"it could be used too, with {_count(other.passes, 'pass', 'passes')}, {format_bytes(other.bytes_read)} read, "
+        f"it could be used too, with {counted(other.passes, 'pass', 'passes')}, {format_bytes(other.bytes_read)} read, "
         f"{format_bytes(other.worker_bytes)} per worker, {format_bytes(other.client_bytes)} in this process"
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import counted
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
@@ -105,7 +106,10 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
         )
     if unusable.any():
         constant = np.flatnonzero(unusable)
-        notes.append(f"{constant.size} constant columns are never chosen: {format_labels(labels, constant)}")
+        notes.append(
+            f"{counted(constant.size, 'constant column is', 'constant columns are')} never chosen: "
+            f"{format_labels(labels, constant)}"
+        )
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
     if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
         notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")

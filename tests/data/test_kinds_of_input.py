@@ -341,9 +341,48 @@ def test_a_number_is_a_name_where_numbers_name_columns() -> None:
     with pytest.raises(OptionError, match="include: there is no feature '5' among 6"):
         dsel.select(numbered, Y.to_numpy(), k=2, include=[5])
     with_target = pd.DataFrame(np.column_stack([X, Y]))
-    by_name = dsel.select(with_target, 6, k=2)
-    assert by_name.labels == [1, 4]
-    assert by_name.targets == ("6",)
+    for target in ({"Y": 6}, {"target": 6}, {"targets": [6]}):
+        by_name = dsel.select(with_target, **target, k=2)
+        assert by_name.labels == [1, 4]
+        assert by_name.targets == ("6",)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5],
+        pd.MultiIndex.from_product([["h"], range(7)]),
+        pd.date_range("2020-01-01", periods=7),
+    ],
+    ids=["numbers", "tuples", "dates"],
+)
+def test_labels_that_are_no_text_name_columns(names: Any) -> None:
+    frame = pd.DataFrame(np.column_stack([X, Y]), columns=names)
+    found = dsel.select(frame, frame.columns[6], k=2, include=[frame.columns[5]], exclude=None)
+    assert found.labels == [str(list(frame)[5]), str(list(frame)[1])]
+    with pytest.raises(OptionError, match=r"there is no feature '9.5'"):
+        dsel.select(frame, frame.columns[6], k=2, include=[9.5])
+
+
+def test_intervals_and_periods_of_pandas_are_categories_and_times() -> None:
+    bins = pd.cut(NUMBERS["a"], 3)
+    frame = NUMBERS.assign(a=bins)
+    target = 2.0 * (bins.cat.codes == 1) + X[:, 1]
+    text = NUMBERS.assign(a=bins.astype(str))
+    found = dsel.select(frame, target, k=2, method="forward")
+    assert set(found.groups) == {"a", "b"}
+    assert set(found.labels) == set(dsel.select(text, target, k=2, method="forward").labels)
+    np.testing.assert_allclose(found.predict(frame), target)
+    months = pd.period_range("2020-01", periods=M, freq="M")
+    days = (months.to_timestamp() - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    by_period = dsel.select(NUMBERS.assign(month=months), days.to_numpy() + X[:, 1], k=2, dates="days")
+    assert by_period.labels == ["month", "b"]
+
+
+def test_a_category_that_is_missing_from_new_rows_is_named_by_its_column() -> None:
+    found = dsel.select(MIXED, Y, k=3, method="forward")
+    with pytest.raises(DataError, match=r"X lacks 1 of the 3 chosen columns: colour. It has"):
+        found.predict(MIXED.drop(columns="colour"))
 
 
 @pytest.mark.parametrize(

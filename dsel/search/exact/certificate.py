@@ -272,8 +272,8 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
         sentences.append(_why_useless(row))
     if row.get("represented"):
         sentences.append(
-            f"{row['represented']} columns are nearly copies of others, which represent them: the proof does not cover "
-            "subsets with these columns (near_copies=keep covers those that are independent)."
+            f"The proof does not cover subsets with {row['represented']} of the columns that others represent "
+            "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]

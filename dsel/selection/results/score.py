@@ -12,13 +12,15 @@ import scipy
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
 from dsel.data.frames import class_labels, frame_labels
+from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
 from dsel.data.labels import is_a
+from dsel.data.weights import array_weights
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.multinomial import class_name
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.apply import predict
+from dsel.selection.results.apply import opened, predict
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def scored_rows(
     loss = selection.loss
     if len(selection.targets) != 1 and loss.contrasts is None:
         raise OptionError(f"There are {len(selection.targets)} targets.", "Use score, or one of the targets.")
+    X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
     if loss.contrasts is not None:
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
@@ -105,7 +108,7 @@ def scored_rows(
         raise DataError(f"y has {values.size} values, and X has {eta.size} rows.", "Give one for each row.")
     if not np.isfinite(values).all():
         raise DataError(f"y is not finite in row {np.flatnonzero(~np.isfinite(values))[0]}.", "Leave such rows out.")
-    w = np.ones(eta.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    w = _weights(sample_weight, eta.size)
     if loss.classifies:
         classes = np.asarray(loss.parameters()["classes"])
         other = np.setdiff1d(values, classes)
@@ -115,6 +118,16 @@ def scored_rows(
         loss.fitted_to(values, w)
     shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
+
+
+def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
+    return align(opened(selection, X) if is_data_array(X) or is_xarray_dataset(X) else X, y, sample_weight)
+
+
+def _weights(asked: Any, rows: int) -> Floats:
+    """Return the weights of rows. Errors: DataError where they are no weights of these rows."""
+    return np.ones(rows) if asked is None else np.asarray(array_weights(asked, rows).values, np.float64)
 
 
 def _numbers_of_classes(selection: SelectionRecord, y: Any) -> Any:
@@ -149,7 +162,7 @@ def _scored_classes(selection: SelectionRecord, eta: Floats, y: Any, sample_weig
         codes = np.array([place[name] for name in asked], np.float64)
     if len(codes) != len(eta):
         raise DataError(f"y has {len(codes)} values, and X has {len(eta)} rows.", "Give one for each row.")
-    w = np.ones(len(eta)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    w = _weights(sample_weight, len(eta))
     return ScoredRows(selection.loss, codes, w, eta)
 
 
@@ -165,8 +178,6 @@ def score(
     if selection.loss.contrasts is None and len(selection.targets) != 1:
         return _score_of_targets(selection, X, y, sample_weight)
     rows = scored_rows(selection, X, y, sample_weight, offset)
-    if not rows.w.sum() > 0.0:
-        raise DataError("No row has a weight above 0.", "Check sample_weight.")
     null = rows.null_deviance()
     share = 1.0 - rows.deviance / null if null > 0.0 else np.nan
     found = {"deviance": rows.deviance, "d2" if selection.by_loss else "r2": share}
@@ -182,6 +193,7 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
     """Return the squared error and R2 of several targets, weighted among each other as the selection weights them."""
     if not selection.targets:
         raise OptionError("The columns were chosen for X itself: there is no y.", "Compare predict(X) with X.")
+    X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     eta = np.asarray(predict(selection, X), np.float64)
     values = np.column_stack(_target_columns(selection.targets, y))
     if values.shape != eta.shape:
@@ -191,9 +203,7 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
         )
     if not np.isfinite(values).all():
         raise DataError(f"y is not finite in row {np.argwhere(~np.isfinite(values))[0, 0]}.", "Leave such rows out.")
-    w = np.ones(len(eta)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if not w.sum() > 0.0:
-        raise DataError("No row has a weight above 0.", "Check sample_weight.")
+    w = _weights(sample_weight, len(eta))
     errors = w @ (values - eta) ** 2
     squares = w @ (values - w @ values / w.sum()) ** 2
     scale = squares if selection.request.preprocess in ("standardize", "unit") else np.ones_like(squares)
