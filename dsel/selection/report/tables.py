@@ -180,8 +180,8 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
     else:
         known = f"No {size} explain more than {share_name(selection)} {row['r2_bound']:.4f}; the best known explain "
         known += f"{row['r2']:.4f}."
-    if row["coefficients"]:
-        known = f"{_sentence(covered(row['coefficients']))}: {known[0].lower()}{known[1:]}"
+    if among := covered(row):
+        known = f"{_sentence(among)}: {known[0].lower()}{known[1:]}"
     useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
     return f"{useless}{known} The error could be at most {share(row['relative_gap'])} lower."
 
