@@ -39,7 +39,7 @@ Clusters = tuple[tuple[int, ...], ...]
 def one_of_each(
     validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
 ) -> tuple[ValidatedRequest, Clusters, tuple[str, ...]]:
-    """Return the request with all columns excluded that others represent, the clusters, representatives first, and notes.
+    """Return the request with all columns excluded that others represent, the clusters, and notes on them.
 
     whole: the objective over all columns, whose Gram matrix has the correlations. Without it, those of centered columns
     are estimated from the statistics. Included columns represent others, and columns that are excluded do not. Columns
