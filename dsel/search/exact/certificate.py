@@ -270,10 +270,9 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row.get("represented"):
-        what = "is no exact copy" if row["represented"] == 1 else "are no exact copies"
         sentences.append(
-            f"Of the columns that others represent, {row['represented']} {what}: the proof does not cover subsets with "
-            "such columns (near_copies=keep does)."
+            f"The proof does not cover subsets with {row['represented']} of the columns that others represent "
+            "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]

@@ -286,6 +286,8 @@ def _about_column(found: Alternatives, price: Price) -> str:
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
         return f"{label} {where} near-best {subsets}; without it R² is at most {found.r2(price.bound_without):.4f}."
     where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} near-best subsets"
+    if any(price.index == first for first, *_ in found.copies) and price.verdict == "undecided":
+        return f"{where}; it represents near-copies, which no listed subset has."
     if price.verdict == "undecided" or price.error_without is None:
         return f"{where}; whether it is necessary or useless was not decided in time."
     return f"{where}; the best without it has an R² of {found.r2(price.error_without):.4f}."
