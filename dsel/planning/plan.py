@@ -411,8 +411,14 @@ def _stages(
 
 def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
     """Return the costs of the passes that a loss takes typically over the data, or over their copy."""
-    models = 0 if validated.loss_folds is None else sum(1 for _ in validated.loss_folds.tests())
-    return loss_costs(rows, validated.request.limit, models)
+    loss, folds, k = validated.loss, validated.loss_folds, validated.request.limit
+    assert loss is not None
+    elsewhere = rows.blocks[0].offset is not None or getattr(loss, "class_weight", None) is not None
+    return loss_costs(
+        rows, k, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
+        sizes=0 if validated.size_rule is None else k - validated.included,
+        begins_elsewhere=elsewhere or (loss.outputs > 1 and rows.n_targets == 1),
+    )  # fmt: skip
 
 
 def _column_copy(validated: ValidatedRequest, folder: Path | None) -> ColumnCopy | None:

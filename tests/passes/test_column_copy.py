@@ -79,6 +79,21 @@ def test_the_answer_is_that_without_a_copy_and_much_less_is_read(
     assert there.indices == found.indices
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("asked", "passes"),
+    [
+        ({"k": 2, "class_weight": "balanced"}, 7),  # the first model is not the squared error
+        ({"k": "auto", "max_k": 2}, 8),  # a model about the best subset of each size
+        ({"k": "auto", "max_k": 2, "choose_k": {"held_out": 0.3}}, 14),  # and the same on some of the rows
+    ],
+)
+def test_passes_are_as_planned(store: Path, asked: dict[str, Any], passes: int) -> None:
+    planned, measured = reads(dsel.select(store, loss="logistic", lam=1.0, **asked))
+    assert planned["passes"] == measured["passes"] == passes
+    assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.2)
+
+
 def test_the_plan_names_the_copy_and_what_it_takes(store: Path, small: Path) -> None:
     made = dsel.plan(store, k=3, loss="logistic")
     assert made.copies_columns
