@@ -406,6 +406,25 @@ class TestPool:
         assert found.root_bound <= found.bound <= prove_loss(problem, 3).value
         assert not found.proven
 
+    @by_loss
+    @pytest.mark.parametrize("changed", [False, True], ids=["same", "other rows"])
+    def test_it_continues_from_the_leaves_of_an_earlier_proof(self, loss: Loss, changed: bool) -> None:
+        problem = problem_for(loss, n=30, lam=0.3)
+        stopped = Keeper(most=6)
+        empty = replace(problem, Z=problem.Z[:, :0])
+        first = prove_wide_loss(empty, Columns(problem.Z), 3, (27, 28, 29), first=4, watcher=stopped)
+        assert stopped.kept["depth"].size > 1 or first.proven
+        if changed:
+            problem = replace(problem, Z=problem.Z + 0.2 * problem_for(loss, seed=9, n=30).Z)
+            empty = replace(problem, Z=problem.Z[:, :0])
+        follower = Keeper(stopped.kept)
+        found = prove_wide_loss(empty, Columns(problem.Z), 3, (27, 28, 29), first=4, watcher=follower)
+        expected = prove_loss(problem, 3)
+        assert follower.follows
+        assert found.proven
+        assert found.members == expected.members
+        assert found.bound == pytest.approx(expected.value, rel=1e-6)
+
 
 class Columns:
     """The columns of a problem in memory."""
