@@ -831,7 +831,7 @@ def plan(
     with _engine_for(dataset) as engine:
         limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
         available = available_resources(workers or engine.workers, limit, not engine.in_process or workers is not None)
-    made = plan_selection(validated, RunContext(), available=available)
+        made = plan_selection(validated, RunContext(engine), available=available)
     return calibrated(made, dataset) if calibrate else made
 
 

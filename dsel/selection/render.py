@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import printable, shorten
+from dsel._lib.text import counted, printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -193,10 +193,11 @@ def _headline(selection: SelectionRecord) -> str:
     about = f"of the {selection.request.loss} deviance" if selection.by_loss else about
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
-    what = f"{len(selection.groups)} groups with {len(selection)}" if selection.groups else str(len(selection))
+    groups = f"{counted(len(selection.groups), 'group')} with " if selection.groups else ""
+    penalty = f", lam = {selection.lam:g}" if selection.lam else ""
     return (
-        f"{what} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
-        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further}{criterion})"
+        f"{groups}{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; "
+        f"{selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"
     )
 
 

@@ -271,9 +271,10 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row.get("represented"):
+        what = "is no exact copy" if row["represented"] == 1 else "are no exact copies"
         sentences.append(
-            f"{row['represented']} columns are nearly copies of others, which represent them: the proof does not cover "
-            "subsets with these columns (near_copies=keep does)."
+            f"Of the columns that others represent, {row['represented']} {what}: the proof does not cover subsets with "
+            "such columns (near_copies=keep does)."
         )
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
