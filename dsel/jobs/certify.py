@@ -33,7 +33,16 @@ from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
-from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
+from dsel.search.exact.certificate import (
+    GROUPS,
+    Certificate,
+    caveat,
+    claim,
+    covered,
+    effort,
+    nothing_to_choose,
+    without_bound,
+)
 from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
@@ -375,6 +384,8 @@ def _prove(
         except OutOfTime as error:
             failed.append(f"{_FAILED} {base + size} columns has too little time: {error}")
             log.warning(failed[-1])
+            if budget.near_best is None and (known := incumbents[size]):
+                found[base + size] = without_bound(subject, size, known)
             continue
         except FAILURES as error:  # the selection is worth more than its proof
             log.warning("the proof for %d columns failed: %r", base + size, error)
