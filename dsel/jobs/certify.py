@@ -10,15 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
+from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
+from dsel.jobs.loss_watcher import LossWatcher
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -30,8 +33,17 @@ from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
-from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_LIMITED, ProofProblem
+from dsel.search.exact.certificate import (
+    GROUPS,
+    Certificate,
+    caveat,
+    claim,
+    covered,
+    effort,
+    nothing_to_choose,
+    without_bound,
+)
+from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
@@ -40,11 +52,13 @@ from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import (
     alternatives_in_data,
     criterion_list_in_data,
+    reliance_of,
     with_better_subset,
     with_certificates,
     with_submodularity,
 )
 from dsel.selection.alternatives import Alternatives
+from dsel.selection.assembly import explained_share
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
@@ -100,6 +114,10 @@ def certify_selection(
     """
     with stage_events("certificate" if budget.near_best is None else "alternatives"):
         found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
+        if budget.near_best is not None and found.alternatives is not None and "copies" in found.counts:
+            exact = not found.counts.get("represented")
+            listed = found.alternatives.over_representatives(found.counts["copies"], exact)
+            found = replace(found, alternatives=listed)
         for row in found.certificate if budget.near_best is None else ():
             emit("certificate", **row)
     return found
@@ -133,11 +151,11 @@ def _certified(
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     request = as_selected(request, selection)
-    require_one_target(dataset, request, budget.coefficient_limit)
-    if budget.near_best is not None and (request.groups is not None or budget.coefficient_limit is not None):
+    require_one_target(dataset, request, budget)
+    if budget.near_best is not None and (request.groups is not None or budget.limit is not None):
         raise OptionError(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
-            "Select without groups, and leave coefficient_limit out.",
+            "Select without groups, and leave the limit out.",
         )
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
@@ -146,7 +164,7 @@ def _certified(
         validated = validated_again(dataset, request, selection)
     request, dataset = validated.request, validated.dataset
     if validated.loss is not None:
-        return _certified_loss(validated, context, selection, budget)
+        return _certified_loss(validated, context, selection, budget, folder)
     with log_passes() as made:
         prepared = _prepare(validated, context, budget)
         whole = prepared.objective(request.lam)
@@ -170,13 +188,13 @@ def _certified(
 
 
 def _certified_loss(
-    validated: ValidatedRequest, context: RunContext, selection: Selection, budget: ProofBudget
+    validated: ValidatedRequest, context: RunContext, selection: Selection, budget: ProofBudget, folder: AnyPath | None
 ) -> Selection:
     """Return the selection by a loss with certificates. Errors: OptionError for what there is for squares only."""
     from dsel.selection.loss_certificate import certify_loss
 
     assert validated.loss is not None
-    for option, given in (("log", budget.log), ("alternatives", budget.near_best is not None)):
+    for option, given in (("log", budget.log), ("by", budget.near_best is not None and budget.near_best.by)):
         if given:
             raise OptionError(
                 f"{option}: there is none for the loss {validated.loss.name}, only for the squared error.",
@@ -187,9 +205,11 @@ def _certified_loss(
         whole = prepared.objective(validated.request.lam)
         objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
         run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
+        trees = None if folder is None else _trees_of(run, folder)
         selection = certify_loss(
-            run, selection, budget.shares, limit=budget.coefficient_limit, all_sizes=budget.sizes == "all"
-        )
+            run, selection, budget.shares, limit=budget.limit and budget.limit[1], all_sizes=budget.sizes == "all",
+            listing=budget.list_rule, watcher=lambda size: LossWatcher(size, budget, trees, context.on_slice),
+        )  # fmt: skip
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
     return replace(selection, passes=selection.passes + made.passes)
@@ -201,8 +221,10 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
     resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
-    limited = budget.coefficient_limit is not None
-    by_passes = limited and (request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED)
+    limited = budget.limit is not None
+    by_passes = budget.largest_coefficient is not None and shape.n > MOST_DENSE_IN_BOX
+    if budget.coefficient_limit is not None:
+        by_passes = request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
@@ -221,7 +243,9 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    wide = ProofProblem(objective, 1, coefficient_limit=budget.coefficient_limit).wide
+    wide = ProofProblem(
+        objective, 1, coefficient_limit=budget.coefficient_limit, largest_coefficient=budget.largest_coefficient
+    ).wide
     if budget.log and validated.groups is None and wide:
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
@@ -234,12 +258,16 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
         )
 
 
-def data_again(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> tuple[Dataset, SelectionRequest]:
+def data_again(
+    selection: Selection, X: Any, Y: Any, sample_weight: Any, offset: Any = None
+) -> tuple[Dataset, SelectionRequest]:
     """Return the data of a selection, and its request without how the columns were searched.
 
     That does not matter for a proof, and recorded options may conflict with each other.
     """
     asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    if offset is not None:
+        asked["offset"] = offset
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names
     request = selection.request.model_copy(update=asked)
@@ -271,15 +299,17 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
         )
 
 
-def require_one_target(dataset: Dataset, request: SelectionRequest, coefficient_limit: float | None) -> None:
+def require_one_target(dataset: Dataset, request: SelectionRequest, limits: ProofLimits | None) -> None:
     """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
-    if coefficient_limit is None or (dataset.n_targets == 1 and request.groups is None):
+    limit = None if limits is None else limits.limit
+    if limit is None or (dataset.n_targets == 1 and request.groups is None):
         return
+    name, value = limit
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
     what = what if request.groups is None else "groups of columns"
     raise OptionError(
-        f"certify: coefficient_limit is {coefficient_limit:g}, and there is no such proof for {what}.",
-        "Leave coefficient_limit out, or select for one target and without groups.",
+        f"certify: {name} is {value:g}, and there is no such proof for {what}.",
+        f"Leave {name} out, or select for one target and without groups.",
     )
 
 
@@ -288,7 +318,7 @@ def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     words = claim(row)
     if words is None:
-        among = f" {covered(row['coefficients'])}" if row["coefficients"] else ""
+        among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         words = f"{useless}at most {row['relative_to_total']:.2%} of ||Y||^2 from the best{among}"
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
@@ -354,6 +384,8 @@ def _prove(
         except OutOfTime as error:
             failed.append(f"{_FAILED} {base + size} columns has too little time: {error}")
             log.warning(failed[-1])
+            if budget.near_best is None and (known := incumbents[size]):
+                found[base + size] = without_bound(subject, size, known)
             continue
         except FAILURES as error:  # the selection is worth more than its proof
             log.warning("the proof for %d columns failed: %r", base + size, error)
@@ -363,7 +395,8 @@ def _prove(
         if budget.near_best is not None:
             answer, certificate = proof.near_best(deadline), found[base + size]
             alternatives[base + size] = alternatives_in_data(
-                answer, objective, run.whole, run.dataset.features.tolist(), certificate
+                answer, objective, partial(explained_share, run.whole), reliance_of(answer, objective),
+                run.dataset.features.tolist(), certificate,
             )  # fmt: skip
         if objective.has_gram:
             smaller = proof.search.best
@@ -376,8 +409,11 @@ def _prove(
 
 def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | None:
     """Return the trees of the series that a run belongs to, None if it belongs to none."""
-    if folder is None or not run.context.keeps_trees:
-        return None
+    return None if folder is None or not run.context.keeps_trees else _trees_of(run, folder)
+
+
+def _trees_of(run: SelectionRun, folder: AnyPath) -> SeriesOfProofs:
+    """Return the trees of a run and of those before it in a series, if there is one."""
     request, objective, features = run.validated.request, run.objective, run.dataset.features
     groups = run.validated.subject(objective).groups
     problem = {
@@ -386,6 +422,8 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
         "penalty": request.lam,
         "list of groups": groups is not None and [group.tolist() for group in groups],  # of what a bound is about
     }  # fmt: skip
+    if run.validated.loss is not None:
+        problem["loss"] = run.validated.loss.name
     return SeriesOfProofs(folder, run.context.last_runs, problem)
 
 

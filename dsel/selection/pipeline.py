@@ -30,7 +30,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import inexact, note_on, one_of_each
+from dsel.selection.near_copies import not_covered, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -185,9 +185,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        validated, clusters = one_of_each(validated, prepared.statistics, whole)
+        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
+        notes = (*notes, *on_copies)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
         if targets is not None:
             with (
@@ -239,7 +239,7 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     if not run.clusters:
         return outcome
     outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in run.clusters]})
-    represented = inexact(run.clusters, run.prepared.statistics, run.whole)
+    represented = not_covered(run.clusters, run.validated.request.lam, run.prepared.statistics, run.whole)
     if not represented:
         return outcome
     counts = {**outcome.counts, "represented": represented}
