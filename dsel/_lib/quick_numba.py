@@ -29,7 +29,7 @@ try:
     from numba._dynfunc import make_function
     from numba.core import ir_utils
     from numba.core.base import BaseContext
-    from numba.core.codegen import CPUCodeLibrary
+    from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.cpu import CPUContext
     from numba.core.inline_closurecall import InlineClosureCallPass
@@ -78,6 +78,7 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
         (TargetConfig, "__hash__", _hash_by_type),
         (CPUContext, "refresh", _load_new_of_both),
         (Context, "refresh", _load_new),
+        (JITCPUCodegen, "_pass_builder", _pass_builder),
         (PostProcessor, "run", _post_process),
         (arrayobj, "make_array", quick_indexing.make_array),
         (arrayobj, "basic_indexing", quick_indexing.index),
@@ -171,10 +172,15 @@ def _set_layout(self: Any, module: Any) -> None:
 
 
 def _optimize_once(self: Any) -> None:
+    passes, builder = self._codegen._module_pass_manager()
+    passes.run(self._final_module, builder)
+
+
+def _pass_builder(self: Any, **kwargs: Any) -> Any:
+    """Return numba's optimizer, which does not repeat the bodies of loops."""
     options = llvm.create_pipeline_tuning_options(3)
-    options.loop_vectorization, options.loop_unrolling = True, False
-    builder = llvm.create_pass_builder(self._codegen._tm, options)
-    builder.getModulePassManager().run(self._final_module, builder)
+    options.loop_vectorization, options.loop_unrolling = kwargs.get("loop_vectorize", True), False
+    return llvm.create_pass_builder(self._tm, options)
 
 
 @cache
