@@ -13,6 +13,11 @@ def shorten(items: Iterable[str], limit: int = 5) -> str:
     return ", ".join(everything[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def counted(number: int, word: str, plural: str = "") -> str:
+    """Return a number with a word in the singular or the plural."""
+    return f"{number} {word if number == 1 else plural or word + 's'}"
+
+
 def printable(text: object, *, keep_lines: bool = False) -> str:
     r"""Return the text with control characters escaped, so that it cannot command the terminal or forge a log line.
 

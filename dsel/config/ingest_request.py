@@ -49,8 +49,9 @@ class SourceOptions:
         of obs of AnnData. Text becomes one column for each class.
     index : str or int, optional
         The column, array or variable with the sample labels.
-    weight : str or int, optional
-        The weights of the samples: a column, array or variable, or for .npy a second file.
+    weight : str, int or array, optional
+        The weights of the samples: a column, array or variable, or for .npy a second file. For data in memory also an
+        array.
     drop : str, int or sequence of them
         The columns that are not stored.
     categorical : str, int or sequence of them
@@ -72,8 +73,8 @@ class SourceOptions:
         The array or variable that becomes X, if a file has several.
     dimension : str, optional
         The dimension of that variable along which the samples are.
-    y : str or path, optional
-        For .npy: a second .npy file with the targets.
+    y : str, path, array, Series or DataFrame, optional
+        For .npy: a second .npy file with the targets. For data in memory: the targets, as in `dsel.select`.
     dtype : str, optional
         The dtype of X. By default that of the source, float64 for text.
     scanned : callable, optional
@@ -166,7 +167,7 @@ class SourceKeywords(TypedDict, total=False):
 
     target: Columns | None
     index: str | int | None
-    weight: str | int | None
+    weight: Any
     drop: Columns | None
     categorical: Columns | None
     dates: Dates | None
@@ -177,7 +178,7 @@ class SourceKeywords(TypedDict, total=False):
     na: str | Sequence[str] | None
     variable: str | None
     dimension: str | None
-    y: str | AnyPath | None
+    y: Any
     dtype: str | None
     scanned: Progress | None
 

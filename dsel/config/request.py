@@ -123,8 +123,10 @@ Polish = Literal["none", "exchange"]
 
 
 def _columns(value: Any) -> Any:
-    """Validate a list of columns at once, so that an error is one sentence."""
-    if isinstance(value, str | bytes | numbers.Number) or value is None or isinstance(value, dict):
+    """Validate a list of columns at once, so that an error is one sentence. Labels that are no text become text."""
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | numbers.Number | dict):
         raise ValueError(f"it must be a list of labels or indices, such as [{value!r}]")
     try:
         columns = list(value)
@@ -133,9 +135,17 @@ def _columns(value: Any) -> Any:
     for column in columns:
         if isinstance(column, bool):
             raise ValueError(f"{column} is not a column: quote a label that YAML reads as true or false")
-        if not isinstance(column, str | numbers.Integral):
+        if not isinstance(column, str | numbers.Real | tuple | date) or column != column:
             raise ValueError(f"{column!r} is neither a label nor an index from 0")
-    return tuple(column if isinstance(column, str) else int(column) for column in columns)
+    return tuple(int(column) if isinstance(column, numbers.Integral) else _text(column) for column in columns)
+
+
+def _text(label: Any) -> str:
+    """Return a label of a frame as text, as its dataset has it."""
+    plain = (
+        tuple(getattr(part, "item", lambda part=part: part)() for part in label) if isinstance(label, tuple) else label
+    )
+    return str(plain)
 
 
 def _size(value: Any) -> Any:
@@ -186,7 +196,7 @@ def _class_weight(value: Any) -> Any:
 
 def _targets(value: Any) -> Any:
     """Validate the names of targets, of which one may be text."""
-    return _columns([value] if isinstance(value, str) else value)
+    return _columns([value] if isinstance(value, str | numbers.Integral) else value)
 
 
 Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]

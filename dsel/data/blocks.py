@@ -13,6 +13,7 @@ from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import ObsColumns, SparseRows
 from dsel.data.weights import as_weights
+from dsel.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,36 @@ class StoredRows:
         return self.array.bytes_read(self.start, self.stop, columns)
 
     def __getitem__(self, rows: slice) -> StoredRows:
+        """Return some of the rows."""
+        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
+
+
+@dataclass(frozen=True)
+class TransposedRows:
+    """Rows [start, stop) of a .npy file that has them as its columns, read where they are needed.
+
+    n: the rows of the file, which are the columns here. itemsize: the bytes of a value.
+    """
+
+    path: str
+    start: int
+    stop: int
+    n: int
+    itemsize: int
+
+    def read(self, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """Return the rows, or only the ascending `columns` of them: a new array in C order."""
+        try:
+            file = np.load(self.path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise DataError(f"A copy of the data cannot be read: {error}.", "Start again: it is made again.") from error
+        return np.array(file[slice(None) if columns is None else columns, self.start : self.stop].T, order="C")
+
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the bytes that this reads."""
+        return (self.stop - self.start) * (self.n if columns is None else len(columns)) * self.itemsize
+
+    def __getitem__(self, rows: slice) -> TransposedRows:
         """Return some of the rows."""
         return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
 
@@ -92,7 +123,7 @@ def cut_block(block: Block, start: int, stop: int) -> Block:
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
     """Return x or y of a block as a dense array or a sparse matrix, or only the ascending `columns` of it."""
-    if isinstance(part, StoredRows | SparseRows | ObsColumns):
+    if isinstance(part, StoredRows | TransposedRows | SparseRows | ObsColumns):
         return part.read(columns)
     if columns is None:
         return part
@@ -120,17 +151,17 @@ def array_bytes(data: Any) -> int:
     return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
 
 
-def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None) -> Floats:
-    """Return rows [start, stop) of a loaded x or y as a new float64 array, with `fill` in place of NaN."""
+def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None, dtype: Any = np.float64) -> Any:
+    """Return rows [start, stop) of a loaded x or y as a new array (float64 by default), with `fill` in place of NaN."""
     rows = block[start:stop]
     if hasattr(rows, "toarray"):
         rows = rows.toarray()
-    dense = np.array(rows, dtype=np.float64, order="C")
+    dense = np.array(rows, dtype=dtype, order="C")
     fill_missing(dense, fill)
     return dense
 
 
-def fill_missing(z: Floats, fill: Floats | None) -> None:
+def fill_missing(z: Any, fill: Floats | None) -> None:
     """Replace NaN in each column of z by the column's value in `fill`, if there is any."""
     if fill is not None:
         rows, columns = np.nonzero(np.isnan(z))

@@ -84,6 +84,8 @@ class Dataset:
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
         Whether whole numbers name the features in their frame. `features` holds them as text.
+    dtype : dtype, optional
+        The dtype of X that is in memory or computed later.
     """
 
     name: str
@@ -110,14 +112,13 @@ class Dataset:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     numbered: bool = False
+    dtype: np.dtype[Any] | None = None
 
     @property
     def has_long_integers(self) -> bool:
         """Whether X has integers of 8 bytes, of which float64 holds those up to 2^53."""
-        x = self.blocks[0].x
-        dtype = self.store.dtype if isinstance(self.store, Store) else getattr(x, "dtype", np.dtype(float))
-        known = isinstance(dtype, np.dtype)  # a block that is computed later has none
-        return known and dtype.kind in "iu" and dtype.itemsize == 8
+        dtype = self.store.dtype if isinstance(self.store, Store) else self.dtype
+        return dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -308,8 +309,8 @@ def as_dataset(
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
     Y = None if unsupervised else Y
-    if Y is None and targets and not unsupervised and frames.names_columns(targets) and frames.may_name(X, targets):
-        Y, targets = targets[0] if len(targets) == 1 else list(targets), None
+    if Y is None and targets and not unsupervised and frames.may_name(X, targets):
+        Y, targets = str(targets[0]) if len(targets) == 1 else [str(target) for target in targets], None
     if in_memory.is_xarray_dataset(X):
         X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
     X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)
@@ -350,6 +351,7 @@ def _from_arrays(
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
         classes=classes.classes, notes=found.notes, left_out=found.left_out, numbered=frames.numbered(X, labels),
+        dtype=np.dtype(x.dtype),
     )  # fmt: skip
 
 

@@ -93,7 +93,9 @@ def _given_splits(dataset: Dataset, split: Any, row_groups: Any) -> RowPartition
         try:
             splits = list(split.split(np.zeros((dataset.m, 1)), y, groups))
         except (TypeError, ValueError) as error:
-            raise OptionError(f"{split} does not divide these rows: {error}.", "Change its parameters.") from error
+            raise OptionError(
+                f"{split} does not divide these rows: {str(error).rstrip('.')}.", "Change its parameters."
+            ) from error
     try:
         return RowPartition.of_splits(dataset.m, splits, words)
     except ValueError as error:

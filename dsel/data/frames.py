@@ -9,7 +9,8 @@ The optional libraries are recognised by the name of a type, so that none of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from dsel.data.formats.tables.scan import (
 )
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, as_days
-from dsel.data.labels import Labels, as_labels, is_a
+from dsel.data.labels import Labels, as_labels, is_a, require_unique
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 
@@ -101,8 +102,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         return X, Y, weights, features
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
-    if _is_whole(Y):
-        Y = str(Y)  # the name of a column, as of a file without a header
+    own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
+    if _is_whole(Y) or Y in own:
+        Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
@@ -125,6 +127,7 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     wanted = [names] if isinstance(names, str) else list(names)
     if labels is None:
         raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
+    require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
         raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
     if type(frame).__name__ == "Table":
@@ -132,6 +135,46 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns
     kept = [own[name] for name in labels if name not in wanted]
     return frame[kept], frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
+
+
+def joined(frame: Any, Y: Any, weights: Any, options: SourceOptions) -> tuple[Any, SourceOptions]:
+    """Return a frame in memory as a table with targets and weights as its last columns, and options that name these.
+
+    Labels are those that `dsel.select` gives. Errors: DataError for a label that the frame has already, and for another
+    number of rows.
+    """
+    table, index = arrow.arrow_table(frame, keep_index=options.index is None)
+    named = []
+    for values, label in ((Y, "y"), (weights, "weight")):
+        extra = {} if values is None else _labelled_columns(values, label)
+        for name, column in extra.items():
+            if name in table.column_names:
+                raise DataError(f"The frame has a column {name!r} already.", f"Name {label} otherwise, as a Series.")
+            if len(column) != table.num_rows:
+                raise DataError(f"{label} has {len(column)} rows, and the frame has {table.num_rows}.")
+            table = table.append_column(name, column)
+        named.append(tuple(extra))
+    (targets, weight), kept = named, options.weight
+    return table, replace(
+        options, target=targets or options.target, weight=weight[0] if weight else kept, index=options.index or index
+    )
+
+
+def _labelled_columns(values: Any, label: str) -> dict[str, Any]:
+    """Return targets or weights as columns of Arrow by label."""
+    import pyarrow as pa
+
+    values = values.compute() if hasattr(values, "compute") else values
+    default = "y0" if label == "y" and np.ndim(values) == 1 and class_labels(values) is None else label
+    if is_series(values):
+        values = values.rename(default if values.name is None or values.name == "" else str(values.name)).to_frame()
+    if frame_labels(values) is not None or hasattr(values, "collect"):
+        table = arrow.arrow_table(values, keep_index=False)[0]
+        return dict(zip(table.column_names, table.columns, strict=True))
+    array = np.asarray(values)
+    if array.ndim < 2:
+        return {default: pa.array(np.atleast_1d(array))}
+    return {f"{label}{j}": pa.array(array[:, j]) for j in range(array.shape[1])}
 
 
 @dataclass(frozen=True)

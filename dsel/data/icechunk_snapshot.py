@@ -1,6 +1,7 @@
 """Snapshots of Icechunk repositories, which are read through xarray and stay lazy.
 
-A snapshot never changes, so its identifier is the fingerprint of its data. A branch or tag is resolved once.
+A snapshot never changes, so its identifier is the fingerprint of its data. A branch or tag is resolved once. A process
+opens a repository once, so that an unchanged branch takes one or two requests from then on.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def open_snapshot(data: Any) -> Snapshot:
         "branch": "main"
     }
     try:
-        session = icechunk.Repository.open(_storage(icechunk, place)).readonly_session(**version)
+        session = _session(icechunk, place, version)
     except icechunk.IcechunkError as error:
         what = str(error).strip().splitlines()[0]
         raise MissingInputError(
@@ -112,6 +113,24 @@ def open_snapshot(data: Any) -> Snapshot:
         ) from error
     recorded = {"snapshot": str(session.snapshot_id), **{name: options[name] for name in ("group",) if name in options}}
     return Snapshot(f"{SCHEME}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)
+
+
+#: Repositories that this process has opened, by their place and the variables of the environment that it depends on.
+_opened: dict[tuple[str | None, ...], Any] = {}
+_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE")
+
+
+def _session(icechunk: Any, place: str, version: dict[str, Any]) -> Any:
+    """Return a session that reads a version of a repository. One that was opened before is opened again if it fails."""
+    key = (place, *map(os.environ.get, (*_VARIABLES, "AWS_ACCESS_KEY_ID")))
+    storage = _storage(icechunk, place)  # it makes no request, and says if a folder does not exist
+    if key in _opened:
+        try:
+            return _opened[key].readonly_session(**version)
+        except icechunk.IcechunkError:
+            del _opened[key]
+    _opened[key] = icechunk.Repository.open(storage)
+    return _opened[key].readonly_session(**version)
 
 
 def _storage(icechunk: Any, place: str) -> Any:

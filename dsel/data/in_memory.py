@@ -163,7 +163,8 @@ def _require_real_matrix(data: Any, what: str) -> None:
         columns = "targets" if what == "Y" else "features"
         raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
-        raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
+        objects = " Convert it by astype(float)." if data.dtype.kind == "O" else ""
+        raise DataError(f"{what} has dtype {data.dtype}.", f"It must be real numbers of at most 8 bytes.{objects}")
 
 
 def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:

@@ -5,19 +5,23 @@ What an ingest did, and what the data are like.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from os import PathLike
+from typing import Any, Final, Unpack
 
+from dsel._lib.text import shorten
 from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOptions, with_options
-from dsel.data import schema
+from dsel.data import frames, schema
+from dsel.data.dataset import as_dataset
+from dsel.data.dataset_source import source_of
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
-from dsel.data.formats.source import Array, Source, SparseSource
+from dsel.data.formats.source import Array, Format, Source, SparseSource
 from dsel.data.formats.tables import arrow
-from dsel.data.in_memory import is_data_array, is_xarray_dataset
+from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.store.staging import check_place
@@ -30,14 +34,15 @@ __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
 @with_options(IngestRequest)
 def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords]) -> IngestReport:
-    """Write a file of any size, a folder or a data frame into a new store.
+    """Write a file of any size, a folder, a data frame or an array into a new store.
 
     Parameters
     ----------
-    source : str, path, DataFrame, Dataset or AnnData
+    source : str, path, DataFrame, array, sparse matrix, Dataset or AnnData
         A file: .csv, .tsv (also .gz, .bz2, .zst), .parquet, .arrow, .feather, .npy, .npz, .h5, .nc, .zarr, .h5ad,
         .svm, or one of another installed format. A folder of Parquet files. A path, or an s3://, gs:// or az:// URL.
-        Or a DataFrame of pandas, polars or Dask, a table of Arrow, a Dataset of xarray, an AnnData object.
+        Or a DataFrame of pandas, polars or Dask, a table of Arrow, a Dataset of xarray, an AnnData object. Or an array
+        of numpy, Dask or xarray or a sparse matrix, with `y` and `weight` as in `dsel.select`.
     store : str or path
         The store to write, a path or a URL.
     **options
@@ -74,10 +79,11 @@ def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords])
     >>> labels, report.categories
     (['size', 'colour=blue', 'colour=red'], {'colour': 2})
     """
-    request = IngestRequest.of(**options)
+    arrays, named = split_arrays(options)
+    request = IngestRequest.of(**named)
     place = as_path(store)
     check_place(place.absolute(), request.overwrite)  # before the source is examined
-    opened = open_any(source, request)
+    opened = open_any(source, request, **arrays)
     if isinstance(opened, SparseSource):
         if request.missing != "keep" or request.chunks is not None or request.chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
@@ -96,24 +102,54 @@ def _recorded(options: SourceOptions) -> dict[str, Any]:
     return {schema.ATTR_OPTIONS: found} if found else {}
 
 
-def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
-    """Open a path, or an object in memory."""
+#: What data take that have y or weight in memory, or no labels.
+_ARRAYS: Final = Format(
+    "array", (), open_source, frozenset(("weight", "dates")),
+    "Give the targets as an array (y) and the weights, too (weight), or make a DataFrame with labels.",
+)  # fmt: skip
+
+
+def split_arrays(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return those of the options y and weight that are data in memory, and all other options."""
+    in_memory = {
+        name for name in ("y", "weight")
+        if options.get(name) is not None and not isinstance(options[name], str | int | PathLike | AnyPath)
+    }  # fmt: skip
+    others = options.keys() - in_memory
+    return {name: options[name] for name in in_memory}, {name: options[name] for name in others}
+
+
+def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any = None) -> Source | SparseSource:
+    """Open a path, or an object in memory, with targets and weights in memory if there are any."""
+    alone = y is None and weight is None
     if isinstance(source, str | AnyPath):
+        if not alone:
+            raise OptionError(
+                f"{'weight' if y is None else 'y'} is data in memory, and the source is the file {source}.",
+                "Name a column of the file (target, weight), or read the file and give it as an object.",
+            )
         return open_source(as_path(source), options)
-    if is_data_array(source):
+    if is_data_array(source) and alone:
         source = source.to_dataset(name="X")
+    if y is not None and options.target:
+        raise OptionError(f"target={shorten(map(repr, options.target))} and y both give targets.", "Leave one out.")
     for is_kind, kind, opened in (
         (annotated.is_annotated, annotated.H5AD, annotated.open_object),
         (is_xarray_dataset, labelled.NETCDF, labelled.open_dataset),
         (arrow.is_frame, arrow.PARQUET, arrow.open_frame),
     ):
-        if is_kind(source):
+        if is_kind(source) and (alone or (kind is arrow.PARQUET and not arrow.is_dask_frame(source))):
             require_options(kind, options, f"a {type(source).__name__}")
+            if not alone:
+                source, options = frames.joined(*align(source, y, weight), options)
             return opened(source, options)
-    raise OptionError(
-        f"source is a {type(source).__name__}.",
-        "Give a path, a DataFrame, a Dataset or an AnnData object; for arrays use dsel.data.ingest.ingest_arrays.",
-    )
+    if not (hasattr(source, "shape") or isinstance(source, Sequence) or is_xarray_dataset(source)):
+        raise OptionError(
+            f"source is a {type(source).__name__}.", "Give a path, a DataFrame, an array, a Dataset or AnnData."
+        )
+    require_options(_ARRAYS, options, f"a {type(source).__name__}{'' if alone else ' with y or weight in memory'}")
+    weight = options.weight if weight is None else weight
+    return source_of(as_dataset(source, y, sample_weight=weight, categories="refuse", dates=options.dates), options)
 
 
 def ingest_arrays(

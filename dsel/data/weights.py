@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from dsel.storage.paths import as_path, list_names
 
 #: Stored weights are checked in pieces of this many rows.
 _ROWS = 1 << 20
+#: The largest weight is at most this, and at least its inverse: squares of data have to stay in float64's range.
+_LARGEST: Final = 1e100
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def as_weights(values: Sequence[float] | NDArray[Any]) -> Floats | None:
 
 def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> None:
     """Raise DataError unless all weights are finite and >= 0, and one is > 0. Pieces: first row and weights."""
-    total = 0.0
+    total, largest = 0.0, 0.0
     for first, piece in pieces:
         w = np.asarray(piece, np.float64)
         for wrong, kind in ((np.isnan(w), "NaN"), (np.isinf(w), "infinite"), (w < 0.0, "negative")):
@@ -139,6 +141,11 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
                     f"row{'s' if rows.size > 1 else ''} {shown}.",
                     "Weights are finite numbers >= 0.",
                 )
-        total += float(w.sum())
-    if not 0.0 < total < np.inf:
-        raise DataError(f"{where}: the weights add up to {total:g}.", "At least one must be > 0, in float64's range.")
+        total, largest = total + float(w.sum()), max(largest, float(w.max(initial=0.0)))
+    if not total > 0.0:
+        raise DataError(f"{where}: the weights add up to 0.", "At least one must be > 0.")
+    if not 1.0 / _LARGEST <= largest <= _LARGEST:
+        raise DataError(
+            f"{where}: the largest weight is {largest:g}, and products with it leave float64's range.",
+            f"Multiply the weights by a constant, so that the largest is between {1.0 / _LARGEST:g} and {_LARGEST:g}.",
+        )

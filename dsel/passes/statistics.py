@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.positive_definite import near_norms
-from dsel._lib.types import Floats
+from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
 from dsel.errors import DataError, OptionError
 from dsel.objective.centering import CenteringError
@@ -282,9 +282,10 @@ def _or_one(scale: Floats) -> Floats:
     return np.where(scale > 0.0, scale, 1.0)
 
 
-def duplicates(K: Floats, limit: int = 10) -> list[tuple[int, int]]:
-    """Return up to `limit` pairs of columns that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
-    norm = np.sqrt(np.maximum(np.diag(K), 0.0))
+def duplicates(K: Floats, columns: Ints, limit: int) -> list[tuple[int, int]]:
+    """Return up to `limit` pairs of `columns` that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
+    norm = np.zeros(len(K))
+    norm[columns] = np.sqrt(np.maximum(np.diag(K)[columns], 0.0))
     pairs: list[tuple[int, int]] = []
     for i in range(K.shape[0] - 1):
         if norm[i] == 0.0:

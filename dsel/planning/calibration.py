@@ -36,7 +36,8 @@ TASK_SECONDS = 0.003
 class Speed:
     """The speed of one worker.
 
-    read: bytes per second. flops: per second. overhead: the time of a block's sums over that of their flops in BLAS.
+    read: bytes per second. flops: per second. overhead: the time of a block's sums over that of their flops in BLAS. It
+    is below 1 for whole numbers, which are multiplied in float32.
     """
 
     read: float
@@ -105,7 +106,7 @@ def _overhead(x: Any, flops: float) -> float:
     if isinstance(part, np.ndarray):
         part = np.nan_to_num(np.ascontiguousarray(part, np.float64))
     seconds = _best(lambda: block_moments(part, None))
-    return float(max(1.0, seconds / (rows * n * n / flops)))
+    return float(seconds / (rows * n * n / flops))
 
 
 def _best(call: Callable[[], Any], least: int = 3) -> float:

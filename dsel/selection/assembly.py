@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.positive_definite import inverse
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
@@ -212,10 +212,15 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.by_criterion and not np.isfinite(answer.best.value):
         yield "the criterion is +inf for every subset that was evaluated"
     if not answer.chosen.size and not dependent.size:
-        yield "no column is chosen: no subset that was evaluated has a smaller error than the empty one"
+        where = " on left-out rows" if answer.curve is not None else ""
+        yield f"no column is chosen: no subset that was evaluated has a smaller error{where} than the empty one"
     if dependent.size:
-        what = "have coefficient 0" if answer.kept.size else "were left out"
-        yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+        one = dependent.size == 1
+        what = ("has" if one else "have") + " coefficient 0"
+        if not answer.kept.size:
+            what = "was left out" if one else "were left out"
+        which = counted(dependent.size, "column that depends", "columns that depend")
+        yield f"{which} on the others {what}: {format_labels(dataset.features, dependent)}"
 
 
 def _instead(classes: int) -> str:

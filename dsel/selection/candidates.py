@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import counted
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
@@ -48,7 +49,8 @@ def candidates_of(
     allowed = ~unusable
     allowed[validated.exclude] = False
     allowed[dropped] = False
-    pairs = duplicates(whole.K, _MOST_PAIRS) if whole.has_gram else []
+    used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
+    pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram else []
     if pairs:
         more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
         named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
@@ -104,7 +106,10 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
         )
     if unusable.any():
         constant = np.flatnonzero(unusable)
-        notes.append(f"{constant.size} constant columns are never chosen: {format_labels(labels, constant)}")
+        notes.append(
+            f"{counted(constant.size, 'constant column is', 'constant columns are')} never chosen: "
+            f"{format_labels(labels, constant)}"
+        )
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
     if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
         notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")

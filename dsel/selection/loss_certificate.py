@@ -62,7 +62,10 @@ def certify_loss(
     """
     validated = run.validated
     if validated.groups is not None:
-        raise OptionError("There is no proof for groups of columns and a loss other than the squared error.")
+        raise OptionError(
+            "There is no proof for groups of columns and a loss other than the squared error.",
+            'Select without groups; for indicator columns of categories that is categories="columns".',
+        )
     data = loss_data(run)
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])

@@ -107,4 +107,8 @@ def _note(run: SelectionRun, point: FrontPoint) -> str:
             "copy of it, and explains all of Y alone; the search stops there"
         )
     size = run.validated.included + point.size
-    return f"{size} {run.validated.items.noun} explain all of Y up to rounding: the search stops there"
+    items = f"{size} {run.validated.items.noun}"
+    if size == 1:
+        items = "1 group of columns" if run.validated.groups is not None else "1 column"
+    verb = "explains" if size == 1 else "explain"
+    return f"{items} {verb} all of Y up to rounding: the search stops there"

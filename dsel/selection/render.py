@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import printable, shorten
+from dsel._lib.text import counted, printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -188,10 +188,11 @@ def _headline(selection: SelectionRecord) -> str:
     about = f"of the {selection.request.loss} deviance" if selection.by_loss else about
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
-    what = f"{len(selection.groups)} groups with {len(selection)}" if selection.groups else str(len(selection))
+    groups = f"{counted(len(selection.groups), 'group')} with " if selection.groups else ""
+    penalty = f", lam = {selection.lam:g}" if selection.lam else ""
     return (
-        f"{what} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
-        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further}{criterion})"
+        f"{groups}{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; "
+        f"{selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"
     )
 
 
@@ -273,15 +274,14 @@ def _size_curve(curve: SizeCurve) -> Table:
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
-    limit, words = row["coefficients"], claim(row)
-    among = f" {covered(limit)}" if limit else ""
+    words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
     if penalized:  # what is proved is the error with its penalty, from which no R2 follows
         proved = f"error {row['value']:.6g} with the ridge penalty"
         if words is not None:
             return f"Certificate, {size}: {words}, {proved} ({took})"
         return (
-            f"Certificate, {size}: {useless}{proved}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
+            f"Certificate, {size}: {useless}{proved}{among}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
             f"{row['relative_gap']:.2%} of the error; {took})"
         )
     if words is not None:

@@ -283,8 +283,8 @@ class Selection(SelectionRecord):
         ----------
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
-        y : (m,) array
-            The targets, as the selection was made from. Two classes of text are taken by name.
+        y : (m,) or (m, N) array, Series or DataFrame
+            The targets, as the selection was made from. Classes of text are taken by name.
         sample_weight : (m,) array, optional
             Weights of the rows.
         offset : (m,) array, float or str, optional
@@ -295,7 +295,9 @@ class Selection(SelectionRecord):
         dict of str to float
             `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than with the weighted
             mean of y for every row. For classes also `auc` (the area under the ROC curve), `log_loss` (per row) and
-            `accuracy`. The squared error has `deviance` and `r2`.
+            `accuracy`. The squared error has `deviance` and `r2`. For several targets, also those that three or more
+            classes became, `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2
+            with ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together.
 
         Raises
         ------

@@ -39,7 +39,7 @@ def as_path(path: str | AnyPath) -> AnyPath:
     if isinstance(path, ObjectPath):
         return path
     if not isinstance(path, str | os.PathLike):
-        raise OptionError(f"{path!r} is not a path.", "Give a path, or an s3://, gs:// or az:// URL.")
+        raise OptionError(f"{path!r:.60} is not a path.", "Give a path, or an s3://, gs:// or az:// URL.")
     text = os.fspath(path)
     if path == "":  # an unset shell variable; as a Path it would be the current folder
         raise OptionError("A path is empty.", "Give a path, or an s3://, gs:// or az:// URL.")

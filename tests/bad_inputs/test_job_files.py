@@ -35,7 +35,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("method: pos", OPTION, "no method 'pos'", "Did you mean 'poss'"),
     ("method: 5", OPTION, "'method' is 5", "text .in quotes"),
     ("include: a", OPTION, "'include' is 'a'", r"a list .* such as \['a'\]"),
-    ("include: [1.5]", OPTION, r"'include' is \[1.5\]", "neither a label nor an index from 0"),
+    ("include: [1.5]", OPTION, r"include: there is no feature '1.5'", "Known:"),
     ("include: [true]", OPTION, "True is not a column", "quote a label"),
     ("exclude: [no]", OPTION, "False is not a column", "quote a label"),
     ("include: [zz]", OPTION, "include: there is no feature 'zz' among 6", "Known: a, b, c"),

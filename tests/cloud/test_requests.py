@@ -15,6 +15,7 @@ import yaml
 import zarr
 
 import dsel
+from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store import array
 from dsel.data.store.reader import open_store
@@ -118,3 +119,30 @@ def test_a_lock_that_is_held_is_confirmed_by_a_listing_and_its_file(
         proxy.record.clear()
         lock.require()
         assert len(proxy.record) == 2
+
+
+def test_an_unchanged_icechunk_snapshot_takes_one_request_after_the_first_use(proxy: FaultProxy, url: str) -> None:
+    icechunk = pytest.importorskip("icechunk")
+    bucket = url.removeprefix("s3://")
+    storage = icechunk.s3_storage(
+        bucket=bucket, prefix="data", endpoint_url=f"http://127.0.0.1:{proxy.port}", force_path_style=True,
+        allow_http=True, from_env=True, region="us-east-1",
+    )  # fmt: skip
+    repository = icechunk.Repository.create(storage)
+    session = repository.writable_session("main")
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    xr.Dataset({"X": (("sample", "feature"), X)}).to_zarr(session.store, consolidated=False)
+    session.commit("first")
+    place = f"icechunk://{url}/data"
+    counts, fingerprints = [], []
+    for _ in range(3):
+        before = len(proxy.record)
+        fingerprints.append(as_dataset(place).fingerprint)
+        counts.append(len(proxy.record) - before)
+    assert counts[0] <= 5
+    assert counts[1:] == [1, 1]
+    assert len(set(fingerprints)) == 1
+    later = repository.writable_session("main")
+    xr.Dataset({"X": (("sample", "feature"), -X)}).to_zarr(later.store, consolidated=False, mode="a")
+    later.commit("second")
+    assert as_dataset(place).fingerprint not in fingerprints

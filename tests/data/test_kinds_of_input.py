@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,6 @@ import scipy.sparse
 import xarray as xr
 
 import dsel
-from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OptionError
 from dsel.sklearn import ForwardSelector
 from tests.cli_runner import call
@@ -50,11 +50,14 @@ def polars_frame(frame: pd.DataFrame) -> pl.DataFrame:
 
 @dataclass
 class Kind:
-    """An input: features, targets, a source for `dsel.ingest`, and the same as a frame of pandas."""
+    """An input: features, targets, a source for `dsel.ingest`, and the same as a frame of pandas.
+
+    Without a source, X and Y are ingested as they are.
+    """
 
     X: Any
     Y: Any
-    source: Any
+    source: Any = None
     reference: pd.DataFrame = field(default_factory=lambda: NUMBERS)
     expected_y: Any = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +65,7 @@ class Kind:
 
 
 def array(x: Any, source: Any = None) -> Kind:
-    return Kind(x, Y.to_numpy(), source if source is not None else ("arrays", np.asarray(x)), labels=False)
+    return Kind(x, Y.to_numpy(), source, labels=False)
 
 
 def frame(make: Callable[[pd.DataFrame], Any], of: pd.DataFrame = MIXED, y: pd.Series = Y) -> Kind:
@@ -73,7 +76,9 @@ def frame(make: Callable[[pd.DataFrame], Any], of: pd.DataFrame = MIXED, y: pd.S
 KINDS: dict[str, Callable[[], Kind]] = {
     "array": lambda: array(X),
     "array in Fortran order": lambda: array(np.asfortranarray(X)),
-    "sparse matrix": lambda: array(scipy.sparse.csr_matrix(X), source=SPARSE),
+    "sparse matrix": lambda: array(scipy.sparse.csr_matrix(X)),
+    "sparse matrix by columns": lambda: array(scipy.sparse.csc_matrix(X)),
+    "lists": lambda: array(X.tolist()),
     "Dask array": lambda: array(da.from_array(X, chunks=(50, 6))),
     "DataArray": lambda: array(
         xr.DataArray(X, dims=("sample", "feature")),
@@ -155,8 +160,8 @@ def test_three_ways_give_the_same_columns_and_r2(name: str, tmp_path: Path) -> N
     assert selected.r2 == pytest.approx(r2, abs=1e-10)
 
     store = tmp_path / "store.zarr"
-    if isinstance(kind.source, tuple):
-        ingest_arrays(kind.source[1], store, y=Y.to_numpy())
+    if kind.source is None:
+        dsel.ingest(kind.X, store, y=kind.Y)
     else:
         takes = {"categorical": "auto"} if isinstance(kind.reference.dtypes.get("colour"), np.dtype) else {}
         is_table = not hasattr(kind.source, "obs") and not isinstance(kind.source, xr.Dataset)
@@ -181,6 +186,73 @@ def test_a_target_has_three_ways_of_being_named() -> None:
     )  # fmt: skip
     assert by_position.labels == by_target.labels == by_targets.labels
     assert dsel.certify(by_target, frame).certificate[-1]["proven"]
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (X, Y.to_numpy()),
+        (X, CLASSES),
+        (X.astype(np.float32), np.column_stack([Y, -(Y**2)])),
+        (scipy.sparse.csr_matrix(X), CLASSES.to_numpy()),
+        (da.from_array(X, chunks=(50, 2)), da.from_array(Y.to_numpy(), chunks=33)),
+        (CUBE, Y.to_numpy()),
+        (NUMBERS, Y.rename("yield")),
+        (NUMBERS, CLASSES.to_numpy()),
+        (NUMBERS.set_axis([f"r{i}" for i in range(M)]), Y.to_numpy()),
+        (polars_frame(NUMBERS), pl.Series("yield", Y.to_numpy())),
+        (polars_frame(NUMBERS).lazy(), Y),
+        (pa.Table.from_pandas(NUMBERS), Y),
+        (ANNOTATED, Y.to_numpy()),
+        (xr.Dataset({"X": (("sample", "feature"), X)}), Y.to_numpy()),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_ingest_and_append_take_targets_and_weights_in_memory_as_select_does(x: Any, y: Any, tmp_path: Path) -> None:
+    weight, store = RNG.random(M), tmp_path / "store.zarr"
+    expected = dsel.select(x, y, k=2, method="forward", sample_weight=weight)
+    dsel.ingest(x, store, y=y, weight=weight)
+    found = dsel.select(store, k=2, method="forward")
+    assert (found.labels, found.targets) == (expected.labels, expected.targets)
+    assert found.r2 == pytest.approx(expected.r2, abs=1e-10)
+    assert dsel.append(x, store, y=y, weight=weight).shape == (2 * M, 6)
+    assert dsel.select(store, k=2, method="forward").r2 == pytest.approx(expected.r2, abs=1e-10)
+
+
+def test_a_dask_frame_with_targets_in_memory_is_ingested(tmp_path: Path) -> None:
+    dsel.ingest(dask_frame(NUMBERS), tmp_path / "store.zarr", y=Y)
+    assert dsel.select(tmp_path / "store.zarr", k=2).labels == dsel.select(NUMBERS, Y, k=2).labels
+
+
+def test_a_frame_with_targets_in_memory_keeps_the_options_of_a_table(tmp_path: Path) -> None:
+    frame = MIXED.assign(name=[f"r{i}" for i in range(M)])
+    dsel.ingest(frame, tmp_path / "store.zarr", y=Y, categorical="colour", drop="open", index="name")
+    store = dsel.open_store(tmp_path / "store.zarr")
+    assert store.features.tolist() == [*"abcdef", "colour=blue", "colour=green", "colour=red"]
+    assert store.samples is not None
+    assert store.samples[:2].tolist() == ["r0", "r1"]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("data.csv", {"y": Y}, "y is data in memory, and the source is the file data.csv. Name a column"),
+        (NUMBERS, {"y": Y, "target": "a"}, "target='a' and y both give targets"),
+        (NUMBERS.assign(y=1.0), {"y": Y}, "The frame has a column 'y' already. Name y otherwise"),
+        (NUMBERS, {"y": Y.to_numpy()[:9]}, "y has 9 rows, and the frame has 120"),
+        (NUMBERS[::-1], {"y": Y}, "The indexes of X and Y differ"),
+        (X, {"y": Y[:9]}, "X has 120 rows and Y has 9"),
+        (X, {"target": "y"}, "a ndarray does not take the option target. Give the targets as an array"),
+        (X, {"y": "y.npy"}, "a ndarray does not take the option y"),
+        (5, {}, "source is a int. Give a path"),
+    ],
+)
+def test_targets_in_memory_that_do_not_fit_are_refused(
+    source: Any, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises((DataError, OptionError), match=re.escape(message)):
+        dsel.ingest(source, tmp_path / "store.zarr", **options)
+    assert not (tmp_path / "store.zarr").exists()
 
 
 def test_classes_are_mapped_and_named_in_the_result() -> None:
@@ -269,9 +341,48 @@ def test_a_number_is_a_name_where_numbers_name_columns() -> None:
     with pytest.raises(OptionError, match="include: there is no feature '5' among 6"):
         dsel.select(numbered, Y.to_numpy(), k=2, include=[5])
     with_target = pd.DataFrame(np.column_stack([X, Y]))
-    by_name = dsel.select(with_target, 6, k=2)
-    assert by_name.labels == [1, 4]
-    assert by_name.targets == ("6",)
+    for target in ({"Y": 6}, {"target": 6}, {"targets": [6]}):
+        by_name = dsel.select(with_target, **target, k=2)
+        assert by_name.labels == [1, 4]
+        assert by_name.targets == ("6",)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5],
+        pd.MultiIndex.from_product([["h"], range(7)]),
+        pd.date_range("2020-01-01", periods=7),
+    ],
+    ids=["numbers", "tuples", "dates"],
+)
+def test_labels_that_are_no_text_name_columns(names: Any) -> None:
+    frame = pd.DataFrame(np.column_stack([X, Y]), columns=names)
+    found = dsel.select(frame, frame.columns[6], k=2, include=[frame.columns[5]], exclude=None)
+    assert found.labels == [str(list(frame)[5]), str(list(frame)[1])]
+    with pytest.raises(OptionError, match=r"there is no feature '9.5'"):
+        dsel.select(frame, frame.columns[6], k=2, include=[9.5])
+
+
+def test_intervals_and_periods_of_pandas_are_categories_and_times() -> None:
+    bins = pd.cut(NUMBERS["a"], 3)
+    frame = NUMBERS.assign(a=bins)
+    target = 2.0 * (bins.cat.codes == 1) + X[:, 1]
+    text = NUMBERS.assign(a=bins.astype(str))
+    found = dsel.select(frame, target, k=2, method="forward")
+    assert set(found.groups) == {"a", "b"}
+    assert set(found.labels) == set(dsel.select(text, target, k=2, method="forward").labels)
+    np.testing.assert_allclose(found.predict(frame), target)
+    months = pd.period_range("2020-01", periods=M, freq="M")
+    days = (months.to_timestamp() - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
+    by_period = dsel.select(NUMBERS.assign(month=months), days.to_numpy() + X[:, 1], k=2, dates="days")
+    assert by_period.labels == ["month", "b"]
+
+
+def test_a_category_that_is_missing_from_new_rows_is_named_by_its_column() -> None:
+    found = dsel.select(MIXED, Y, k=3, method="forward")
+    with pytest.raises(DataError, match=r"X lacks 1 of the 3 chosen columns: colour. It has"):
+        found.predict(MIXED.drop(columns="colour"))
 
 
 @pytest.mark.parametrize(
@@ -280,13 +391,19 @@ def test_a_number_is_a_name_where_numbers_name_columns() -> None:
         ({"customer_id": RNG.permutation(10 * M)[:M]}, "leave 'customer_id' out if it is an identifier"),
         ({"zip": RNG.integers(10000, 10050, M)}, "make 'zip' text or a category, or leave it out"),
         ({"plan": RNG.choice(["pro", "Pro ", "basic"], M)}, "write the values of 'plan' in one way: 'Pro ' and 'pro'"),
-        ({"copy": 3 * X[:, 1] + 5}, "multiples of each other, of which at most one is chosen: b and copy"),
+        ({"copy": 3 * X[:, 1] + 5}, "the first one represents the others: b for copy"),
     ],
 )
 def test_likely_mistakes_are_named_with_the_remedy(change: dict[str, Any], note: str, tmp_path: Path) -> None:
     frame = MIXED.assign(**change)
     assert any(note in found for found in dsel.select(frame, Y, k=2).notes)
-    if "copy" not in change:
+    if "copy" in change:
+        assert sum("copy" in found for found in dsel.select(frame, Y, k=2).notes) == 1
+        kept = dsel.select(frame, Y, k=2, near_copies="keep").notes
+        assert [note for note in kept if "copy" in note] == [
+            "columns that are multiples of each other, of which at most one is chosen: b and copy"
+        ]
+    else:
         report = dsel.ingest(frame, tmp_path / "store.zarr", categorical="auto")
         assert any(note in found for found in report.notes)
 

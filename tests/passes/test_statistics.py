@@ -159,7 +159,8 @@ class TestColumnsThatCannotExplain:
         X = np.random.default_rng(0).normal(size=(50, 4))
         X[:, 3] = -2 * X[:, 1]
         statistics = gram_statistics(as_dataset(X))
-        assert duplicates(statistics.K) == [(1, 3)]
+        assert duplicates(statistics.K, np.arange(4), 10) == [(1, 3)]
+        assert duplicates(statistics.K, np.arange(3), 10) == []
 
 
 class TestNumbersOutOfRange:

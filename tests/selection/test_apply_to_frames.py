@@ -12,9 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import xarray as xr
+from sklearn.metrics import r2_score
 
 import dsel
-from dsel.errors import DataError
+from dsel.errors import DataError, OptionError
 
 M = 60
 RNG = np.random.default_rng(3)
@@ -112,3 +113,39 @@ def test_a_cube_is_stacked_as_the_selection_stacked_it(dims: tuple[str, ...], la
     assert selection.transform(data).shape == (M, 2)
     assert selection.score(data, y)["r2"] > 0.999999
     np.testing.assert_allclose(selection.predict(data.to_dataset()), y, atol=1e-9)
+
+
+@pytest.mark.parametrize("preprocess", ["standardize", "center"])
+def test_a_squared_error_of_three_classes_is_scored_as_the_selection_weights_them(preprocess: str) -> None:
+    size = FRAME["size"].to_numpy() + 0.3 * RNG.standard_normal(M)
+    y = np.where(size > 1, "high", np.where(size > -0.5, "mid", "low"))
+    selection = dsel.select(NUMBERS, y, k=2, preprocess=preprocess, method="forward")
+    found = selection.score(NUMBERS, y)
+    assert found["r2"] == pytest.approx(selection.r2, abs=1e-12)
+    assert selection.score(NUMBERS, pd.Series(y, name="other name")) == found
+    new, weight = slice(10, 50), RNG.random(40)
+    indicators = np.column_stack([y[new] == name.removeprefix("y=") for name in selection.targets]).astype(float)
+    average = "uniform_average" if preprocess == "standardize" else "variance_weighted"
+    scored = selection.score(NUMBERS[new], y[new], sample_weight=weight)
+    predicted = selection.predict(NUMBERS[new])
+    assert scored["r2"] == pytest.approx(r2_score(indicators, predicted, sample_weight=weight, multioutput=average))
+    assert scored["deviance"] == pytest.approx(float(weight @ np.square(indicators - predicted).sum(axis=1)))
+    with pytest.raises(DataError, match="y has the class other, and the classes are high, low, mid"):
+        selection.score(NUMBERS, np.where(y == "mid", "other", y))
+
+
+def test_several_targets_are_scored_by_position_or_by_name() -> None:
+    size = FRAME["size"].to_numpy()
+    Y = pd.DataFrame({"rank": np.where(size > 0, "b", np.where(size > -1, "a", "c")), "twice": 2.0 * size})
+    selection = dsel.select(NUMBERS, Y, k=2, method="forward")
+    found = selection.score(NUMBERS, Y[["twice", "rank"]])
+    assert found["r2"] == pytest.approx(selection.r2, abs=1e-12)
+    assert selection.score(NUMBERS, pl.DataFrame({name: Y[name].to_list() for name in Y})) == found
+    numbers = dsel.select(NUMBERS, np.column_stack([size, size**2]), k=2, method="forward")
+    assert numbers.score(NUMBERS, np.column_stack([size, size**2]))["r2"] == pytest.approx(numbers.r2, abs=1e-12)
+    with pytest.raises(DataError, match=r"y has no target rank=a. Give all of rank=a, rank=b, rank=c, twice"):
+        selection.score(NUMBERS, Y[["twice"]])
+    with pytest.raises(DataError, match=r"y has the shape \(60, 2\), and the predictions for X have \(60, 4\)"):
+        selection.score(NUMBERS, np.zeros((M, 2)))
+    with pytest.raises(OptionError, match="The columns were chosen for X itself"):
+        dsel.select(NUMBERS, k=2).score(NUMBERS, size)

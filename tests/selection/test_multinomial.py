@@ -275,5 +275,5 @@ def test_folds_without_a_class_are_refused(kind: str) -> None:
 def test_rows_without_weight_have_no_score() -> None:
     X, y = drawn(3)
     found = dsel.select(X, y, k=2, loss="multinomial", lam=1.0)
-    with pytest.raises(DataError, match="No row has a weight above 0"):
+    with pytest.raises(DataError, match="the weights add up to 0"):
         found.score(X, y, sample_weight=np.zeros(120))

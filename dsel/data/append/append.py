@@ -37,7 +37,7 @@ from dsel.data import schema
 from dsel.data.append.matching import StoreColumns, match_source, match_sparse
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import Source, SparseBlock, SparseSource
-from dsel.data.ingest import open_any
+from dsel.data.ingest import open_any, split_arrays
 from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
 from dsel.data.labels import default_labels
 from dsel.data.schema import DEFAULT_WORKER_MEMORY
@@ -336,7 +336,7 @@ def append(
 
     Parameters
     ----------
-    source : str, path, DataFrame, Dataset or AnnData
+    source : str, path, DataFrame, array, sparse matrix, Dataset or AnnData
         What `dsel.ingest` reads.
     store : str or path
         A store that `dsel.ingest` wrote, a path or a URL.
@@ -390,8 +390,9 @@ def append(
     began = clock.perf_counter()
     path = as_path(store).absolute()
     opened_store = _growing_store(path)
-    request = _request(options, opened_store)
-    opened = open_any(source, request)
+    arrays, named = split_arrays(options)
+    request = _request(named, opened_store, arrays)
+    opened = open_any(source, request, **arrays)
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if isinstance(opened, SparseSource) != isinstance(opened_store, SparseStore):
         kinds = {True: "sparse", False: "dense"}
@@ -485,10 +486,11 @@ def _growing_store(path: AnyPath) -> Store | SparseStore:
     return found
 
 
-def _request(given: SourceKeywords, store: Store | SparseStore) -> SourceOptions:
-    """Return the options that were given, and for the others those of the ingest."""
+def _request(given: Mapping[str, Any], store: Store | SparseStore, arrays: Mapping[str, Any]) -> SourceOptions:
+    """Return the options that were given, and for the others those of the ingest that arrays do not replace."""
     recorded = read_attributes(store.path).get(schema.ATTR_OPTIONS, {})
-    known = {option.name: recorded.get(option.name) for option in fields(SourceOptions)}
+    replaced = {"target" if name == "y" else name for name in arrays}
+    known = {option.name: recorded.get(option.name) for option in fields(SourceOptions) if option.name not in replaced}
     return SourceOptions.of(**known | {name: value for name, value in given.items() if value is not None})
 
 

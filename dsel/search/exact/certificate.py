@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dsel._lib.text import shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 
 #: What a certificate proves, see `Certificate.status`.
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
@@ -196,7 +196,8 @@ class Certificate:
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
         if self.largest_coefficient != other.largest_coefficient:
-            return other
+            about_all = not (self.coefficients or self.largest_coefficient)
+            return self if (about_all and self.bound >= other.bound) or other.bound <= 0.0 else other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
@@ -257,9 +258,7 @@ def claim(row: Mapping[str, Any]) -> str | None:
         words += f" to {row['rounding_error']:.0e} of ||Y||^2"
     if row["status"] != "optimal":
         words += " except for near-copies"
-    if row.get("largest_coefficient"):
-        words += f" among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
-    return f"{words} {covered(row['coefficients'])}" if row["coefficients"] else words
+    return f"{words} {covered(row)}".strip()
 
 
 def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
@@ -272,8 +271,8 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
         sentences.append(_why_useless(row))
     if row.get("represented"):
         sentences.append(
-            f"{row['represented']} columns are nearly copies of others, which represent them: the proof does not cover "
-            "subsets with these columns (near_copies=keep does)."
+            f"The proof does not cover subsets with {row['represented']} of the columns that others represent "
+            "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
@@ -342,9 +341,16 @@ def _why_useless(row: Mapping[str, Any]) -> str:
     )
 
 
-def covered(coefficients: float) -> str:
-    """Return which subsets a proof with a limit for coefficients is about, in words."""
-    return f"among subsets whose squared coefficients sum to at most {coefficients:.3g} of ||Y||^2"
+def covered(row: Mapping[str, Any]) -> str:
+    """Return which subsets a proof with a limit for coefficients is about, in words; empty if it has no limit.
+
+    row: what `Certificate.as_dict` returns.
+    """
+    if row.get("largest_coefficient"):
+        return f"among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
+    if row.get("coefficients"):
+        return f"among subsets whose squared coefficients sum to at most {row['coefficients']:.3g} of ||Y||^2"
+    return ""
 
 
 def effort(row: Mapping[str, Any]) -> str:
@@ -375,6 +381,12 @@ def nothing_to_choose(objective: Objective) -> Certificate:
     )
 
 
+def without_bound(objective: ItemObjective, k: int, S: Sequence[int]) -> Certificate:
+    """Return the certificate of a subset S of k columns or groups when there was no time for a bound."""
+    size, value = objective.included_size + k, float(objective.value(S))
+    return Certificate(size, value, 0.0, objective.total, tuple(objective.in_data(S)), method="no time for a bound")
+
+
 def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     """Return the certificates by size, each with the best bound of this and all larger sizes.
 
@@ -383,7 +395,7 @@ def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     result: dict[int, Certificate] = {}
     bound, error = 0.0, 0.0
     for size in sorted(found, reverse=True):
-        if found[size].coefficients:  # it is not about all subsets
+        if found[size].coefficients or found[size].largest_coefficient:  # it is not about all subsets
             result[size] = replace(found[size], bound=max(found[size].bound, min(bound, found[size].value)))
             continue
         bound, error = max(bound, found[size].bound), max(error, found[size].rounding_error)

@@ -68,7 +68,7 @@ class LinearModel:
 
 def transform(selection: SelectionRecord, X: Any) -> Any:
     """Return the chosen columns of X. See `Selection.transform`."""
-    X = _opened(selection, X)
+    X = opened(selection, X)
     places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
     if isinstance(X, Dataset):
         return _stored_columns(X, places)
@@ -91,7 +91,7 @@ Kind = Literal["mean", "link"]
 def predict(selection: SelectionRecord, X: Any, offset: Any = None, kind: Kind = "mean") -> Any:
     """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
     require_kind(kind)
-    X = _opened(selection, X)
+    X = opened(selection, X)
     eta = _linear_predictor(selection, X)
     shift = _offset_of_rows(selection, X, offset)
     if shift is not None:
@@ -167,7 +167,7 @@ def _elementwise(function: Callable[[Floats], Floats], values: Any) -> Any:
 
 
 def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
-    """Return the linear predictors of the rows of what `_opened` returned, as its kind."""
+    """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
     targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
@@ -203,13 +203,13 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     place = {name: i for i, name in enumerate(names)}
     missing = [label for label in chosen if label not in place]
     if missing:
+        missing, of = (list(dict.fromkeys(_category_of(selection, one) for one in some)) for some in (missing, chosen))
         unlabelled = chosen == [f"x{j}" for j in selection.indices]
         remedy = "Rename the columns of X."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
         raise DataError(
-            f"X lacks {len(missing)} of the {len(chosen)} chosen columns: {shorten(missing)}. It has "
-            f"{shorten(names, 8)}.",
+            f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(names, 8)}.",
             remedy,
         )
     twice = [label for label in chosen if names.count(label) > 1] if len(place) < len(names) else []
@@ -218,7 +218,17 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     return np.array([place[label] for label in chosen], np.int64)
 
 
-def _opened(selection: SelectionRecord, X: Any) -> Any:
+def _category_of(selection: SelectionRecord, label: str) -> str:
+    """Return the column whose categories became a group with this column of 0 and 1; the label itself if none did."""
+    labels = dict(zip(selection.indices, selection.names, strict=True))
+    for name, columns in selection.groups.items():
+        members = [labels[j] for j in columns if j in labels]
+        if label in members and all(member.startswith(f"{name}=") for member in members):
+            return name
+    return label
+
+
+def opened(selection: SelectionRecord, X: Any) -> Any:
     """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions.
 
     Frames have the columns that `select` made of theirs, and cubes are stacked as there.
@@ -255,7 +265,7 @@ def _stacked(cube: Any, names: list[str]) -> Any:
 
 
 def _labels(X: Any) -> list[str] | None:
-    """Return the labels of the columns of what `_opened` returned, None if it has none."""
+    """Return the labels of the columns of what `opened` returned, None if it has none."""
     if isinstance(X, Dataset):
         return [str(label) for label in X.features]
     if is_a(X, "xarray", "DataArray"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,16 @@ import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
-from dsel.data.frames import class_labels
+from dsel.data.frames import class_labels, frame_labels
+from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
+from dsel.data.labels import is_a
+from dsel.data.weights import array_weights
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.multinomial import class_name
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.apply import predict
+from dsel.selection.results.apply import opened, predict
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ def scored_rows(
     """Return rows with their predictions. Errors: DataError for other targets than those of the loss."""
     loss = selection.loss
     if len(selection.targets) != 1 and loss.contrasts is None:
-        raise OptionError(f"There are {len(selection.targets)} targets.", "Compare predictions with Y by yourself.")
+        raise OptionError(f"There are {len(selection.targets)} targets.", "Use score, or one of the targets.")
+    X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
     if loss.contrasts is not None:
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
@@ -103,7 +108,7 @@ def scored_rows(
         raise DataError(f"y has {values.size} values, and X has {eta.size} rows.", "Give one for each row.")
     if not np.isfinite(values).all():
         raise DataError(f"y is not finite in row {np.flatnonzero(~np.isfinite(values))[0]}.", "Leave such rows out.")
-    w = np.ones(eta.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    w = _weights(sample_weight, eta.size)
     if loss.classifies:
         classes = np.asarray(loss.parameters()["classes"])
         other = np.setdiff1d(values, classes)
@@ -113,6 +118,16 @@ def scored_rows(
         loss.fitted_to(values, w)
     shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
+
+
+def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
+    return align(opened(selection, X) if is_data_array(X) or is_xarray_dataset(X) else X, y, sample_weight)
+
+
+def _weights(asked: Any, rows: int) -> Floats:
+    """Return the weights of rows. Errors: DataError where they are no weights of these rows."""
+    return np.ones(rows) if asked is None else np.asarray(array_weights(asked, rows).values, np.float64)
 
 
 def _numbers_of_classes(selection: SelectionRecord, y: Any) -> Any:
@@ -147,7 +162,7 @@ def _scored_classes(selection: SelectionRecord, eta: Floats, y: Any, sample_weig
         codes = np.array([place[name] for name in asked], np.float64)
     if len(codes) != len(eta):
         raise DataError(f"y has {len(codes)} values, and X has {len(eta)} rows.", "Give one for each row.")
-    w = np.ones(len(eta)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    w = _weights(sample_weight, len(eta))
     return ScoredRows(selection.loss, codes, w, eta)
 
 
@@ -160,9 +175,9 @@ def score(
     selection: SelectionRecord, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
 ) -> dict[str, float]:
     """Return figures of given rows. See `Selection.score`."""
+    if selection.loss.contrasts is None and len(selection.targets) != 1:
+        return _score_of_targets(selection, X, y, sample_weight)
     rows = scored_rows(selection, X, y, sample_weight, offset)
-    if not rows.w.sum() > 0.0:
-        raise DataError("No row has a weight above 0.", "Check sample_weight.")
     null = rows.null_deviance()
     share = 1.0 - rows.deviance / null if null > 0.0 else np.nan
     found = {"deviance": rows.deviance, "d2" if selection.by_loss else "r2": share}
@@ -171,6 +186,51 @@ def score(
         found["auc"] = float(np.mean([roc_area(part) for part in parts]))
         found["log_loss"] = rows.deviance / (2.0 * float(rows.w.sum()))
         found["accuracy"] = float(rows.w @ (rows.predicted == rows.y) / rows.w.sum())
+    return found
+
+
+def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> dict[str, float]:
+    """Return the squared error and R2 of several targets, weighted among each other as the selection weights them."""
+    if not selection.targets:
+        raise OptionError("The columns were chosen for X itself: there is no y.", "Compare predict(X) with X.")
+    X, y, sample_weight = _aligned(selection, X, y, sample_weight)
+    eta = np.asarray(predict(selection, X), np.float64)
+    values = np.column_stack(_target_columns(selection.targets, y))
+    if values.shape != eta.shape:
+        raise DataError(
+            f"y has the shape {values.shape}, and the predictions for X have {eta.shape}.",
+            "Give each target of each row.",
+        )
+    if not np.isfinite(values).all():
+        raise DataError(f"y is not finite in row {np.argwhere(~np.isfinite(values))[0, 0]}.", "Leave such rows out.")
+    w = _weights(sample_weight, len(eta))
+    errors = w @ (values - eta) ** 2
+    squares = w @ (values - w @ values / w.sum()) ** 2
+    scale = squares if selection.request.preprocess in ("standardize", "unit") else np.ones_like(squares)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {"deviance": float(errors.sum()), "r2": float(1.0 - (errors / scale).sum() / (squares / scale).sum())}
+
+
+def _target_columns(targets: Sequence[str], y: Any) -> list[Floats]:
+    """Return the columns of y in the order of the targets. A target `name=class` is 1 where a column has that class."""
+    y = y.compute() if hasattr(y, "compute") else y.to_pandas() if is_a(y, "pyarrow", "Table") else y
+    labels = frame_labels(y)
+    if labels is None and np.ndim(y) == 2:
+        return list(np.asarray(y, np.float64).T)
+    names = [target.partition("=")[0] for target in targets]
+    columns = {names[0]: y} if labels is None else dict(zip(labels, (y[name] for name in y.columns), strict=True))
+    found = []
+    for target, name in zip(targets, names, strict=True):
+        if target in columns:
+            found.append(np.asarray(columns[target], np.float64))
+            continue
+        if name not in columns:
+            raise DataError(f"y has no target {target}.", f"Give all of {shorten(targets)}.")
+        words = np.array([str(label) for label in np.asarray(columns[name]).ravel().tolist()])
+        known = {one.removeprefix(f"{name}=") for one in targets if one.startswith(f"{name}=")}
+        if unknown := sorted(set(words.tolist()) - known):
+            raise DataError(f"y has the class {unknown[0]}, and the classes are {shorten(sorted(known))}.")
+        found.append((words == target.removeprefix(f"{name}=")).astype(np.float64))
     return found
 
 

@@ -192,8 +192,21 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
 
 
 def _array(column: Any) -> Any:
-    """Return a column of pandas as an Arrow array. Objects that are numbers of several types become floats."""
+    """Return a column of pandas as an Arrow array.
+
+    Objects that are numbers of several types become floats, periods become times, and intervals become categories.
+    """
     import pyarrow as pa
+
+    if is_a(column.dtype, "pandas", "PeriodDtype"):
+        column = column.dt.to_timestamp()
+    if is_a(column.dtype, "pandas", "IntervalDtype"):
+        column = column.astype("category")
+    if type(getattr(getattr(column.dtype, "categories", None), "dtype", None)).__name__ in (
+        "IntervalDtype",
+        "PeriodDtype",
+    ):
+        column = column.cat.rename_categories(str)
 
     if is_a(column.dtype, "pandas", "SparseDtype"):
         column = column.sparse.to_dense()
