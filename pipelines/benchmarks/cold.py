@@ -1,8 +1,9 @@
 """Measure the first selection and the first proof on a machine: all that is compiled, imports included.
 
 Each is a fresh process with an empty cache of kernels. The Python files are compiled before, as pip does when it
-installs a package. Times are processor seconds of the process and of those that it starts. A second process with the same cache shows what compilation adds. `certify` is a proof of sonar, and
-`relaxation` of 300 columns, with a limit of ten seconds.
+installs a package. Times are processor seconds of the process and of those that it starts. A second process with the
+same cache shows what compilation adds. `certify` is a proof of sonar, and `relaxation` of 300 columns, with a limit of
+ten seconds.
 """
 
 from __future__ import annotations
