@@ -39,7 +39,7 @@ try:
     from numba.core.transforms import canonicalize_cfg
     from numba.core.typed_passes import NopythonRewrites
     from numba.core.types.functions import BaseFunction
-    from numba.core.typing import Context
+    from numba.core.typing.context import Context
     from numba.np import arrayobj
 
     from dsel._lib import quick_indexing
@@ -187,11 +187,10 @@ def _pass_builder(self: Any, **kwargs: Any) -> Any:
 def _load_registries() -> None:
     """Load what numba has for types and functions, once: otherwise each of 250 templates looks for more."""
     context, refresh = cpu_target.target_context, CPUContext.refresh
-    CPUContext.refresh = lambda self: None
-    try:
+    with ExitStack() as stack:
+        stack.callback(setattr, CPUContext, "refresh", refresh)
+        setattr(CPUContext, "refresh", lambda self: None)  # noqa: B010
         refresh(context)
-    finally:
-        CPUContext.refresh = refresh
 
 
 def _load_new(self: Any) -> None:
