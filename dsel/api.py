@@ -518,6 +518,7 @@ def certify(
     sizes: Literal["chosen", "all"] = "chosen",
     coefficient_limit: float | None = None,
     sample_weight: Any = None,
+    offset: Any = None,
     progress: bool | None = None,
     on_event: Callable[[Event], None] | None = None,
     **earlier: Any,
@@ -541,6 +542,8 @@ def certify(
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
+    offset : (m,) array, optional
+        The offset of a selection by a loss, if it is not a variable of the store.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
     on_event : callable, optional
@@ -579,7 +582,7 @@ def certify(
     if unknown := earlier.keys() - ProofBudget.renamed.keys():
         raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
     budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, coefficient_limit=coefficient_limit, **earlier)
-    dataset, request = data_again(selection, X, Y, sample_weight)
+    dataset, request = data_again(selection, X, Y, sample_weight, offset)
     client = None if dataset.in_memory else active_client()
     with telling(on_event), proof_events(dataset, request, selection) as ended:
         with _running(client, RunContext(), progress, "certificate") as context:
@@ -600,6 +603,7 @@ def alternatives(
     seconds: float | None = 60.0,
     sizes: Literal["chosen", "all"] = "chosen",
     sample_weight: Any = None,
+    offset: Any = None,
     progress: bool | None = None,
 ) -> Alternatives:
     """List all subsets that are nearly as good as the best one, with a verdict and a price for each column.
@@ -628,6 +632,8 @@ def alternatives(
         For the chosen size only, or for every size up to k; see `Alternatives.by_size`.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
+    offset : (m,) array, optional
+        The offset of a selection by a loss, if it is not a variable of the store.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
 
@@ -664,7 +670,7 @@ def alternatives(
         raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
     limits = ListLimits.of(within=within, nbest=nbest, by=by, limit=limit)
     budget = ProofBudget.of(seconds=seconds, sizes=sizes, near_best=limits)
-    dataset, request = data_again(selection, X, Y, sample_weight)
+    dataset, request = data_again(selection, X, Y, sample_weight, offset)
     return alternatives_from(dataset, request, selection, budget, progress=progress)
 
 
