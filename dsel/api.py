@@ -517,6 +517,7 @@ def certify(
     nodes: int | None = None,
     sizes: Literal["chosen", "all"] = "chosen",
     coefficient_limit: float | None = None,
+    largest_coefficient: float | None = None,
     sample_weight: Any = None,
     offset: Any = None,
     progress: bool | None = None,
@@ -540,6 +541,9 @@ def certify(
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
+    largest_coefficient : float, optional
+        Prove for subsets whose coefficients, for columns of norm 1, are at most this many times the largest one of the
+        selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
     offset : (m,) array, optional
@@ -581,7 +585,8 @@ def certify(
         raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
     if unknown := earlier.keys() - ProofBudget.renamed.keys():
         raise TypeError(f"certify() got an unexpected keyword argument {min(unknown)!r}")
-    budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, coefficient_limit=coefficient_limit, **earlier)
+    limits = {"coefficient_limit": coefficient_limit, "largest_coefficient": largest_coefficient}
+    budget = ProofBudget.of(seconds=seconds, nodes=nodes, sizes=sizes, **limits, **earlier)
     dataset, request = data_again(selection, X, Y, sample_weight, offset)
     client = None if dataset.in_memory else active_client()
     with telling(on_event), proof_events(dataset, request, selection) as ended:
@@ -831,7 +836,7 @@ def plan(
     with _engine_for(dataset) as engine:
         limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
         available = available_resources(workers or engine.workers, limit, not engine.in_process or workers is not None)
-    made = plan_selection(validated, RunContext(), available=available)
+        made = plan_selection(validated, RunContext(engine), available=available)
     return calibrated(made, dataset) if calibrate else made
 
 

@@ -6,6 +6,9 @@ Search, bounds, final check and the check of a proof use the same numbers.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.types import Floats
 
 #: A subset is dependent if the others leave at most this share of a column's squared norm. Its "tolerance" is the
 #: least such share over the columns (1 - R^2 of the column on the others, 1 over its variance inflation factor). The
@@ -25,6 +28,25 @@ NEAR_COPY = 1e-6
 EXACT_COPY = 1e-12
 #: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
 MARGIN = 1e-10
+
+
+def same_norm(norm: float, norms: Floats) -> NDArray[np.bool_]:
+    """Return which norms differ so little from one that columns of correlation 1 with these norms are near-copies.
+
+    Parameters
+    ----------
+    norm : float
+        The norm of a column.
+    norms : (n,) array
+        Those of others.
+
+    Returns
+    -------
+    (n,) array of bool
+        Whether the squared difference is at most 2e-6 of the product, as that of near-copies of equal norms.
+    """
+    close: NDArray[np.bool_] = np.square(norms - norm) <= 2.0 * NEAR_COPY * norm * norms
+    return close
 
 
 def ridge(n: int) -> float:

@@ -221,6 +221,9 @@ def certify(
             help="Cover coefficients with up to this many times the sum of squares only.",
         ),
     ] = None,
+    largest_coefficient: Annotated[
+        float | None, typer.Option(min=1, help="Cover coefficients of up to this many times the largest one only.")
+    ] = None,
     trust: Trust = False,
     events: Events = None,
     log_format: Log = "text",
@@ -233,7 +236,7 @@ def certify(
 
     budget = ProofBudget.of(
         seconds=parse_duration(time), nodes=nodes, sizes="all" if all_sizes else "chosen", log=log,
-        coefficient_limit=coefficient_limit,
+        coefficient_limit=coefficient_limit, largest_coefficient=largest_coefficient,
     )  # fmt: skip
     reporter = reporter_of(log_format, events)
     print_selection(certify_run(path_of(folder), budget, workers, reporter, trust=trust), json)

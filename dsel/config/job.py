@@ -59,6 +59,9 @@ class ProofLimits(Section):
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
+    largest_coefficient : float, optional
+        Prove for subsets whose coefficients, for columns of norm 1, are at most this many times the largest one of the
+        selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     """
 
     renamed: ClassVar[dict[str, str]] = {"coefficients": "coefficient_limit"}
@@ -67,6 +70,21 @@ class ProofLimits(Section):
     sizes: Literal["chosen", "all"] = "chosen"
     log: Bool = False
     coefficient_limit: Float | None = Field(None, ge=1, le=1e9)
+    largest_coefficient: Float | None = Field(None, ge=1, le=1e9)
+
+    @model_validator(mode="after")
+    def _has_one_limit(self) -> Self:
+        if self.coefficient_limit is not None and self.largest_coefficient is not None:
+            raise ValueError("coefficient_limit and largest_coefficient are two limits: give one of them")
+        return self
+
+    @property
+    def limit(self) -> tuple[str, float] | None:
+        """The name and the value of the limit for coefficients, if there is one."""
+        for name in ("coefficient_limit", "largest_coefficient"):
+            if (value := getattr(self, name)) is not None:
+                return name, value
+        return None
 
 
 class CertifySection(ProofLimits):
@@ -258,6 +276,8 @@ class JobFile(SelectionRequest):
         certify.pop("log", None)  # it does not change the result
         if (limit := certify.pop("coefficient_limit", None)) is not None:
             certify["coefficients"] = limit  # results of older versions call it so
+        if certify.get("largest_coefficient", 0) is None:  # results of older versions do not have it
+            del certify["largest_coefficient"]
         return values
 
 

@@ -13,6 +13,7 @@ from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import ObsColumns, SparseRows
 from dsel.data.weights import as_weights
+from dsel.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,36 @@ class StoredRows:
         return self.array.bytes_read(self.start, self.stop, columns)
 
     def __getitem__(self, rows: slice) -> StoredRows:
+        """Return some of the rows."""
+        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
+
+
+@dataclass(frozen=True)
+class TransposedRows:
+    """Rows [start, stop) of a .npy file that has them as its columns, read where they are needed.
+
+    n: the rows of the file, which are the columns here. itemsize: the bytes of a value.
+    """
+
+    path: str
+    start: int
+    stop: int
+    n: int
+    itemsize: int
+
+    def read(self, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """Return the rows, or only the ascending `columns` of them: a new array in C order."""
+        try:
+            file = np.load(self.path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise DataError(f"A copy of the data cannot be read: {error}.", "Start again: it is made again.") from error
+        return np.array(file[slice(None) if columns is None else columns, self.start : self.stop].T, order="C")
+
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the bytes that this reads."""
+        return (self.stop - self.start) * (self.n if columns is None else len(columns)) * self.itemsize
+
+    def __getitem__(self, rows: slice) -> TransposedRows:
         """Return some of the rows."""
         return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
 
@@ -92,7 +123,7 @@ def cut_block(block: Block, start: int, stop: int) -> Block:
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
     """Return x or y of a block as a dense array or a sparse matrix, or only the ascending `columns` of it."""
-    if isinstance(part, StoredRows | SparseRows | ObsColumns):
+    if isinstance(part, StoredRows | TransposedRows | SparseRows | ObsColumns):
         return part.read(columns)
     if columns is None:
         return part

@@ -22,6 +22,7 @@ from dsel.engine.scheduler_watch import (
     check_workers,
     cluster_errors,
     on_scheduler_lost,
+    run_here,
     scheduler_lost,
     workers_of,
 )
@@ -67,6 +68,11 @@ class DaskEngine:
     def worker_memory(self) -> int | None:
         """Smallest memory limit among the workers in bytes. None: no worker has a limit."""
         return workers_of(self.client)[1]
+
+    @property
+    def on_this_host(self) -> bool:
+        """Whether all workers of this moment run on this machine."""
+        return run_here(self.client)
 
     def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a delayed object or a list of them, and release each on the workers once its value is here.
@@ -262,6 +268,11 @@ class WorkersOnDemand:
     def worker_memory(self) -> int | None:
         """Smallest memory limit among the workers in bytes. None: no limit is known."""
         return self._promised[1] if self._engine is None else self._engine.worker_memory
+
+    @property
+    def on_this_host(self) -> bool:
+        """Whether the workers have started, and all run on this machine."""
+        return self._engine is not None and self._engine.on_this_host
 
     def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a delayed object or a list of them on the workers."""

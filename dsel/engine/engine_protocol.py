@@ -34,6 +34,10 @@ class Engine(Protocol):
     def in_process(self) -> bool:
         """Whether tasks run on threads of this process. Then `keep` keeps nothing."""
 
+    @property
+    def on_this_host(self) -> bool:
+        """Whether all tasks run on this machine, so that they see its folders."""
+
     def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a Dask delayed object, or a list of them.
 
@@ -149,6 +153,7 @@ class ThreadEngine:
     workers: int = 1
     worker_memory: int | None = None
     in_process = True
+    on_this_host = True
 
     def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a delayed object or a list of them, with one BLAS thread per task.

@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import psutil
+
 from dsel._lib.byte_sizes import format_bytes
 from dsel.errors import ClusterError, DselError
 
@@ -206,6 +208,13 @@ def workers_of(client: Any) -> tuple[int, int | None]:
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
     return max(1, len(workers)), min(limits, default=None)
+
+
+def run_here(client: Any) -> bool:
+    """Return whether all workers have addresses of this machine."""
+    here = {address.address for found in psutil.net_if_addrs().values() for address in found}
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return all(worker["host"] in here for worker in workers)
 
 
 def check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:

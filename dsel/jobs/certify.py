@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
+from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
@@ -31,7 +32,7 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
-from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_LIMITED, ProofProblem
+from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
@@ -101,6 +102,10 @@ def certify_selection(
     """
     with stage_events("certificate" if budget.near_best is None else "alternatives"):
         found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
+        if budget.near_best is not None and found.alternatives is not None and "copies" in found.counts:
+            exact = not found.counts.get("represented")
+            listed = found.alternatives.over_representatives(found.counts["copies"], exact)
+            found = replace(found, alternatives=listed)
         for row in found.certificate if budget.near_best is None else ():
             emit("certificate", **row)
     return found
@@ -134,11 +139,11 @@ def _certified(
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     request = as_selected(request, selection)
-    require_one_target(dataset, request, budget.coefficient_limit)
-    if budget.near_best is not None and (request.groups is not None or budget.coefficient_limit is not None):
+    require_one_target(dataset, request, budget)
+    if budget.near_best is not None and (request.groups is not None or budget.limit is not None):
         raise OptionError(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
-            "Select without groups, and leave coefficient_limit out.",
+            "Select without groups, and leave the limit out.",
         )
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
@@ -189,7 +194,7 @@ def _certified_loss(
         objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
         run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
         selection = certify_loss(
-            run, selection, budget.shares, limit=budget.coefficient_limit, all_sizes=budget.sizes == "all"
+            run, selection, budget.shares, limit=budget.limit and budget.limit[1], all_sizes=budget.sizes == "all"
         )
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
@@ -202,8 +207,10 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
     shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
     resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
-    limited = budget.coefficient_limit is not None
-    by_passes = limited and (request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED)
+    limited = budget.limit is not None
+    by_passes = budget.largest_coefficient is not None and shape.n > MOST_DENSE_IN_BOX
+    if budget.coefficient_limit is not None:
+        by_passes = request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED
     relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
@@ -222,7 +229,9 @@ def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudg
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    wide = ProofProblem(objective, 1, coefficient_limit=budget.coefficient_limit).wide
+    wide = ProofProblem(
+        objective, 1, coefficient_limit=budget.coefficient_limit, largest_coefficient=budget.largest_coefficient
+    ).wide
     if budget.log and validated.groups is None and wide:
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
@@ -279,15 +288,17 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
         )
 
 
-def require_one_target(dataset: Dataset, request: SelectionRequest, coefficient_limit: float | None) -> None:
+def require_one_target(dataset: Dataset, request: SelectionRequest, limits: ProofLimits | None) -> None:
     """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
-    if coefficient_limit is None or (dataset.n_targets == 1 and request.groups is None):
+    limit = None if limits is None else limits.limit
+    if limit is None or (dataset.n_targets == 1 and request.groups is None):
         return
+    name, value = limit
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
     what = what if request.groups is None else "groups of columns"
     raise OptionError(
-        f"certify: coefficient_limit is {coefficient_limit:g}, and there is no such proof for {what}.",
-        "Leave coefficient_limit out, or select for one target and without groups.",
+        f"certify: {name} is {value:g}, and there is no such proof for {what}.",
+        f"Leave {name} out, or select for one target and without groups.",
     )
 
 
@@ -296,7 +307,7 @@ def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     words = claim(row)
     if words is None:
-        among = f" {covered(row['coefficients'])}" if row["coefficients"] else ""
+        among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         words = f"{useless}at most {row['relative_to_total']:.2%} of ||Y||^2 from the best{among}"
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()

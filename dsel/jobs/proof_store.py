@@ -172,7 +172,8 @@ class ProofStore:
     def _identity(self) -> dict[str, Any]:
         objective, groups = self.objective.columns_of, self.objective.groups
         grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
-        limit = {} if self.budget.coefficient_limit is None else {"coefficients": self.budget.coefficient_limit}
+        limits = {"coefficients": self.budget.coefficient_limit, "largest": self.budget.largest_coefficient}
+        limit = {name: value for name, value in limits.items() if value is not None}
         rule = self.budget.list_rule
         listed = {} if rule is None else {"near_best": [rule.within, rule.limit]}
         return {
@@ -203,8 +204,9 @@ class ProofStore:
             why = self._never_continues or why
         proof = Proof.begin(
             self.objective, self.size, incumbent, seed=seed, deadline=deadline,
-            log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit, setup=self.setup,
-            near_best=self.budget.list_rule, kept=tree,
+            log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit,
+            largest_coefficient=self.budget.largest_coefficient, setup=self.setup, near_best=self.budget.list_rule,
+            kept=tree,
         )  # fmt: skip
         if tree is not None and not proof.search.follows:
             why = "because the new data need another tree"
@@ -275,7 +277,7 @@ class ProofStore:
             return
         if kept := proof.search.kept(MOST_TREE_BYTES):
             self.series.write(self.size, self.budget, kept)
-        elif proof.search.proven and not proof.search.follows:
+        elif proof.search.proven and not (proof.search.follows or self.budget.limit):
             self.keep_bound(proof.search.best, proof.search.iteration, proof.cpu)
 
     def keep_bound(self, best: Sequence[int], nodes: int, seconds: float) -> None:

@@ -190,7 +190,7 @@ class _OpenedJob:
     def of(cls, job: JobFile, dataset: Dataset, identity: dict[str, Any]) -> _OpenedJob:
         """Validate the request of a job. Errors are those of `validate`."""
         request, out = job.request(), out_folder(job)
-        require_one_target(dataset, request, None if job.certify is None else job.certify.coefficient_limit)
+        require_one_target(dataset, request, job.certify)
         validated, folder, cluster = validate(dataset, request), RunFolder(out), cluster_of(job.cluster)
         scratch = out / "cache" if cluster.shares_files and isinstance(out, Path) else None
         isolated = cluster.own_hosts and scratch is None  # its workers share no folder with this process

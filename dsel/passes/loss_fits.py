@@ -18,7 +18,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.blocks import Block, StoredRows, dense_rows, fill_missing, load_block, load_weights
+from dsel.data.blocks import Block, StoredRows, TransposedRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
@@ -36,14 +36,18 @@ _TOLERANCE = 1e-13
 _ROWS = 4096
 #: No step of the working response is longer than this, in units of the linear predictor.
 _LONGEST = 20.0
+#: F falls by about half of a step's decrement, so by less than so many decrements.
+_HOPE = 10.0
 #: Columns of at most this many bytes are read once, and all Newton steps run in this process.
 KEPT_BYTES = 512 << 20
+#: Rows of columns that are read into this process are merged on workers up to this size.
+_RANGE_BYTES = 64 << 20
 #: Models that a search takes at least, which is typical, and at most: the last ones are about the next best subsets.
 FEWEST_MODELS, MOST_MODELS = 4, 8
 #: A model has at most this many columns: of wider data those with the largest scores.
 MOST_MODELLED = 1500
-#: Columns of the subsets that are fitted after each model, typically.
-_TYPICAL_COLUMNS = 50
+#: Columns of the subsets that are fitted after each model, typically, and those that a pass for them reads on average.
+_FITTED_COLUMNS, _READ_COLUMNS = 50, 16
 #: A coefficient of a column with standard deviation 1 beyond this says that the fit is infinite.
 _INFINITE = 30.0
 
@@ -162,8 +166,9 @@ def checked_targets(dataset: Dataset, loss: Loss) -> Targets:
 
 
 def fit_subsets(
-    problem: LossData, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None
-) -> list[LossFit]:
+    problem: LossData, subsets: Sequence[Ints], starts: Sequence[Floats | None] | None = None,
+    sizes: Sequence[int] | None = None,
+) -> list[LossFit]:  # fmt: skip
     """Return the fit of each subset of columns.
 
     Parameters
@@ -174,6 +179,9 @@ def fit_subsets(
         Columns of the data. An empty one is the fit of the intercept.
     starts : sequence of (s + 1,) or (s + 1, t) arrays or None, optional
         Where each fit begins: the coefficients of the scaled columns, and the intercept.
+    sizes : sequence of int, optional
+        The size of each subset. Of each size, fits that do not come near the MOST_MODELS best ones end early: their F
+        is too large, but above that of the others. By default all fits are complete.
 
     Returns
     -------
@@ -197,7 +205,19 @@ def fit_subsets(
             break
         for fit, parts in zip(active, _sums_at(problem, active, rows, union), strict=True):
             fit.tell(*parts)
+        if sizes is not None:
+            _end_hopeless(fits, sizes)
     return [fit.result() for fit in fits]
+
+
+def _end_hopeless(fits: Sequence[_Newton], sizes: Sequence[int]) -> None:
+    """End the fits whose F will stay above that of the MOST_MODELS best ones of their size."""
+    for size in set(sizes):
+        same = [fit for fit, other in zip(fits, sizes, strict=True) if other == size]
+        if len(same) > MOST_MODELS:
+            limit = sorted(fit.value for fit in same)[MOST_MODELS - 1]
+            for fit in same:
+                fit.done = fit.done or fit.value - _HOPE * fit.decrement > limit
 
 
 def _sums_at(problem: LossData, active: Sequence[_Newton], rows: Block | None, union: Ints) -> _Sums:
@@ -263,14 +283,22 @@ def read_columns(dataset: Dataset, columns: Ints, fill: Floats | None, engine: E
 
 
 def keeps(dataset: Dataset, columns: int) -> bool:
-    """Return whether so many columns of a dataset are read once and kept in this process."""
-    return dataset.in_memory or 8 * dataset.m * (columns + 3) <= KEPT_BYTES
+    """Return whether so many columns of a dataset are read once and kept in this process: not those of a copy."""
+    by_columns = isinstance(dataset.blocks[0].x, TransposedRows)  # workers read little for a step, and share the work
+    return dataset.in_memory or (not by_columns and 8 * dataset.m * (columns + 3) <= KEPT_BYTES)
 
 
 def read_pass(dataset: Dataset, columns: Ints) -> RowPass:
-    """Return the pass that reads some columns into this process."""
-    largest = max(b.stop - b.start for b in dataset.blocks)
-    return RowPass("columns", dataset, _block_rows, _join, 8 * largest * (columns.size + 3), 0, columns, whole=False)
+    """Return the pass that reads some columns into this process, so many rows at a time that workers hold few."""
+    row_bytes, ranges = 8 * (columns.size + 3), [(0, 0)]
+    for b in dataset.blocks:
+        first = ranges[-1][0]
+        if b.start > first and (b.stop - first) * row_bytes > _RANGE_BYTES:
+            ranges.append((b.start, b.stop))
+        else:
+            ranges[-1] = (first, b.stop)
+    size = row_bytes * max(stop - start for start, stop in ranges)
+    return RowPass("columns", dataset, _block_rows, _join, size, 0, columns, whole=False, ranges=tuple(ranges))
 
 
 _Rows = list[tuple[int, Floats]]
@@ -290,13 +318,14 @@ def loss_costs(dataset: Dataset, k: int, folds: int = 0) -> list[PassCost]:
 
     folds: how many times the search runs again for the number of columns.
     """
-    columns = np.arange(min(dataset.n, max(k, _TYPICAL_COLUMNS)))
+    kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)))
+    columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
     one = read_pass(dataset, columns).cost()
     models = FEWEST_MODELS - 1 + any(block.offset is not None for block in dataset.blocks)
     models += folds * FEWEST_MODELS
-    times = (folds + 1) * (FEWEST_MODELS + 1 if keeps(dataset, columns.size) else 5 * FEWEST_MODELS)
+    times = (folds + 1) * (FEWEST_MODELS + 1 if kept else 5 * FEWEST_MODELS)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
@@ -349,6 +378,7 @@ class _Newton:
         self.trial: Floats = np.zeros(shape) if start is None else start
         self.best = self.trial
         self.value, self.deviance, self.done, self.infinite = np.inf, np.inf, False, False
+        self.decrement = np.inf
         self._step: Floats = np.zeros(shape)
 
     def tell(self, deviance: float, g: Floats, H: Floats) -> None:
@@ -367,11 +397,11 @@ class _Newton:
         step = np.zeros(self.trial.size)
         if H[free, free].size:
             step[free] = _solve(H[free, free], -g[free])
-        decrement = float(-g @ step)
+        self.decrement = float(-g @ step)
         self._step = step.reshape(self.trial.shape)
         self.trial = self.best + self._step
         self.infinite = lam == 0.0 and self.problem.loss.classifies and bool((np.abs(self.best[:s]) > _INFINITE).any())
-        self.done = decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
+        self.done = self.decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
 
     def result(self) -> LossFit:
         """Return the fit."""

@@ -3,11 +3,11 @@
 Each block is centered by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
 Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
 
-A block of whole numbers is centered by the whole numbers next to its means. Products of small ones are then multiplied
-in float32, which is nearly twice as fast, and exact: float32 holds every whole number below 2^24, and by Cauchy and
+Columns of whole numbers are centered by the whole numbers next to their means. Small ones are then multiplied in
+float32, which is nearly twice as fast, and exact: float32 holds every whole number below 2^24, and by Cauchy and
 Schwarz no sum of products is larger than the largest sum of squares of a column. `Products` stops there, and continues
-in float64. What the sums lose when the rest of the means is removed is rounding of the result: a mean whose distance to
-the next whole number is d has d^2 at most as large as the variance of whole numbers.
+in float64. If few columns are others, `MixedProducts` multiplies them in float64. To remove the rest of the means
+rounds the result alone: if a mean is d from the next whole number, the variance of whole numbers is at least d^2.
 
 Values that are not finite: the error that names them, first by the numbers of the columns, then by their labels.
 
@@ -27,10 +27,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dsyr, get_blas_funcs
+from scipy.linalg.blas import dgemm, dsyr, get_blas_funcs
 
 from dsel._lib.text import shorten
-from dsel._lib.types import Floats
+from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import dense_rows
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, DataError
@@ -215,13 +215,12 @@ _EXACT = 2.0**24
 #: Pieces of at least this many rows, for the speed of BLAS, have at most about _CACHED values.
 _ROWS = 512
 _CACHED = 1 << 19
+#: The largest share of other columns with which float32 saves time.
+_FEW = 0.1
 
 
 class Products:
-    """The sums z'z of pieces: those of small whole numbers are collected in float32, without rounding.
-
-    K: the float64 sums to add to, (n, n) in Fortran order or StripSums.
-    """
+    """The sums z'z of pieces, added to K, (n, n) or StripSums: those of small whole numbers in float32 first."""
 
     def __init__(self, K: Any, n: int) -> None:
         self._K = K
@@ -255,6 +254,30 @@ class Products:
             self._K += self._collected
         self._collected = None
         return self._K
+
+
+class MixedProducts(Products):
+    """The same for float64 pieces, of which the `others` (indices) of n columns are not small whole numbers."""
+
+    def __init__(self, n: int, others: Ints) -> None:
+        super().__init__(np.zeros((n, n), order="F"), n)
+        self._others = others
+        self._rest = np.zeros((n, others.size), order="F")
+
+    def add(self, z: Floats) -> Floats:
+        """Add z'z for the rows of a piece (r, n). Return z."""
+        whole = z.astype(np.float32)
+        whole[:, self._others] = 0.0
+        super().add(whole)
+        others = z[:, self._others]
+        self._rest = dgemm(1.0, z.T, others.T, beta=1.0, c=self._rest, trans_b=1, overwrite_c=1)
+        return z
+
+    def total(self) -> Any:
+        """Return the sums, of K the upper triangle."""
+        K = super().total()
+        K[:, self._others], K[self._others] = self._rest, self._rest.T
+        return K
 
 
 def _add_products(K: Any, z: Any, kept: float = 1.0) -> Any:
@@ -318,10 +341,17 @@ def block_moments(
     low_x, high_x, mean_x, whole = _survey(x, pieces, fill, where, "X", first_row, w)
     low_y, high_y, mean_y, _ = _survey(y, pieces, None, where, "Y", first_row, w)
     dtype: Any = np.float64
-    if whole and (w is None or ((w == 0.0) | (w == 1.0)).all()):
-        dtype, mean_x = np.float32, np.rint(mean_x)
-        pieces = _pieces(r, n + y.shape[1], max(_ROWS, _EXACT / max((high_x - low_x).max(initial=0.0), 1.0) ** 2))
-    products = Products(np.zeros((n, n), order="F") if strips is None else StripSums(strips), n)
+    products: Any = Products(np.zeros((n, n), order="F") if strips is None else StripSums(strips), n)
+    mean_x = np.where(whole, np.rint(mean_x), mean_x)
+    first = dense_rows(x, 0, min(_ROWS, pieces[0][1]) if pieces else 0, fill) - mean_x
+    small = whole & (np.einsum("rj,rj->j", first, first) < _EXACT)
+    if _gains(small, strips) and (w is None or ((w == 0.0) | (w == 1.0)).all()):
+        widest = (high_x - low_x)[small].max(initial=1.0)
+        pieces = _pieces(r, n + y.shape[1], max(_ROWS, _EXACT / widest**2))
+        if small.all():
+            dtype = np.float32
+        else:
+            products = MixedProducts(n, np.flatnonzero(~small))
     B = np.zeros((n, y.shape[1]))
     yy = np.zeros(y.shape[1])
     sum_x, sum_y = np.zeros(n), np.zeros(y.shape[1])
@@ -419,12 +449,12 @@ def _pieces(rows: int, width: int, most: float = math.inf) -> list[tuple[int, in
 def _survey(
     x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int,
     w: Floats | None,
-) -> tuple[Floats, Floats, Floats, bool]:  # fmt: skip
+) -> tuple[Floats, Floats, Floats, Any]:  # fmt: skip
     """Return minimum, maximum and (nearly) mean of each column over the rows with weight; check that all are finite.
 
-    Return also whether all values are whole numbers whose differences are exact in float32.
+    Return also which columns (n,) have only whole numbers whose differences are exact in float32.
     """
-    n, whole = x.shape[1], True
+    n, whole = x.shape[1], np.ones(x.shape[1], np.bool_)
     low, high, total = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n)
     for start, stop in pieces if n else []:
         # A dense block without NaN to replace is read as it is, not copied to float64.
@@ -433,10 +463,11 @@ def _survey(
         bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
         if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
             require_finite(np.asarray(z, np.float64), where, variable, first_row + start)
-        largest = max(-bottom.min(), top.max())
-        whole = whole and largest <= _EXACT / 2.0 and _are_whole(z)
+        largest = np.maximum(-bottom, top)
+        whole &= largest <= _EXACT / 2.0
+        _keep_whole(z, whole)
         if w is None:
-            exact = whole and z.dtype == np.float32 and largest * len(z) <= _EXACT
+            exact = z.dtype == np.float32 and whole.all() and largest.max() * len(z) <= _EXACT
             total += z.sum(axis=0, dtype=np.float32 if exact else np.float64)
         else:
             there = w[start:stop] > 0.0
@@ -446,9 +477,18 @@ def _survey(
             total += w[start:stop][there] @ z
         low, high = np.minimum(low, bottom), np.maximum(high, top)
     weight = x.shape[0] if w is None else float(w.sum())
-    return low, high, total / (weight or 1), bool(whole)
+    return low, high, total / (weight or 1), whole
 
 
-def _are_whole(z: Any) -> bool:
-    """Return whether all values are whole numbers. The first row decides for most data that are not."""
-    return z.dtype.kind in "biu" or all(bool((part == np.rint(part)).all()) for part in (z[:1], z))
+def _keep_whole(z: Any, whole: Any) -> None:
+    """Keep of the columns `whole` (n,) those of whole numbers. The first row decides about most others."""
+    for part in (z[:1], z) if z.dtype.kind == "f" else ():
+        if whole.any():
+            same = part == np.rint(part)
+            whole &= True if same.all() else same.all(axis=0)
+
+
+def _gains(whole: Any, strips: tuple[Strip, ...] | None) -> bool:
+    """Return whether float32 saves time: products of all columns with the others are not a triangle."""
+    others = int((~whole).sum())
+    return others == 0 or (strips is None and others <= _FEW * whole.size)

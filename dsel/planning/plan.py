@@ -15,6 +15,7 @@ from dsel._lib.text import counted
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.on_demand import FEW_COLUMNS
+from dsel.passes.column_copy import SAVES_BYTES, ColumnCopy
 from dsel.passes.columns.column_factor import product_pass
 from dsel.passes.cross_validation.column_rows import penalty_cost
 from dsel.passes.cross_validation.column_rows import round_costs as costs_on_columns
@@ -84,6 +85,8 @@ class Plan:
         Why the selection cannot run, and what would help. Empty if it can.
     rewrite_every : int, optional
         Rounds between rewrites of a cache on disk.
+    copies_columns : bool
+        Whether the passes of a loss read a copy of X by columns on disk.
     placement : Placement
         Where the search runs, and why.
     search_workers : int
@@ -108,6 +111,7 @@ class Plan:
     lacks: str = ""
     remedy: str = ""
     rewrite_every: int | None = None
+    copies_columns: bool = False
     placement: Placement = HERE
     search_workers: int = 0
 
@@ -280,7 +284,7 @@ def available_resources(workers: int = 1, worker_memory: int | None = None, keep
 def make_plan(
     validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
     state: dict[str, Any] | None = None, certified: bool = False, scratch: Path | None = None,
-    isolated_cluster: str = "", search_workers: int = 0, shares_folder: bool = True,
+    isolated_cluster: str = "", search_workers: int = 0, shares_folder: bool = True, copies: Path | None = None,
 ) -> Plan:  # fmt: skip
     """Return the plan of one selection. No data are read.
 
@@ -304,6 +308,8 @@ def make_plan(
         The number of workers that the search may use; 0 without a cluster.
     shares_folder : bool
         Whether the workers can read a folder of this process.
+    copies : Path, optional
+        A folder for a copy of X by columns, which the workers read.
 
     Returns
     -------
@@ -338,15 +344,18 @@ def make_plan(
     saves_check = cache is not None and cache.on_disk and grows(dataset)
     known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
     known = known and validated.loss is None
+    copy = _column_copy(validated, copies)
+    disk_bytes += 0 if copy is None else dataset.x_bytes
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        _with_trial(list(_stages(validated, chosen, saved, state, rewrite_every, cache)), chosen, dataset),
+        _with_trial(list(_stages(validated, chosen, saved, state, rewrite_every, cache, copy)), chosen, dataset),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
-        (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check), *placement.notes),
+        (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check, copy), *placement.notes),
         iterations=placement.iterations or needs.iterations,
         iteration_seconds=needs.seconds,
         lacks=lack[0], remedy=lack[1], rewrite_every=rewrite_every, placement=placement, search_workers=search_workers,
+        copies_columns=copy is not None,
     )  # fmt: skip
 
 
@@ -385,7 +394,7 @@ def _with_trial(stages: list[PassCost], chosen: Representation, dataset: Dataset
 
 def _stages(
     validated: ValidatedRequest, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
-    rewrite_every: int | None, cache: StatisticsCache | None,
+    rewrite_every: int | None, cache: StatisticsCache | None, copy: ColumnCopy | None,
 ) -> Iterator[PassCost]:  # fmt: skip
     """Yield the costs of the passes that are still to be made, in their order."""
     yield from chosen.costs(validated, saved)
@@ -393,10 +402,29 @@ def _stages(
     if validated.held_out is not None and (validated.size_rule is not None or _number_of_rounds(validated)):
         k = validated.request.limit  # the pass reads all columns
         yield held_out_pass(validated.held_out, k + 1, k).cost()
+    if copy is not None:
+        yield copy.writing.cost()
     if validated.loss is not None:
-        models = 0 if validated.loss_folds is None else sum(1 for _ in validated.loss_folds.tests())
-        yield from loss_costs(validated.dataset, validated.request.limit, models)
+        yield from _loss_costs(validated, validated.dataset if copy is None else copy.rows)
     yield chosen.check_cost(validated, cache)
+
+
+def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
+    """Return the costs of the passes that a loss takes typically over the data, or over their copy."""
+    models = 0 if validated.loss_folds is None else sum(1 for _ in validated.loss_folds.tests())
+    return loss_costs(rows, validated.request.limit, models)
+
+
+def _column_copy(validated: ValidatedRequest, folder: Path | None) -> ColumnCopy | None:
+    """Return the copy by columns that the passes of a loss read, if they then read much less."""
+    if validated.loss is None or folder is None:
+        return None
+    copy = ColumnCopy(validated.dataset, folder)
+    if not copy.fits():
+        return None
+    direct = PassCost.total("from the store", _loss_costs(validated, validated.dataset)).bytes_read
+    copied = PassCost.total("from the copy", [copy.writing.cost(), *_loss_costs(validated, copy.rows)]).bytes_read
+    return copy if direct - copied >= SAVES_BYTES else None
 
 
 def _reads_chosen_chunks(dataset: Dataset) -> bool:
@@ -406,7 +434,7 @@ def _reads_chosen_chunks(dataset: Dataset) -> bool:
 
 def _notes(
     validated: ValidatedRequest, chosen: Representation, saved: Saved, certified: bool, row_cache_bytes: int,
-    saves_check: bool,
+    saves_check: bool, copy: ColumnCopy | None,
 ) -> Iterator[str]:  # fmt: skip
     if saved.statistics:
         yield "statistics are saved: no pass for them"
@@ -417,6 +445,9 @@ def _notes(
         yield "the number of rounds depends on the data"
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
+    if copy is not None:
+        size = format_bytes(validated.dataset.x_bytes)
+        yield f"the passes of the loss read a copy of X by columns, {size} on disk, which is removed at the end"
     yield from chosen.notes()
     if validated.loss is not None:
         yield (

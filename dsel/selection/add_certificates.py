@@ -20,6 +20,7 @@ from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, 
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
+from dsel.selection.near_copies import left_out
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
 
@@ -35,8 +36,15 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     features: the labels of all columns.
     """
     represented = int(selection.counts.get("represented", 0))  # the search left these columns out
+    # Two copies share a coefficient between them, so that limits leave out multiples, too.
+    limited = len(left_out(selection.counts.get("copies", ())))
     noise = float(selection.counts.get("noise", {}).get("share", 0.0))
-    merged = {size: replace(certificate, represented=represented, noise=noise) for size, certificate in found.items()}
+    merged = {
+        size: replace(
+            one, represented=limited if one.coefficients or one.largest_coefficient else represented, noise=noise
+        )
+        for size, one in found.items()
+    }
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         if new is None:

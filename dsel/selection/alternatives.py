@@ -6,8 +6,8 @@ All near-best subsets, with a verdict and a price for each column, and the best 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dsel.search.exact.alternatives import Verdict
@@ -118,6 +118,8 @@ class Alternatives:
     by : str
         The criterion by which subsets of any size were ranked; empty if they all have `size` columns. The rows of
         `subsets` then have it as `criterion`, and the verdicts are about the listed subsets.
+    copies : tuple of tuple of int
+        Clusters of near-copies. The first column of each represents the others, which no listed subset has.
     """
 
     size: int
@@ -135,6 +137,7 @@ class Alternatives:
     seconds: float = 0.0
     smaller: tuple[Alternatives, ...] = ()
     by: str = ""
+    copies: tuple[tuple[int, ...], ...] = ()
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -177,7 +180,7 @@ class Alternatives:
             sizes = sorted({row.size for row in self.subsets})
             near = f"{len(self.subsets)} best subsets by {self.by}, of {sizes[0]} to {sizes[-1]} columns"
         if self.complete:
-            near += ", no others (proved)"
+            near += ", no others (proved)" if not self.copies else ", no others without near-copies (proved)"
         elif self.by:
             near += ", not proved"
         elif self.more:
@@ -186,13 +189,38 @@ class Alternatives:
             near += f"; proved complete within {self.complete_within:.2%} only"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
 
+    def over_representatives(self, clusters: Sequence[Sequence[int]], exact: bool) -> Alternatives:
+        """Return the same where columns represent others: no such column is necessary.
+
+        clusters: near-copies, of which the first represents the others. exact: whether the others are multiples of it,
+        with which every subset has the same f. Otherwise nothing is proved about subsets with them.
+        """
+        copy = {first: others[0] for first, *others in clusters}
+
+        def judged(price: Price) -> Price:
+            if price.index not in copy or price.verdict != "necessary":
+                return price
+            if not exact or price.error_with is None:
+                return replace(price, verdict="undecided", bound_without=0.0)
+            members = tuple(copy[j] if j == price.index else j for j in price.with_column)
+            return replace(
+                price, verdict="replaceable", error_without=price.error_with, bound_without=price.bound_with,
+                without_column=members,
+            )  # fmt: skip
+
+        smaller = tuple(one.over_representatives(clusters, exact) for one in self.smaller)
+        return replace(
+            self, columns=tuple(map(judged, self.columns)), smaller=smaller, copies=tuple(map(tuple, clusters))
+        )  # fmt: skip
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Alternatives:
         """Return the alternatives that were saved as JSON."""
         subsets = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["subsets"])
         columns = tuple(Price.from_dict(price) for price in values["columns"])
         smaller = tuple(cls.from_dict(found) for found in values.get("smaller", ()))
-        return cls(**{**values, "subsets": subsets, "columns": columns, "smaller": smaller})
+        copies = tuple(map(tuple, values.get("copies", ())))
+        return cls(**{**values, "subsets": subsets, "columns": columns, "smaller": smaller, "copies": copies})
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as JSON types."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +79,13 @@ class RunContext:
         """Whether the workers can read `shared_folder`."""
         on_bucket = isinstance(self.shared_folder, ObjectPath)
         return self.shared_folder is not None and (on_bucket or not self.isolated_cluster)
+
+    @property
+    def copies(self) -> Path | None:
+        """A folder for a copy of the data that the workers read, too; None if there is none."""
+        if self.scratch is not None or self.shared_folder is not None:  # a job
+            return self.scratch
+        return Path(tempfile.gettempdir()) if self.engine.on_this_host else None
 
 
 @dataclass(frozen=True)

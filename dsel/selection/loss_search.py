@@ -146,7 +146,8 @@ class LossSearch:
         """Fit subsets, given by their size and columns of the data, that were not fitted before."""
         new = {S: size for size, members in points if (S := tuple(sorted(members))) not in self.known}
         starts = [None if self.model is None else self.model.start(S) for S in new]
-        fits = fit_subsets(self.problem, [np.array(S, np.int64) for S in new], starts)
+        subsets, sizes = [np.array(S, np.int64) for S in new], list(new.values())
+        fits = fit_subsets(self.problem, subsets, starts, sizes)
         endless = [fit.columns for fit in fits if fit.infinite]  # where such fits stop depends on their start
         settled = {tuple(fit.columns.tolist()): fit for fit in fit_subsets(self.problem, endless)}
         for S, fit in zip(new, fits, strict=True):
@@ -417,8 +418,10 @@ def candidate_columns(run: SelectionRun) -> Ints:
     return np.union1d(run.objective.columns, run.base).astype(np.int64)
 
 
-def loss_data(run: SelectionRun, targets: Targets | None = None) -> LossData:
+def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset | None = None) -> LossData:
     """Return the loss of a request on its data. Reads the targets, unless they are given, and no X.
+
+    rows: a copy of the data to read in place of them.
 
     Errors: DataError where the loss cannot be used for the targets.
     """
@@ -428,7 +431,7 @@ def loss_data(run: SelectionRun, targets: Targets | None = None) -> LossData:
     targets = targets or loss_targets(run.dataset)
     scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
     return LossData(
-        run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
+        rows or run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
         request.preprocess in ("standardize", "center"), statistics.mean_x if request.missing == "mean" else None,
         run.context.engine,
     )  # fmt: skip

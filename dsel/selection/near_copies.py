@@ -1,18 +1,20 @@
 """Columns that are nearly copies of others are one signal: the first of each cluster represents it in the search.
 
 Otherwise rounding and noise decide which of them is chosen, so that choices change between rows, sizes and runs, and
-proofs about subsets with two of them say little.
+proofs about subsets with two of them say little. A penalty tells columns of different scales apart. Then only columns
+of nearly the same norm are one signal, and two of them may be better than one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dsel._lib.tolerances import EXACT_COPY, NEAR_COPY
-from dsel._lib.types import Floats
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, NEAR_COPY, REAL, perturbation, same_norm
+from dsel._lib.types import Ints
 from dsel.data.labels import format_labels
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
@@ -21,69 +23,141 @@ from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
 
 _CENTERED = ("standardize", "center")
+#: Their columns have equal norms.
+_SCALED = ("standardize", "unit")
 #: Clusters that a note names.
 _MOST_NAMED = 10
+#: Rows of the Gram matrix that are compared at the same time.
+_ROWS = 256
+#: Near-copies are two signals if their difference explains at least this share of Y more, and this over m, which is
+#: more than the best of many differences explains by chance.
+_LEAST_GAIN, _CHANCE = 0.01, 25.0
 
 Clusters = tuple[tuple[int, ...], ...]
 
 
 def one_of_each(
     validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
-) -> tuple[ValidatedRequest, Clusters]:
-    """Return the request with all columns excluded that another one represents, and the clusters, that one first.
+) -> tuple[ValidatedRequest, Clusters, tuple[str, ...]]:
+    """Return the request with all columns excluded that others represent, the clusters, and notes on them.
 
     whole: the objective over all columns, whose Gram matrix has the correlations. Without it, those of centered columns
     are estimated from the statistics. Included columns represent others, and columns that are excluded do not. Columns
     of a group stay together, and are compared with no others. For a custom criterion no column is left out. Errors:
     OptionError if the request refuses near-copies.
     """
-    request = validated.request
-    if request.near_copies == "keep" or validated.criterion is not None or whole.n != validated.summary.n:
-        return validated, ()
+    request, labels = validated.request, validated.dataset.features
+    if validated.criterion is not None or whole.n != validated.summary.n:
+        return validated, (), ()
     of_columns = None if whole.has_gram else statistics
-    if of_columns is not None and not (isinstance(of_columns, ColumnStatistics) and request.preprocess in _CENTERED):
-        return validated, ()
+    if of_columns is not None and (
+        request.near_copies == "keep" or not isinstance(of_columns, ColumnStatistics)
+        or request.preprocess not in _CENTERED
+    ):  # fmt: skip
+        return validated, (), ()
     unusable = np.flatnonzero(statistics.unusable(request.preprocess))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
     if validated.groups is not None:
         left = left[validated.groups.sizes[validated.groups.of_column[left]] == 1]
     compared = [*validated.include.tolist(), *left.tolist()]
-    clusters = clusters_of(whole.K, compared) if of_columns is None else estimated_clusters(of_columns, compared)
-    copies = sorted(set(j for cluster in clusters for j in cluster[1:]) - set(validated.include.tolist()))
+    penalty = request.lam > 0.0 or bool(getattr(validated.options, "penalties", ()))
+    any_scale = request.preprocess in _SCALED or not penalty
+    if of_columns is None:
+        found = _Comparison(whole, statistics.m, any_scale)
+        clusters, notes = found.clusters(compared), tuple(found.notes(labels.tolist()))
+    else:
+        clusters, notes = estimated_clusters(of_columns, compared, any_scale), ()
+    if request.near_copies == "keep":
+        return validated, (), notes
+    included = set(validated.include.tolist())
+    clusters = tuple((first, *[j for j in rest if j not in included]) for first, *rest in clusters)
+    clusters = tuple(cluster for cluster in clusters if len(cluster) > 1)
+    copies = left_out(clusters)
     if not copies:
-        return validated, ()
+        return validated, (), notes
     if request.near_copies == "refuse":
         raise OptionError(
             f"X has {len(copies)} columns that are nearly copies of others (correlation above 1 - 1e-6): "
-            f"{format_labels(validated.dataset.features, copies)}.",
+            f"{format_labels(labels, copies)}.",
             'Exclude them, or use near_copies="first".',
         )
-    return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters
+    notes = (*notes, note_on(clusters, labels.tolist(), request.preprocess in _CENTERED))
+    return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters, notes
 
 
-def clusters_of(K: Floats, columns: Sequence[int]) -> Clusters:
-    """Return sets of columns of a Gram matrix, of which the first correlates with all others by at least 1 - 1e-6.
+class _Comparison:
+    """Comparisons of columns by their Gram matrix, which find near-copies and where their differences explain Y.
 
-    columns: those that are compared, in the order in which they may represent others. O(n^2).
+    whole: the objective over all columns of m rows. any_scale: whether columns of different norms may be in a cluster.
     """
-    order = np.asarray(columns, np.int64)
-    norms = np.sqrt(np.maximum(np.diag(K), 0.0))[order]
-    free = norms > 0.0
-    if not np.array_equal(order, np.arange(len(K))):
-        K = K[np.ix_(order, order)]
-    found = []
-    for i, j in enumerate(order.tolist()):
-        if not free[i]:
-            continue
-        near = np.abs(K[i, i + 1 :]) >= (1.0 - NEAR_COPY) * norms[i] * norms[i + 1 :]
-        copies = i + 1 + np.flatnonzero(near & free[i + 1 :])
-        if copies.size:
-            free[copies] = False
-            found.append((j, *order[copies].tolist()))
-    return tuple(found)
+
+    def __init__(self, whole: Objective, m: int, any_scale: bool = True) -> None:
+        self.K, self.any_scale = whole.K, any_scale
+        self._cross, self._total, self._lam = whole.cross, whole.total, whole.lam
+        self._least = _LEAST_GAIN + _CHANCE / m
+        self._norms = np.sqrt(np.maximum(np.diag(self.K), 0.0))
+        self._telling: list[tuple[int, int, float, bool]] = []
+
+    def clusters(self, columns: Sequence[int]) -> Clusters:
+        """Return sets of columns of which the first correlates with all others by at least 1 - 1e-6. O(n^2).
+
+        columns: those that are compared, in the order in which they may represent others. A column whose difference
+        from the first explains Y is in no set with it, unless both are too nearly dependent to be chosen together.
+        """
+        order, norms, found = np.asarray(columns, np.int64), self._norms, []
+        free = norms[order] > 0.0
+        for i in self._with_copies(order).tolist():
+            if not free[i]:
+                continue
+            j = int(order[i])
+            others = order[i + 1 :]
+            near = free[i + 1 :] & (np.abs(self.K[j, others]) >= (1.0 - NEAR_COPY) * norms[j] * norms[others])
+            near &= self.any_scale | same_norm(norms[j], norms[others])
+            if near.any():
+                near[near] = ~self._differ(j, others[near])
+                free[i + 1 :][near] = False
+                found.append((j, *others[near].tolist()))
+        return tuple(cluster for cluster in found if len(cluster) > 1)
+
+    def _with_copies(self, order: Ints) -> Ints:
+        """Return the places of the columns that have a near-copy, ascending."""
+        scale = (1.0 - NEAR_COPY) * self._norms[order]
+        whole = np.array_equal(order, np.arange(len(self.K)))
+        found = [np.empty(0, np.int64)]
+        for start in range(0, order.size, _ROWS):
+            places = np.arange(start, min(start + _ROWS, order.size))
+            rows = np.abs(self.K[start : places[-1] + 1] if whole else self.K[np.ix_(order[places], order)])
+            near = rows >= np.outer(self._norms[order[places]], scale)
+            near[places - start, places] = False
+            found.append(places[near.any(axis=1)])
+        return np.concatenate(found)
+
+    def _differ(self, i: int, copies: Ints) -> NDArray[np.bool_]:
+        """Return which near-copies of a column can be chosen with it, and then explain much more than it does."""
+        slope = self.K[copies, i] / self.K[i, i]
+        left = np.diag(self.K)[copies] - slope * self.K[copies, i]
+        of_targets = self.K if self._cross is None else self._cross
+        explained = np.square(of_targets[copies] - slope[:, None] * of_targets[i]).sum(axis=1)
+        real = left > REAL * perturbation(len(self.K)) * np.diag(self.K)[copies]
+        gain = np.where(real, explained / (np.maximum(left, 1e-300) + 2.0 * self._lam), 0.0) / self._total
+        independent: NDArray[np.bool_] = left > DEPENDENCE_TOLERANCE * np.diag(self.K)[copies]
+        telling = gain > self._least
+        rows = zip(copies[telling].tolist(), gain[telling].tolist(), independent[telling].tolist(), strict=True)
+        self._telling += [(i, j, share, both) for j, share, both in rows]
+        return telling & independent
+
+    def notes(self, labels: Sequence[str]) -> Iterator[str]:
+        """Yield which differences of near-copies explain much, first those that explain most."""
+        for i, j, share, both in sorted(self._telling, key=lambda row: -row[2])[:_MOST_NAMED]:
+            pair = f"{labels[i]} and {labels[j]} are nearly copies, but their difference explains {share:.1%} of Y more"
+            yield (
+                f"{pair}: both are searched"
+                if both
+                else (f"{pair}, and no subset has both, as they depend on each other within 1e-7: make it a column")
+            )
 
 
-def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> Clusters:
+def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any_scale: bool = True) -> Clusters:
     """Return the same for wide data, by sums of the standardized columns with random signs: O(n log n).
 
     The squares of the differences of the sums of two columns have twice 1 - correlation as their expected value.
@@ -92,7 +166,8 @@ def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> 
 
     order = np.asarray(columns, np.int64)
     order = order[statistics.squares[order] > 0.0]
-    points = statistics.sums[order] / np.sqrt(statistics.squares[order])[:, None]
+    norms = np.sqrt(statistics.squares[order])
+    points = statistics.sums[order] / norms[:, None]
     signed, radius = np.vstack([points, -points]), np.sqrt(2.0 * NEAR_COPY * SIGNED)
     tree = KDTree(signed, compact_nodes=False, balanced_tree=False)
     distance, _ = tree.query(points, k=2, distance_upper_bound=radius)
@@ -101,28 +176,44 @@ def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int]) -> 
         if not free[i]:
             continue
         near = np.unique(np.asarray(tree.query_ball_point(points[i], radius)) % order.size)
-        copies = near[free[near] & (near > i)]
+        near = near[free[near] & (near > i)]
+        copies = near[any_scale | same_norm(norms[i], norms[near])]
         if copies.size:
             free[copies] = False
             found.append((int(order[i]), *order[copies].tolist()))
     return tuple(found)
 
 
-def note_on(clusters: Clusters, labels: Sequence[str]) -> str:
+def note_on(clusters: Clusters, labels: Sequence[str], centered: bool) -> str:
     """Return which columns represent which others."""
     named = "; ".join(
         f"{labels[first]} for {format_labels(np.asarray(labels, object), rest)}"
         for first, *rest in clusters[:_MOST_NAMED]
     )
     more = f"; and {len(clusters) - _MOST_NAMED} more" if len(clusters) > _MOST_NAMED else ""
+    which = "that correlate by more than 1 - 1e-6 are" if centered else "whose cosine is above 1 - 1e-6 count as"
+    means = (
+        "" if centered else "; means count, and large ones hide what differs: preprocess=center compares without them"
+    )
     return (
-        f"columns that correlate by more than 1 - 1e-6 are one signal, and the first one represents the others: {named}"
-        f"{more}, in proofs, too (near_copies=keep searches all of them)"
+        f"columns {which} one signal, and the first one represents the others: {named}{more}, in proofs, too "
+        f"(near_copies=keep searches all of them{means})"
     )
 
 
-def inexact(clusters: Clusters, statistics: ColumnScales, whole: Objective) -> int:
-    """Return how many columns another one represents without being a multiple of it, up to rounding."""
+def left_out(clusters: Sequence[Sequence[int]]) -> list[int]:
+    """Return the columns of the data that another column represents, ascending."""
+    return sorted(j for _, *rest in clusters for j in rest)
+
+
+def not_covered(clusters: Clusters, lam: float, statistics: ColumnScales, whole: Objective) -> int:
+    """Return how many columns are left out that may be in better subsets.
+
+    With a penalty these are all that others represent, since two coefficients cost less than one. Without, these are
+    the columns that are no multiples of their representative, up to rounding.
+    """
+    if lam > 0.0:
+        return len(left_out(clusters))
     pairs = [(first, j) for first, *rest in clusters for j in rest]
     if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
         z = {j: statistics.sums[j] / np.sqrt(statistics.squares[j]) for pair in pairs for j in pair}

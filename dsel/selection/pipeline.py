@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.errors import Interrupted
+from dsel.passes.column_copy import copied
 from dsel.passes.data_pass import log_passes
 from dsel.passes.loss_fits import Targets, checked_targets
 from dsel.passes.moments import naming_columns
@@ -29,7 +30,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import inexact, note_on, one_of_each
+from dsel.selection.near_copies import not_covered, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -172,6 +173,7 @@ def plan_selection(
     return make_plan(
         validated, available, cache=context.cache, state=context.state, certified=certified, scratch=context.scratch,
         isolated_cluster=context.isolated_cluster, search_workers=search_workers, shares_folder=context.shares_folder,
+        copies=context.copies,
     )  # fmt: skip
 
 
@@ -183,12 +185,17 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        validated, clusters = one_of_each(validated, prepared.statistics, whole)
+        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        notes = (*notes, note_on(clusters, dataset.features.tolist())) if clusters else notes
+        notes = (*notes, *on_copies)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
         if targets is not None:
-            return _by_loss(run, targets, notes, timer, started)
+            with (
+                copied(dataset, context.scratch, context.engine)
+                if plan.copies_columns
+                else nullcontext(dataset) as rows
+            ):
+                return _by_loss(run, rows, targets, notes, timer, started)
         run = replace(run, rows=scored_rows(run, plan))
         choice = None
         if validated.size_rule is None:
@@ -232,7 +239,7 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     if not run.clusters:
         return outcome
     outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in run.clusters]})
-    represented = inexact(run.clusters, run.prepared.statistics, run.whole)
+    represented = not_covered(run.clusters, run.validated.request.lam, run.prepared.statistics, run.whole)
     if not represented:
         return outcome
     counts = {**outcome.counts, "represented": represented}
@@ -245,12 +252,14 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     return replace(outcome, counts=counts, certificates=proofs, ended=ended)
 
 
-def _by_loss(run: SelectionRun, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str) -> Selection:
-    """Return the selection that minimizes a loss other than the squared error."""
+def _by_loss(
+    run: SelectionRun, rows: Dataset, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str
+) -> Selection:
+    """Return the selection that minimizes a loss other than the squared error. rows: the data, or their copy."""
     from dsel.selection.loss_search import LossSearch, loss_data
     from dsel.selection.loss_sizes import choose_size
 
-    search = LossSearch(run, loss_data(run, targets))
+    search = LossSearch(run, loss_data(run, targets, rows))
     run, curve = search.search(), None
     if run.validated.size_rule is not None:
         curve = choose_size(run, search)

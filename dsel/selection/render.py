@@ -274,15 +274,14 @@ def _size_curve(curve: SizeCurve) -> Table:
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
-    limit, words = row["coefficients"], claim(row)
-    among = f" {covered(limit)}" if limit else ""
+    words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
     if penalized:  # what is proved is the error with its penalty, from which no R2 follows
         proved = f"error {row['value']:.6g} with the ridge penalty"
         if words is not None:
             return f"Certificate, {size}: {words}, {proved} ({took})"
         return (
-            f"Certificate, {size}: {useless}{proved}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
+            f"Certificate, {size}: {useless}{proved}{among}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
             f"{row['relative_gap']:.2%} of the error; {took})"
         )
     if words is not None:

@@ -290,7 +290,7 @@ def _failures_of_columns(
     missing = sorted(set(range(n)) - set(columns) - set(included) - set(excluded))
     lost = [j for j in missing if not sums.constant[j]]
     if one_of_copies and lost:
-        copies = sums.near_copies(lost, [*columns, *included])
+        copies = sums.near_copies(lost, [*columns, *included], lam)
         lost = [j for j in lost if j not in copies]
     failures = [f"manifest.json: the log leaves out columns {lost[:5]}, which may be chosen"] if lost else []
     groups = [[columns[j] for j in group] for group in items.local(np.asarray(columns, np.int64)) or ()]

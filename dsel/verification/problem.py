@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, NEAR_COPY
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, NEAR_COPY, same_norm
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
@@ -129,14 +129,18 @@ class ExtendedSums:
     weight: Any
     products: Extended
 
-    def near_copies(self, columns: Sequence[int], others: Sequence[int]) -> list[int]:
-        """Return which of some columns correlate by at least 1 - 1e-6 with one of the others."""
-        n = self.constant.size
-        norms = np.sqrt(self.products[n, :n])
+    def near_copies(self, columns: Sequence[int], others: Sequence[int], lam: float) -> list[int]:
+        """Return which of some columns correlate by at least 1 - 1e-6 with one of the others.
+
+        With a penalty lam, columns that are not scaled need nearly the same norm, too.
+        """
+        n, any_scale = self.constant.size, lam == 0.0 or self.preprocess in ("standardize", "unit")
+        norms = np.sqrt(self.products[n, :n]).astype(np.float64)
         found = []
         for j in columns:
-            products = np.abs(self.products[j, list(others)])
-            if (products >= (1 - 1.001 * NEAR_COPY) * norms[j] * norms[list(others)]).any():
+            products, scales = np.abs(self.products[j, list(others)]), norms[list(others)]
+            near = products >= (1 - 1.001 * NEAR_COPY) * norms[j] * scales
+            if (near & (any_scale | same_norm(norms[j], scales))).any():
                 found.append(int(j))
         return found
 

@@ -88,11 +88,12 @@ def _check(problem: Problem, findings: Findings, rng: Generator) -> None:
     for proof in proofs:
         compare(problem, proof, known, findings)
     best = [j for j in proofs[0].indices if j not in problem.include]
-    if problem.objective.n < LARGE and problem.lam == 0.0 and problem.Y.shape[1] == 1 and not problem.unsupervised:
-        found = limited(problem, tuple(best))
-        if found is not None:
+    if problem.objective.n < LARGE and problem.Y.shape[1] == 1 and not problem.unsupervised:
+        for found in limited(problem, tuple(best)):
             known = measured(problem, [*known.members, found.indices])
             within = known.squares <= found.coefficients * found.total * (1.0 - 1e-6)
+            if found.largest_coefficient:
+                within = known.largest <= found.largest_coefficient * (1.0 - 1e-6)
             compare(problem, found, known, findings, within)
     if len(problem.others) <= 12:
         _check_groups(problem, findings, rng)

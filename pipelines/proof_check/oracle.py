@@ -27,13 +27,15 @@ class Subsets:
     """Subsets of one problem, in rows of `members`, included columns counted.
 
     f: their errors. tolerance: the least share of a chosen column's square that the others leave. squares: the sum of
-    the squared coefficients of the chosen columns, for columns of norm 1. columns: the number of columns in the data.
+    the squared coefficients of the chosen columns, for columns of norm 1. largest: the largest of these coefficients.
+    columns: the number of columns in the data.
     """
 
     members: list[tuple[int, ...]]
     f: Extended
     tolerance: Extended
     squares: Extended
+    largest: Extended
     columns: int
 
     @property
@@ -64,17 +66,17 @@ def measured(problem: Problem, members: Iterable[Sequence[int]]) -> Subsets:
         same = [S for S in wanted if len(S) == size]
         group = np.array(same, np.int64).reshape(len(same), size)
         parts += [_of_one_size(problem, group[i : i + _TOGETHER]) for i in range(0, len(group), _TOGETHER)]
-    f, tolerance, squares = (np.concatenate(values) for values in zip(*parts, strict=True))
-    return Subsets(wanted, f, tolerance, squares, problem.X.shape[1])
+    f, tolerance, squares, largest = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return Subsets(wanted, f, tolerance, squares, largest, problem.X.shape[1])
 
 
-def _of_one_size(problem: Problem, S: Ints) -> tuple[Extended, Extended, Extended]:
-    """Return f, the tolerance and the squared coefficients (t,) of the subsets S (t, s)."""
+def _of_one_size(problem: Problem, S: Ints) -> tuple[Extended, Extended, Extended, Extended]:
+    """Return f, the tolerance, the squared coefficients and the largest one (t,) of the subsets S (t, s)."""
     t, s = S.shape
     X, Y = problem.preprocessed
     penalty = np.sqrt(_EXTENDED(problem.lam)) * np.eye(s, dtype=_EXTENDED)
     columns = np.concatenate([X.T[S].transpose(0, 2, 1), np.broadcast_to(penalty, (t, s, s))], axis=1)
-    norms = np.sqrt(np.square(columns).sum(axis=1))
+    norms, own = (np.sqrt(np.square(A).sum(axis=1)) for A in (columns, columns[:, : X.shape[0]]))
     columns = columns / np.where(norms > 0, norms, 1)[:, None, :]
     left = np.broadcast_to(np.concatenate([Y, np.zeros((s, Y.shape[1]), _EXTENDED)]), (t, X.shape[0] + s, Y.shape[1]))
     Q, R = _orthogonalized(columns)
@@ -88,7 +90,9 @@ def _of_one_size(problem: Problem, S: Ints) -> tuple[Extended, Extended, Extende
     real = (np.einsum("tss->ts", R) > 0).all(axis=1)
     tolerance = np.where(real, 1 / np.maximum(inflation.max(axis=1, initial=0), 1), 0)
     squares = np.square(np.einsum("tsr,trn->tsn", inverse, C)).sum(axis=2) if s else np.zeros((t, 0), _EXTENDED)
-    return np.square(left).sum(axis=(1, 2)), tolerance, np.where(chosen, squares, 0).sum(axis=1)
+    squares = np.where(chosen, squares, 0) * np.square(own / np.where(norms > 0, norms, 1))
+    largest = np.sqrt(squares.max(axis=1, initial=0))
+    return np.square(left).sum(axis=(1, 2)), tolerance, squares.sum(axis=1), largest
 
 
 def _orthogonalized(columns: Extended) -> tuple[Extended, Extended]:

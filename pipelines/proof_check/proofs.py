@@ -112,19 +112,28 @@ def _in_passes(problem: Problem, k: int, nodes: int) -> Certificate:
     return replace(certificate_of(tree), method="in passes")
 
 
-def limited(problem: Problem, incumbent: tuple[int, ...]) -> Certificate | None:
-    """Return a proof about subsets within a limit for coefficients; None without an incumbent that explains something.
+def limited(problem: Problem, incumbent: tuple[int, ...]) -> Iterator[Certificate]:
+    """Yield proofs about subsets within limits for coefficients, if the incumbent explains something.
 
     incumbent: columns of the data, besides the included ones.
     """
     objective = problem.objective
-    place = {int(j): i for i, j in enumerate(objective.columns)}
+    place, k = {int(j): i for i, j in enumerate(objective.columns)}, min(problem.k, objective.n)
     start = [place[j] for j in incumbent]
-    tree = OutOfCoreTree(objective, min(problem.k, objective.n), incumbent=start, coefficient_limit=2.0)
-    if not tree.limit > 0.0:
-        return None
-    tree.advance(200)
-    return replace(certificate_of(tree), method="within a limit")
+    kinds: tuple[dict[str, Any], ...] = ({"coefficient_limit": 2.0}, {"largest_coefficient": 1.2})
+    for limits in kinds:
+        tree: Any = OutOfCoreTree(objective, k, incumbent=start, **limits)
+        if tree.limited and (problem.lam == 0.0 or "largest_coefficient" in limits):
+            tree.advance(200)
+            yield replace(certificate_of(tree), method=f"in passes within {min(limits)}")
+    if not (objective.has_gram and tree.limited):
+        return
+    for times, hands_over in ((0.6, False), (1.0, True), (3.0, False)):
+        largest = times * tree.certificate().largest_coefficient
+        with contextlib.suppress(ValueError):
+            search = PerspectiveTree(objective, k, incumbent=start, largest=largest, hands_over=hands_over)
+            search.advance(400 if objective.n < _MANY else 30)
+            yield replace(certificate_of(search), method=f"largest coefficient {times}, {hands_over}")
 
 
 def by_groups(problem: Problem, groups: list[tuple[int, ...]], k: int) -> Certificate:

@@ -63,23 +63,30 @@ def test_the_error_is_a_few_roundings_whatever_the_size_and_the_mean(
     assert error(in_blocks(X.astype(np.float64), [0, cut, 1500]), X) < 8.0 * share * EPS
 
 
-@pytest.mark.parametrize("largest", [1, 255, 1000])
-def test_the_order_of_rows_changes_no_bit(largest: int) -> None:
+@pytest.mark.parametrize("other", ["none", "large"])
+@pytest.mark.parametrize("largest", [1, 255, 500])
+def test_the_order_of_rows_changes_no_bit(largest: int, other: str) -> None:
     """So no sum was rounded, also where float32 is full and its sums are added to those of float64."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, largest, (9000, 40), endpoint=True).astype(np.float32)
+    if other == "large":
+        X[:, 7] = rng.permutation(np.r_[np.full(4500, -3000), np.full(4500, 3000)])
     found, other = (in_blocks(Z, [0, 9000]) for Z in (X, rng.permutation(X)))
     np.testing.assert_array_equal(np.triu(found.K), np.triu(other.K))
     np.testing.assert_array_equal(found.mean_x, other.mean_x)
 
 
-def test_one_value_that_is_not_whole_makes_the_block_float64() -> None:
-    X = np.random.default_rng(0).integers(0, 9, (3000, 4)).astype(np.float64)
-    X[2999, 3] = 0.1
+@pytest.mark.parametrize("n", [4, 30])
+@pytest.mark.parametrize("value", [0.1, 2.0**22])
+def test_columns_with_other_numbers_are_multiplied_in_float64(n: int, value: float) -> None:
+    X = np.random.default_rng(0).integers(0, 9, (3000, n)).astype(np.float64)
+    X[[0, 2500, 2999], [1, 2, 3]] = value
     x = X - X.mean(axis=0)
-    np.testing.assert_allclose(Statistics.from_moments(in_blocks(X, [0, 3000])).K, x.T @ x, rtol=1e-12, atol=1e-10)
     np.testing.assert_allclose(
-        Statistics.from_moments(in_blocks(X, [0, 2000, 3000])).K, x.T @ x, rtol=1e-12, atol=1e-10
+        Statistics.from_moments(in_blocks(X, [0, 3000])).K, x.T @ x, rtol=1e-12, atol=1e-10 * value
+    )
+    np.testing.assert_allclose(
+        Statistics.from_moments(in_blocks(X, [0, 2000, 3000])).K, x.T @ x, rtol=1e-12, atol=1e-10 * value
     )
 
 

@@ -101,7 +101,7 @@ def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() ->
     found = dsel.certify(dsel.select(near, y, k=2), near, y)
     assert found.certificate[0]["status"] == "optimal-except-near-copies"
     assert found.certificate[0]["represented"] == 1
-    assert "1 is no exact copy: the proof does not cover subsets with such columns" in str(found)
+    assert "The proof does not cover subsets with 1 of the columns that others represent" in str(found)
     assert dsel.certify(dsel.select(exact, y, k=2), exact, y).certificate[0]["status"] == "optimal"
     kept = dsel.select(near, y, k=2, near_copies="keep")
     assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0
@@ -113,7 +113,83 @@ def test_a_loss_searches_one_column_of_each_cluster_and_its_proof_says_so() -> N
     assert sorted(found.indices) == [2, 3, 5]
     assert found.counts["copies"] == [[2, 13], [3, 10, 11], [5, 12]]
     proved = dsel.certify(found, with_copies(1e-5), classes)
-    assert proved.certificate[-1]["represented"] == 3
+    assert proved.certificate[-1]["represented"] == 4  # the proof limits coefficients, which copies may share
     assert proved.certificate[-1]["status"] == "optimal-except-near-copies"
     assert sorted(proved.indices) == [2, 3, 5]
     assert "copies" not in dsel.select(with_copies(1e-5), classes, k=3, loss="logistic", near_copies="keep").counts
+
+
+@pytest.mark.parametrize("preprocess", ["center", "none"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_penalty_tells_columns_of_other_scales_apart(preprocess: str, loss: str) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    X = np.column_stack([1e-3 * z, z, rng.normal(size=100), z * (1 + 1e-6)])
+    y = z + 0.3 * rng.normal(size=100)
+    target = y if loss == "squared" else y > 0
+    asked: dict[str, Any] = {"k": 1, "lam": 1.0, "preprocess": preprocess, "loss": loss}
+    found = dsel.select(X, target, **asked)
+    assert found.indices == (1,)
+    assert found.counts["copies"] == [[1, 3]]
+    assert found.error == pytest.approx(dsel.select(X, target, near_copies="keep", **asked).error, rel=1e-5)
+    assert dsel.certify(found, X, target).certificate[-1]["status"] == "optimal-except-near-copies"
+    assert dsel.select(X, y, k=1, preprocess=preprocess).counts["copies"] == [[0, 1, 3]]
+
+
+def test_a_proof_with_a_penalty_leaves_out_subsets_with_two_copies_and_says_so() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    X, y = np.column_stack([z, z, rng.normal(size=(100, 3))]), z + 0.3 * rng.normal(size=100)
+    kept = dsel.select(X, y, k=2, lam=100.0, near_copies="keep")
+    assert sorted(kept.indices) == [0, 1]  # two coefficients cost less than one
+    found = dsel.select(X, y, k=2, lam=100.0)
+    assert found.error > kept.error
+    row = dsel.certify(found, X, y).certificate[-1]
+    assert (row["status"], row["represented"]) == ("optimal-except-near-copies", 1)
+
+
+@pytest.mark.parametrize(
+    ("noise", "lam", "verdict"), [(0, 0, "replaceable"), (1e-5, 0, "undecided"), (0, 1, "undecided")]
+)
+def test_a_column_that_represents_another_is_not_necessary(noise: float, lam: float, verdict: str) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    X, y = np.column_stack([z, z + noise * rng.normal(size=100), rng.normal(size=(100, 3))]), z + rng.normal(size=100)
+    listed = dsel.alternatives(dsel.select(X, y, k=1, lam=lam), X, y)
+    assert listed.verdicts["x0"] == verdict
+    assert "no others without near-copies (proved)" in str(listed.lines())
+    assert (
+        dsel.alternatives(dsel.select(X[:, [0, 2, 3]], y, k=1, lam=lam), X[:, [0, 2, 3]], y).verdicts["x0"]
+        == "necessary"
+    )
+
+
+@pytest.mark.parametrize("near_copies", ["first", "keep"])
+def test_near_copies_whose_difference_explains_the_target_are_both_searched(near_copies: str) -> None:
+    rng = np.random.default_rng(0)
+    start, days = rng.random(300) * 3000, rng.random(300) * 2
+    X, y = np.column_stack([start, start + days, rng.normal(size=300)]), days + 0.1 * rng.normal(size=300)
+    found = dsel.select(X, y, k=2, near_copies=near_copies)
+    assert sorted(found.indices) == [0, 1]
+    assert found.r2 > 0.96
+    assert any(
+        "x0 and x1 are nearly copies, but their difference explains 96.8% of Y more: both" in n for n in found.notes
+    )
+    assert dsel.certify(found, X, y).certificate[-1]["status"] == "optimal"
+
+
+@pytest.mark.parametrize("near_copies", ["first", "keep"])
+def test_a_difference_that_no_subset_can_have_is_named(near_copies: str) -> None:
+    rng = np.random.default_rng(0)
+    total, tax = 1e5 * rng.random(100), rng.random(100)
+    X = np.column_stack([total, total - tax, rng.normal(size=100)])
+    found = dsel.select(X, tax, k=2, near_copies=near_copies)
+    assert set(found.indices) != {0, 1}
+    assert any("x0 and x1" in n and "make it a column" in n for n in found.notes)
+
+
+def test_without_centering_the_note_speaks_of_the_cosine() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3)) + 1e4
+    found = dsel.select(X, X[:, 0] - X[:, 1], k=2, preprocess="unit")
+    assert any("cosine is above 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)

@@ -34,7 +34,7 @@ from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.all_sizes_kernel import BETTER, DONE, FIXED, LEFT, traverse
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.perspective.perspective_tree import diagonal_outside, scaled_gram
+from dsel.search.exact.perspective.diagonals import diagonal_outside, scaled_gram
 
 Members = tuple[int, ...]
 

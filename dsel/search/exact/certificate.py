@@ -196,7 +196,8 @@ class Certificate:
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
         if self.largest_coefficient != other.largest_coefficient:
-            return other
+            about_all = not (self.coefficients or self.largest_coefficient)
+            return self if about_all and self.bound >= other.bound else other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
@@ -257,9 +258,7 @@ def claim(row: Mapping[str, Any]) -> str | None:
         words += f" to {row['rounding_error']:.0e} of ||Y||^2"
     if row["status"] != "optimal":
         words += " except for near-copies"
-    if row.get("largest_coefficient"):
-        words += f" among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
-    return f"{words} {covered(row['coefficients'])}" if row["coefficients"] else words
+    return f"{words} {covered(row)}".strip()
 
 
 def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
@@ -271,10 +270,9 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row.get("represented"):
-        what = "is no exact copy" if row["represented"] == 1 else "are no exact copies"
         sentences.append(
-            f"Of the columns that others represent, {row['represented']} {what}: the proof does not cover subsets with "
-            "such columns (near_copies=keep does)."
+            f"The proof does not cover subsets with {row['represented']} of the columns that others represent "
+            "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
@@ -348,9 +346,16 @@ def _why_useless(row: Mapping[str, Any]) -> str:
     )
 
 
-def covered(coefficients: float) -> str:
-    """Return which subsets a proof with a limit for coefficients is about, in words."""
-    return f"among subsets whose squared coefficients sum to at most {coefficients:.3g} of ||Y||^2"
+def covered(row: Mapping[str, Any]) -> str:
+    """Return which subsets a proof with a limit for coefficients is about, in words; empty if it has no limit.
+
+    row: what `Certificate.as_dict` returns.
+    """
+    if row.get("largest_coefficient"):
+        return f"among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
+    if row.get("coefficients"):
+        return f"among subsets whose squared coefficients sum to at most {row['coefficients']:.3g} of ||Y||^2"
+    return ""
 
 
 def effort(row: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.near_best import ListRule, NearBest, near_best_of
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.diagonals import largest_coefficient
 from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.perspective.rebound import REBOUND_KERNELS
 from dsel.search.exact.proof_log import ProofLog
@@ -52,6 +53,8 @@ MOST_DENSE = 5000
 _TOO_MANY_TO_TRY = 10**11
 #: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.
 MOST_DENSE_LIMITED = 2500
+#: The same where each coefficient has a limit.
+MOST_DENSE_IN_BOX = 1000
 #: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
 #: and the first bound of branch and bound: this factor of n^3, at least and at most.
 _SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0
@@ -108,6 +111,11 @@ class ProofProblem:
         Where to write the tree, so that it can be checked.
     coefficient_limit : float, optional
         See `OutOfCoreTree`.
+    largest_coefficient : float, optional
+        Bounds are about subsets whose coefficients, for columns of norm 1, are at most this many times the largest one
+        of the incumbent.
+    largest : float, optional
+        That limit itself, if it is known.
     setup : CommonSetup, optional
         What the proofs for several sizes share.
     near_best : ListRule, optional
@@ -124,6 +132,8 @@ class ProofProblem:
     deadline: Deadline = field(default_factory=lambda: Deadline(None))
     log: ProofLog | None = None
     coefficient_limit: float | None = None
+    largest_coefficient: float | None = None
+    largest: float | None = None
     setup: CommonSetup | None = None
     near_best: ListRule | None = None
     kept: Mapping[str, Any] | None = None
@@ -131,6 +141,8 @@ class ProofProblem:
     def __post_init__(self) -> None:
         """Share the set-up with no other proof by default."""
         self.setup = self.setup or CommonSetup(self.objective)
+        if self.largest is None and self.largest_coefficient is not None and self._has_box:
+            self.largest = self.largest_coefficient * largest_coefficient(self.objective, self.start) or None
 
     def new_list(self) -> NearBest | None:
         """Return the near-best subsets, none so far; None if only the best subset is looked for."""
@@ -148,7 +160,14 @@ class ProofProblem:
     @property
     def limited(self) -> bool:
         """Whether a limit for coefficients is given, and the objective can use it."""
-        return self.coefficient_limit is not None and _has_one_target(self.objective)
+        given = self.coefficient_limit is not None or self.largest_coefficient is not None
+        return given and not self.grouped and _has_one_target(self.objective)
+
+    @property
+    def _has_box(self) -> bool:
+        """Whether the tree of relaxations in memory limits each coefficient. Few columns need no limit."""
+        objective = self.objective
+        return self.limited and objective.has_gram and MANY_COLUMNS <= objective.n <= MOST_DENSE
 
     @property
     def wide(self) -> bool:
@@ -161,7 +180,7 @@ class ProofProblem:
             return False
         if not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective)):
             return True
-        return self.limited and objective.n >= MANY_COLUMNS
+        return self.limited and self.largest is None and objective.n >= MANY_COLUMNS
 
     @property
     def start(self) -> tuple[int, ...]:
@@ -207,9 +226,12 @@ def _begin_groups(problem: ProofProblem) -> Tree:
 def _begin_in_passes(problem: ProofProblem) -> Tree:
     arguments: dict[str, Any] = {"incumbent": problem.start, "memory_limit": problem.memory_limit}
     if problem.limited:
-        tree = OutOfCoreTree(problem.objective, problem.k, coefficient_limit=problem.coefficient_limit, **arguments)
-        if tree.limit > 0.0:  # otherwise no column explains anything
-            return _with_or_without_limit(problem, tree)
+        tree = OutOfCoreTree(
+            problem.objective, problem.k, coefficient_limit=problem.coefficient_limit,
+            largest_coefficient=problem.largest_coefficient, **arguments,
+        )  # fmt: skip
+        if tree.limited:  # otherwise no column explains anything
+            return tree if problem.largest_coefficient is not None else _with_or_without_limit(problem, tree)
     if relaxable(problem.objective):
         return OutOfCoreTree(problem.objective, problem.k, **arguments)
     return _begin_targets(problem)
@@ -288,7 +310,7 @@ def _perspective_tree(problem: ProofProblem, *, hands_over: bool) -> Perspective
     return PerspectiveTree(
         problem.objective, problem.k, incumbent=problem.incumbent, memory_limit=problem.memory_limit,
         setup=problem.setup, hands_over=hands_over, deadline=problem.deadline, near_best=problem.new_list(),
-        kept=problem.kept,
+        kept=problem.kept, largest=problem.largest,
     )  # fmt: skip
 
 
@@ -330,7 +352,7 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     search.offer(tree.best)
     if search.near_best is not None and tree.near_best is not None:
         search.near_best.restore(tree.near_best.state()["subsets"])
-    if not search.done:
+    if not search.done and not tree.limited:
         search.narrow(tree.lower, tree.open_columns())
     return search
 

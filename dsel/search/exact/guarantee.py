@@ -86,6 +86,29 @@ class Guarantee:
         return tuple((*objective.included, *columns) if len(columns) == 1 else tuple(columns) for columns in named)
 
 
+def guarantee_within(objective: Objective, k: int, squares: float, rounding: float | None = None) -> Guarantee:
+    """Return the limits of a proof about k columns whose squared coefficients, for norm 1, sum to at most `squares`.
+
+    rounding: by which share of the norms the bounds may differ in each product of two columns; by default that of K.
+
+    Coefficients b of a subset are also at most sqrt(c / (4 lam)) for the penalty lam. Those of included columns follow
+    from what is left of Y, and from their independence. With a penalty above the tolerance no subset is dependent.
+    Without one, a column that leaves the share t of its square, and has the coefficient b, explains b^2 t of what the
+    others leave.
+    """
+    centering, included, sizes = objective.centering, len(objective.included), []
+    if squares:
+        size = (k * squares / objective.total) ** 0.5
+        sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
+    if objective.lam > 0.0:
+        sizes.append(0.5 * ((k + included) * centering.largest / objective.lam) ** 0.5)
+    share = perturbation(objective.n) if rounding is None else rounding
+    error = min(centering.share(min(sizes)) + share * k * squares / objective.total, 1.0)
+    if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
+        return Guarantee(error)
+    return Guarantee(error, by_dependent=k * squares * objective.tolerance / objective.total)
+
+
 def limit_notes(error: float) -> Iterator[str]:
     """Yield a note for users if rounding in a proof matters. error: see `Guarantee`."""
     if error > _WORTH_A_NOTE:

@@ -418,6 +418,15 @@ class RelaxationTree(BestFirstTree[N]):
     """
 
     @property
+    def limited(self) -> bool:
+        """Whether the bounds are about subsets with limited coefficients only. The best one may have larger ones."""
+        return False
+
+    def _check_claim(self, claim: float) -> None:
+        if not self.limited:
+            super()._check_claim(claim)
+
+    @property
     def upper_bound(self) -> float:
         """What a subset of the open nodes explains at most; -infinity without open nodes."""
         keys = [key for key, _ in self._leased_nodes()] + [key for key, _, _ in self._heap[:1]]
@@ -446,6 +455,8 @@ class RelaxationTree(BestFirstTree[N]):
         if self.done:  # nodes that are better by less than the margin were left out
             return max(self.best_value - MARGIN * self.total, 0.0)
         bound = self.objective.c - self.upper_bound
+        if self.limited:
+            return min(max(bound, 0.0), self.best_value)
         if self.near_best is not None:  # its open nodes may allow no better subset
             bound = min(bound, self.best_value)
         return consistent_bound(bound, self.best_value, self.total, self.guarantee.error)

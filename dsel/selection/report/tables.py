@@ -180,8 +180,8 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
     else:
         known = f"No {size} explain more than {share_name(selection)} {row['r2_bound']:.4f}; the best known explain "
         known += f"{row['r2']:.4f}."
-    if row["coefficients"]:
-        known = f"{_sentence(covered(row['coefficients']))}: {known[0].lower()}{known[1:]}"
+    if among := covered(row):
+        known = f"{_sentence(among)}: {known[0].lower()}{known[1:]}"
     useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
     return f"{useless}{known} The error could be at most {share(row['relative_gap'])} lower."
 
@@ -286,6 +286,8 @@ def _about_column(found: Alternatives, price: Price) -> str:
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
         return f"{label} {where} near-best {subsets}; without it R² is at most {found.r2(price.bound_without):.4f}."
     where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} near-best subsets"
+    if any(price.index == first for first, *_ in found.copies) and price.verdict == "undecided":
+        return f"{where}; it represents near-copies, which no listed subset has."
     if price.verdict == "undecided" or price.error_without is None:
         return f"{where}; whether it is necessary or useless was not decided in time."
     return f"{where}; the best without it has an R² of {found.r2(price.error_without):.4f}."

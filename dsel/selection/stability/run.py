@@ -30,7 +30,7 @@ from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
 from dsel.selection.loss_search import modelled_rows
-from dsel.selection.near_copies import note_on, one_of_each
+from dsel.selection.near_copies import one_of_each
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.search_sizes import subsets_of_part
 from dsel.selection.stability.result import Stability
@@ -59,9 +59,9 @@ def run_stability(
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     unusable = prepared.statistics.unusable(request.preprocess)
     whole = prepared.objective(request.lam)
-    validated, clusters = one_of_each(validated, prepared.statistics, whole)
-    if clusters:
-        log.info("%s", note_on(clusters, dataset.features.tolist()))
+    validated, _, notes = one_of_each(validated, prepared.statistics, whole)
+    for note in notes:
+        log.info("%s", note)
     assert prepared.folds is not None
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:

@@ -57,17 +57,17 @@ def count_processor_time_of_dsel() -> None:
 def by_dsel(X: Any, y: Any, options: Found) -> Found:
     """Solve by dsel's branch and bound, and with very many columns by splicing and a proof in passes."""
     import dsel
-    from dsel.search.exact.choose_tree import MOST_DENSE_LIMITED
+    from dsel.search.exact.choose_tree import MOST_DENSE_IN_BOX
 
     limited, start = options["largest"] is not None, cpu()
-    in_passes = _is_wide(X) or (limited and (not options["lam"] or X.shape[1] > MOST_DENSE_LIMITED))
+    in_passes = _is_wide(X) or (limited and X.shape[1] > MOST_DENSE_IN_BOX)
     seconds = options["seconds"] - (0.0 if in_passes else _PASS_SECONDS * X.shape[0] * X.shape[1] ** 2)
     usual = {"k": options["k"], "lam": options["lam"], "preprocess": "none", "progress": False}
     if in_passes or limited:
         selection = dsel.select(X, y, method="splicing", **usual)
-        limit = _times_squared(selection, X, y, options) if limited else None
+        limit = _times_largest(selection, X, y, options) if limited else None
         left = max(seconds - (cpu() - start), 0.1)
-        certified = dsel.certify(selection, X, y, seconds=left, coefficient_limit=limit, progress=False)
+        certified = dsel.certify(selection, X, y, seconds=left, largest_coefficient=limit, progress=False)
         (proof,) = certified.certificate
         hidden = proof["dependent_gap"] * proof["total"]
         proved = proof["proven"] or proof["value"] - proof["bound"] + hidden <= GAP * proof["value"]
@@ -78,11 +78,11 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
     return {**found, "nodes": selection.iterations, "ended": selection.ended}
 
 
-def _times_squared(selection: Any, X: Any, y: Any, options: Found) -> float:
-    """Return the sum of k squares of the largest coefficient, as a multiple of the selection's sum of squares."""
+def _times_largest(selection: Any, X: Any, y: Any, options: Found) -> float:
+    """Return the bound on coefficients as a multiple of the selection's largest one. All columns have the same norm."""
     A = X[:, list(selection.indices)]
     b = np.linalg.solve(A.T @ A + options["lam"] * np.eye(A.shape[1]), A.T @ y)
-    return float(max(options["k"] * options["largest"] ** 2 / (b @ b), 1.0))
+    return float(max(options["largest"] / np.abs(b).max(), 1.0))
 
 
 def _is_wide(X: Any) -> bool:

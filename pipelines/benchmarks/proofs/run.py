@@ -42,8 +42,8 @@ Processor seconds of one thread until the best k columns are proved, or the rema
 Compilation is not counted. On clean1 without a penalty dsel alone may have a longer limit of time.
 f(S) = |y - X_S b|^2 + lam |b|^2. dsel proves to rounding, the others to a relative gap of 1e-4. El0ps and L0BnB have
 a price of a column in place of k; it is chosen so that k columns are best. "+M": they are given that no coefficient
-exceeds 1.2 times the largest one of the best columns, so that they prove less. dsel+M is given the sum of k squares
-of that bound, which allows more. El0ps and L0BnB start from the best known columns, which dsel has to find; OKRidge,
+exceeds 1.2 times the largest one of the best columns, so that they prove less. dsel+M is given the same
+bound. El0ps and L0BnB start from the best known columns, which dsel has to find; OKRidge,
 leaps and lmSubsets have k itself and no start. The last column compares dsel with the fastest solver that proved the
 problem without such a bound. A time below {resolution} s counts as {resolution} s there.
 """

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from dsel.objective.dense import DenseObjective
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.near_best import ListRule, near_best_of
+from dsel.search.exact.perspective.diagonals import scaled_columns, scaled_gram
 from dsel.search.exact.perspective.kept_tree import KeptTree, feasible
 from dsel.search.exact.perspective.node import WarmStart
-from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, scaled_columns, scaled_gram
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.perspective.relaxation import Problem
 from tests.search.exact.cases import exhaustive, problems, regression
 

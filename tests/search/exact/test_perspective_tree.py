@@ -17,9 +17,10 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.choose_tree import ProofProblem, better_tree
 from dsel.search.exact.perspective.coordinate_descent import largest, penalty, weights
+from dsel.search.exact.perspective.diagonals import diagonals
 from dsel.search.exact.perspective.enumeration import enumerated
 from dsel.search.exact.perspective.group_relaxation import relax_rows
-from dsel.search.exact.perspective.perspective_tree import PerspectiveTree, diagonals
+from dsel.search.exact.perspective.perspective_tree import PerspectiveTree
 from dsel.search.exact.perspective.relaxation import Problem, relax
 from dsel.search.exact.perspective.semidefinite import solve
 from dsel.search.exact.perspective.sparse_eigenvalues import MOST_ADDED, least_eigenvalues, none_better

@@ -24,7 +24,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.objective_interface import Objective
 from dsel.search import anytime
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.guarantee import Guarantee
+from dsel.search.exact.guarantee import Guarantee, guarantee_within
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.out_of_core.relaxation import CLOSE, Node, PoolRelaxation
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
@@ -54,7 +54,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
     Parameters
     ----------
     objective : Objective
-        f over n candidate columns, with one target. lam > 0, unless there is a `coefficient_limit`.
+        f over n candidate columns, with one target. lam > 0, unless there is a limit for coefficients.
     k : int
         The most columns to choose.
     incumbent : iterable of int
@@ -64,6 +64,8 @@ class OutOfCoreTree(RelaxationTree[Node]):
     coefficient_limit : float, optional
         The bounds are about subsets whose coefficients, for columns of norm 1, have a sum of squares of at most this
         many times that of the incumbent, see `PoolRelaxation`.
+    largest_coefficient : float, optional
+        They are about coefficients of at most this many times the largest one of the incumbent.
     """
 
     kind = "wide-tree"
@@ -71,7 +73,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
-        coefficient_limit: float | None = None,
+        coefficient_limit: float | None = None, largest_coefficient: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective", memory_limit=memory_limit)
         self._pool = ColumnPool(objective)
@@ -87,9 +89,12 @@ class OutOfCoreTree(RelaxationTree[Node]):
         known = np.asarray(sorted({int(j) for j in incumbent}), np.int64)
         self._pool.add(known)
         self.offer(known.tolist())
-        if coefficient_limit is not None:
-            best = np.asarray(self.best, np.int64)
-            self._relaxation.limit = coefficient_limit * self._relaxation.squared_coefficients(best)
+        if coefficient_limit is not None or largest_coefficient is not None:
+            squares = np.square(self._relaxation.fit(np.asarray(self.best, np.int64)))
+            if largest_coefficient is not None:
+                self._relaxation.largest = largest_coefficient * float(squares.max(initial=0.0)) ** 0.5
+            else:
+                self._relaxation.limit = (coefficient_limit or 0.0) * float(squares.sum())
         if self.limit:
             self._relaxation.sharpen_extra(np.square(self._pool.all_cross))
 
@@ -116,7 +121,8 @@ class OutOfCoreTree(RelaxationTree[Node]):
 
     def certificate_fields(self) -> dict[str, Any]:
         """Return what a certificate says of this tree: the limit of coefficients, and the screening."""
-        return {"coefficients": self.limit / self.total, **self.screening}
+        limits = {"coefficients": self.limit / self.total, "largest_coefficient": self._relaxation.largest}
+        return {**limits, **self.screening}
 
     def offer(self, S: Iterable[int]) -> bool:
         """Take a subset of the pool and return whether it is better than the best; read its columns if need be."""
@@ -165,23 +171,15 @@ class OutOfCoreTree(RelaxationTree[Node]):
         return max(closed, super().upper_bound)
 
     @property
-    def lower(self) -> float:
-        """A proved lower bound on f of all subsets of at most k columns."""
-        if self.limit and not (self.contradicted or self.done):  # the best subset may have larger coefficients
-            return min(max(self.objective.c - self.upper_bound, 0.0), self.best_value)
-        return super().lower
+    def limited(self) -> bool:
+        """Whether the bounds are about limited coefficients only."""
+        return max(self.limit, self._relaxation.largest) > 0.0
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not.
-
-        With a penalty above the tolerance no subset is dependent. Without one, a column that leaves the share t of its
-        square, and has the coefficient b, explains b^2 t of what the others leave.
-        """
-        objective, error = self.objective, min(self._relaxation.centering_error(self.objective), 1.0)
-        if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
-            return Guarantee(error)
-        return Guarantee(error, by_dependent=self.k * self.limit * objective.tolerance / objective.total)
+        """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not."""
+        squares = self.limit or self.k * self._relaxation.largest**2
+        return guarantee_within(self.objective, self.k, squares, rounding=0.0)  # passes count that of products
 
     def node_seconds(self) -> float:
         """Return the seconds of the last pass."""
@@ -323,10 +321,10 @@ class OutOfCoreTree(RelaxationTree[Node]):
     def _most_closed(self) -> int:
         """How many columns the tree in memory may have. Without a penalty they must be independent."""
         most = min(_CLOSED, self._pool.limit)
-        return min(most, self._pool.rows // 4) if self.limit else most
+        return min(most, self._pool.rows // 4) if self.limit else most  # each coefficient alone has a limit otherwise
 
     def _offer(self, S: Iterable[int], bound: float) -> None:
-        if self.offer(S) and not self.limit:
+        if self.offer(S):
             self._check_claim(self.objective.c - bound)
 
     # The closed nodes.
@@ -341,7 +339,13 @@ class OutOfCoreTree(RelaxationTree[Node]):
             known = np.searchsorted(self._members, self.best).tolist()
             k, objective = min(self.k, self._members.size), self._pool.objective_of(self._members)
             try:
-                self._inner = PerspectiveTree(objective, k, incumbent=known, memory_limit=self._memory_limit)
+                self._inner = PerspectiveTree(
+                    objective,
+                    k,
+                    incumbent=known,
+                    memory_limit=self._memory_limit,
+                    largest=self._relaxation.largest or None,
+                )
             except ValueError:  # nearly dependent columns and a tiny penalty
                 self._stuck = True
                 logger.info("certificate: the proof ends, because its last %d columns are nearly dependent",
@@ -366,7 +370,8 @@ class OutOfCoreTree(RelaxationTree[Node]):
             "nodes": [[-key, made, node.as_list()] for key, made, node in self._entries()],
             "closed": np.flatnonzero(self._closed).tolist(), "closed_explained": self._closed_explained,
             "stuck": self._stuck,
-            "limit": self.limit, "extra": self._relaxation.extra, "members": self._members.tolist(),
+            "limit": self.limit, "largest": self._relaxation.largest, "extra": self._relaxation.extra,
+            "members": self._members.tolist(),
             "inner": None if self._inner is None else self._inner.state(),
         }  # fmt: skip
 
@@ -380,6 +385,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
         search._restore_shared(state)
         search._relaxation.alive = mask_of(bytes.fromhex(state["alive"]), objective.n)
         search._relaxation.limit, search._relaxation.extra = state["limit"], state["extra"]
+        search._relaxation.largest = state.get("largest", 0.0)
         search._explained, search._stuck = state["explained"], state["stuck"]
         search._root = None if state["root"] is None else Node.from_list(state["root"])
         search._restore_heap((-bound, made, Node.from_list(node)) for bound, made, node in state["nodes"])

@@ -25,10 +25,9 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.objective_interface import Objective
 from dsel.search.exact.out_of_core.pool import ColumnPool
-from dsel.search.exact.perspective.coordinate_descent import largest, level, weights
-from dsel.search.exact.perspective.relaxation import Mask, Problem, relax
+from dsel.search.exact.perspective.coordinate_descent import gains, largest, level, weights
+from dsel.search.exact.perspective.relaxation import Box, Mask, Problem, relax
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,7 @@ class PoolRelaxation:
 
     alive: (n,) columns that may be in a better subset. limit: the largest sum of squared coefficients, for columns of
     norm 1, that bounds are about; 0: any. extra: the penalty p on coefficients beyond lam, for columns of norm 1.
+    largest: the largest coefficient that bounds are about, for columns of norm 1; 0: any. There is no p then.
 
     Notes
     -----
@@ -79,7 +79,8 @@ class PoolRelaxation:
 
         f(S) >= min over b of |y - X_S b|^2 + lam |b|^2 + p (|b|^2 - R^2)    for every p >= 0,
 
-    so that the relaxation with the penalty lam + p gives a bound. The root finds the best p.
+    so that the relaxation with the penalty lam + p gives a bound. The root finds the best p. Where each coefficient is
+    limited, its gain is limited, too, and no p is needed.
     """
 
     def __init__(self, pool: ColumnPool, k: int, lam: float, total: float) -> None:
@@ -88,7 +89,7 @@ class PoolRelaxation:
         self._ridge: Floats = np.where(self._usable, lam / np.square(pool.norms), 1.0)
         self._of_pool: Problem | None = None
         self.alive: Mask = self._usable.copy()
-        self.limit = self.extra = 0.0
+        self.limit = self.extra = self.largest = 0.0
 
     @property
     def screened(self) -> int:
@@ -105,7 +106,10 @@ class PoolRelaxation:
         """The relaxation's problem for the columns of the pool."""
         d = self.d[self._pool.columns]
         if self._of_pool is None or not np.array_equal(self._of_pool.d, d):
-            self._of_pool = Problem(self._pool.gram + np.diag(d), self._pool.cross, d)
+            box = None
+            if self.largest:  # the pass counts rounding
+                box = Box(np.full(d.size, self.largest), self._k * self.largest, 0.0)
+            self._of_pool = Problem(self._pool.gram + np.diag(d), self._pool.cross, d, box)
         return self._of_pool
 
     @property
@@ -113,27 +117,11 @@ class PoolRelaxation:
         """What the penalty on coefficients beyond lam may be worth, for subsets within the limit."""
         return self.extra * self.limit
 
-    def squared_coefficients(self, S: Ints) -> float:
-        """Return the sum of the squared coefficients of columns S of the pool, for columns of norm 1."""
+    def fit(self, S: Ints) -> Floats:
+        """Return the coefficients of columns S of the pool, for columns of norm 1."""
         at = self._pool.place[S]
         gram = self._pool.gram[np.ix_(at, at)] + np.diag(self._ridge[S])
-        b = np.linalg.lstsq(gram, self._pool.cross[at], rcond=None)[0]
-        return float(b @ b)
-
-    def centering_error(self, objective: Objective) -> float:
-        """Return the share of ||Y||^2 by which the rounding of means may raise a bound.
-
-        Coefficients b of a subset are at most sqrt(c / (4 lam)) for the penalty lam, or those within the limit. With a
-        limit, those of included columns follow from what is left of Y, and from their independence.
-        """
-        centering, included = objective.centering, len(objective.included)
-        sizes = []
-        if self.limit:
-            size = (self._k * self.limit / self._total) ** 0.5
-            sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
-        if objective.lam > 0.0:
-            sizes.append(0.5 * ((self._k + included) * centering.largest / objective.lam) ** 0.5)
-        return centering.share(min(sizes))
+        return np.asarray(np.linalg.lstsq(gram, self._pool.cross[at], rcond=None)[0])
 
     def sharpen_extra(self, squares: Floats) -> None:
         """Find the best penalty for the squared products (n,) of the residuals with all columns."""
@@ -171,7 +159,11 @@ class PoolRelaxation:
             squares = np.where(usable, np.square(np.abs(pool.all_cross - products) + rounding), 0.0)
             if sharpen:
                 self.sharpen_extra(squares)
-            g = squares / self.d
+            g = (
+                gains(np.sqrt(squares), self.d, np.full(squares.size, self.largest))
+                if self.largest
+                else squares / self.d
+            )
             S = np.flatnonzero(own)
             fitted = float(own[S] @ pool.gram[np.ix_(S, S)] @ own[S]) + pool.rounding * size**2 + self._allowance
             best = largest(g[self.free(node)], self._k - len(node.fixed))
@@ -192,9 +184,11 @@ class PoolRelaxation:
 
     def wanted(self, node: Node, g: Floats, most: int) -> Ints:
         """Return the columns that a node needs and that are not in the pool, the first ones by g (n,)."""
-        q = self._k - len(node.fixed)
-        wanted = self.free(node) & (self._pool.place < 0) & (g > level(self._weights(node)[1], q) ** 2)
-        columns = np.flatnonzero(wanted)
+        q, free = self._k - len(node.fixed), self.free(node)
+        price = level(self._weights(node)[1], q) ** 2
+        if self.largest:  # columns with fractional weights have this g
+            price = _rank(g[free & (self._pool.place >= 0)], q)
+        columns = np.flatnonzero(free & (self._pool.place < 0) & (g > price))
         return columns[np.argsort(-g[columns], kind="stable")[:most]]
 
     def free(self, node: Node) -> Mask:
@@ -206,7 +200,10 @@ class PoolRelaxation:
     def branching_column(self, node: Node) -> int:
         """Return the column with the most fractional weight."""
         columns, a = self._weights(node)
-        z = weights(a, self._k - len(node.fixed))
+        q = self._k - len(node.fixed)
+        z = weights(a, q)
+        if self.largest:
+            z = self._problem.weights(self._coefficients(node), self._pool.place[columns], q)
         if not z.size:
             return int(np.flatnonzero(self.free(node))[0])
         fraction = np.minimum(z, 1.0 - z)
@@ -216,6 +213,8 @@ class PoolRelaxation:
         """Return the subset of the largest weights of a node."""
         columns, a = self._weights(node)
         q = self._k - len(node.fixed)
+        if self.largest:
+            a = np.abs(self._coefficients(node)[self._pool.place[columns]])
         return [*node.fixed, *columns[np.argsort(-a, kind="stable")[:q]].tolist()]
 
     def _coefficients(self, node: Node) -> Floats:
@@ -230,3 +229,8 @@ class PoolRelaxation:
         free = ~np.isin(support, node.fixed)
         columns = support[free]
         return columns, np.abs(np.asarray(node.b))[free] * np.sqrt(self.d[columns])
+
+
+def _rank(g: Floats, q: int) -> float:
+    """Return the q-th largest element; 0 if there are fewer."""
+    return float(np.partition(g, g.size - q)[g.size - q]) if 0 < q <= g.size else 0.0

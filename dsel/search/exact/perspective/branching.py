@@ -13,7 +13,7 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.objective.objective_interface import Objective
-from dsel.search.exact.perspective.coordinate_descent import sizes, weights
+from dsel.search.exact.perspective.coordinate_descent import sizes
 from dsel.search.exact.perspective.group_relaxation import relax_rows
 from dsel.search.exact.perspective.kept_tree import KeptTree
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, Path, WarmStart, step
@@ -165,7 +165,7 @@ class Branching:
     def _column(self, free: Mask, q: int, b: Floats) -> int:
         """Return the free column with the most fractional weight."""
         columns = np.flatnonzero(free)
-        z = weights(sizes(b[columns]) * np.sqrt(self.problem.d[columns]), q)
+        z = self.problem.weights(b, columns, q)
         fraction = np.minimum(z, 1.0 - z)
         return int(columns[fraction.argmax() if fraction.max() > _WHOLE else z.argmax()])
 
@@ -193,7 +193,7 @@ class Branching:
             return None
         found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff)
         self.seconds += found.seconds
-        weight = sizes(found.b) * np.sqrt(self.problem.d)
+        weight = sizes(found.b) if self.problem.box is not None else sizes(found.b) * np.sqrt(self.problem.d)
         weight[fixed] = np.inf
         incumbent.take(np.argpartition(-weight, self.k - 1)[: self.k], bound)
         node = Node.of(fixed, out, found.b, path=path)
@@ -210,13 +210,13 @@ class Branching:
         if found is None:
             return bound, Node.of(fixed, out, None, int(np.flatnonzero(~(fixed | out))[0]))
         self.seconds += found.seconds
+        own, (inner, outer) = self.problem.of_columns(columns, found.d), (fixed[columns], out[columns])
         incumbent.take(columns[np.argpartition(-found.z, self.k - 1)[: self.k]], bound)
         bound = min(found.bound, bound)
+        if own.box is not None:
+            bound = min(own.bound(found.b, inner, ~(inner | outer), q), bound)
         if not bound > incumbent.cutoff:
             return None
-        ix = np.ix_(columns, columns)
-        own = Problem(self.problem.K[ix], self.problem.c[columns], found.d)
-        inner, outer = fixed[columns], out[columns]
         screen(own, inner, outer, found.b, self.k, incumbent.cutoff)
         fixed[columns], out[columns] = inner, outer
         if self._all_fit(fixed, out, bound, incumbent):

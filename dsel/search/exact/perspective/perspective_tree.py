@@ -13,203 +13,39 @@ Open nodes may be leased to workers, which explore their subtrees outside of the
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
-from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.few_targets import column_norms, few_targets
+from dsel.objective.few_targets import column_norms
 from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.bounds import penalized
 from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.guarantee import Guarantee, guarantee_within
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective.diagonals import (
+    MOST_OUTSIDE,
+    box_of,
+    diagonal_outside,
+    diagonals,
+    ridge_diagonal,
+    scaled_columns,
+    seconds_outside,
+)
 from dsel.search.exact.perspective.kept_tree import KeptTree, as_arrays, nodes_of
 from dsel.search.exact.perspective.node import CachedRelaxation, Node, WarmStart
-from dsel.search.exact.perspective.relaxation import SMALLEST, Problem
+from dsel.search.exact.perspective.relaxation import Problem
 from dsel.search.exact.perspective.semidefinite import Solved, seconds_of, solve
-from dsel.search.exact.perspective.subtree_solver import SubtreeSolver
+from dsel.search.exact.perspective.subtree_work import SubtreeWork, solver_of
 from dsel.search.exact.tree import Explored, RelaxationTree
-
-
-def scaled_columns(objective: Objective) -> tuple[Floats, Floats, Floats]:
-    """Return K + lam I, the products c with few targets, and each column's share of the penalty, for columns of norm 1.
-
-    c has the shape (n,) for one target, else (n, N). Errors: ValueError if the relaxation is useless.
-    """
-    if not objective.has_gram:
-        raise ValueError("the perspective relaxation needs the whole Gram matrix")
-    diagonal = np.diag(objective.K) + objective.lam
-    if (diagonal <= objective.floor).any():
-        raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
-    norms = column_norms(diagonal)
-    c = few_targets(objective) / norms[:, None]
-    return scaled_gram(objective), c[:, 0] if c.shape[1] == 1 else c, objective.lam / norms**2
-
-
-def scaled_gram(objective: Objective) -> Floats:
-    """Return K + lam I (n, n) for columns of norm 1."""
-    K = penalized(objective)
-    norms = column_norms(np.diag(K))
-    K = K / norms
-    K /= norms[:, None]
-    return K
-
-
-#: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
-_INSIDE, _INSIDE_RIDGE = 0.999, 1.0 - 1e-6
-#: A penalty is a diagonal if its elements are at least this.
-_SMALLEST_RIDGE = 1e-6
-#: More columns than this have no D beyond the ridge penalty: its eigenvalues would take too long.
-MOST_OUTSIDE = 5000
-#: Seconds of `diagonal_outside`, about, over n^3.
-_OUTSIDE_SECONDS = 6e-10
-
-
-def diagonals(K: Floats, ridge: Floats) -> list[Floats]:
-    """Return the diagonals D (n,) that keep K - D positive semidefinite; none if the columns are nearly dependent.
-
-    K (n, n) has a diagonal of 1, `ridge` (n,) of it from the penalty. O(n^3).
-    """
-    outside = diagonal_outside(K) if K.shape[0] <= MOST_OUTSIDE else None
-    return [d for d in (ridge_diagonal(ridge), outside) if d is not None]
-
-
-def ridge_diagonal(ridge: Floats) -> Floats | None:
-    """Return D (n,) from the ridge penalty, or None if that is too small."""
-    return _INSIDE_RIDGE * ridge if float(ridge.min()) >= _SMALLEST_RIDGE else None
-
-
-def diagonal_outside(K: Floats) -> Floats | None:
-    """Return D (n,) in proportion to each column's part outside the others, or None if they are nearly dependent.
-
-    It is more where there are more rows than columns. O(n^3).
-    """
-    try:
-        factor = scipy.linalg.cho_factor(K, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
-    inverse = scipy.linalg.cho_solve(factor, np.eye(K.shape[0]), check_finite=False)
-    alone = 1.0 / np.diag(inverse)
-    if not (np.isfinite(alone).all() and alone.min() > 0.0):
-        return None
-    root = np.sqrt(alone)
-    share = scipy.linalg.eigh(
-        K / np.outer(root, root), eigvals_only=True, subset_by_index=[0, 0], check_finite=False
-    )[0]  # fmt: skip
-    outside = np.asarray(_INSIDE * max(float(share), 0.0) * alone)
-    return outside if float(outside.min()) >= SMALLEST else None
-
-
-def seconds_outside(n: int) -> float:
-    """Return about how long `diagonal_outside` takes, which does not depend on the machine."""
-    return _OUTSIDE_SECONDS * n**3
-
-
-def solver_of(
-    objective: Objective, k: int, K: Floats, c: Floats, deadline: Deadline | None = None, listing: bool = False
-) -> SubtreeSolver:  # fmt: skip
-    """Return the subtree solver of a tree over an objective. K, c: see `Problem`. listing: see `SubtreeSolver`."""
-    floor = objective.floor / column_norms(np.diag(objective.K) + objective.lam) ** 2
-    return SubtreeSolver(K, c, floor, objective.c, k, deadline, listing)
-
-
-@dataclass
-class BestFound:
-    """The best subset of a task so far, better than `value`, or None. k: the most columns. listed: none."""
-
-    objective: Objective
-    value: float
-    k: int
-    best: tuple[int, ...] | None = None
-    listed: dict[tuple[int, ...], float] = field(default_factory=dict)
-
-    @property
-    def cutoff(self) -> float:
-        """What a node's subsets must explain more than."""
-        return self.objective.c - self.value + MARGIN * self.objective.total
-
-    def take(self, S: Ints, bound: float) -> None:
-        """Take a subset if it is better than the best so far."""
-        members = tuple(sorted(S.tolist()))
-        value = self.objective.value(members)
-        if value < self.value:
-            self.value, self.best = value, members
-
-
-class Listed(BestFound):
-    """The subsets of k columns of a task whose f is at most `value`."""
-
-    @property
-    def cutoff(self) -> float:
-        """What a node's subsets must explain more than."""
-        return self.objective.c - self.value
-
-    def take(self, S: Ints, bound: float) -> None:
-        """Take a subset if it is good enough."""
-        members = tuple(sorted(S.tolist()))
-        value = self.objective.value(members)
-        if len(members) == self.k and value <= self.value and self.objective.rank(members) == self.k:
-            self.listed[members] = value
-
-
-@dataclass(frozen=True, eq=False)
-class SubtreeWork:
-    """What tasks need to know of a tree.
-
-    c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `SubtreeSolver` has learned,
-    None without one. listing: whether near-best subsets are listed. recording: whether advice is kept.
-    """
-
-    objective: Objective
-    k: int
-    c: Floats
-    d: Floats
-    own_diagonals: bool
-    learned: list[float] | None = None
-    listing: bool = False
-    recording: bool = False
-
-    def explorer(self) -> Branching:
-        """Return what splits nodes, one task after another."""
-        problem = Problem(scaled_gram(self.objective), self.c, self.d)
-        solver = None
-        if self.learned is not None:
-            solver = solver_of(self.objective, self.k, problem.K, self.c, listing=self.listing)
-        return Branching(problem, self.k, self.objective, self.own_diagonals, subtree_solver=solver)
-
-    def explore(self, explorer: Branching, nodes: Sequence[Bounded], incumbent: float, budget: int) -> Explored:
-        """Explore up to `budget` nodes, the one with the highest bound first.
-
-        The result depends only on the arguments, so that any worker may do it.
-        """
-        if self.learned is not None and explorer.subtree_solver is not None:
-            explorer.subtree_solver.restore(self.learned)
-        found = (Listed if self.listing else BestFound)(self.objective, incumbent, self.k)
-        explorer.record = WarmStart(self.k, self.d, ()) if self.recording else None
-        heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
-        heapq.heapify(heap)
-        made, visited, before = len(heap), 0, explorer.seconds
-        while heap and visited < budget and -heap[0][0] > found.cutoff:
-            bound, _, node = heapq.heappop(heap)
-            visited += 1
-            for child_bound, child in explorer.visit(-bound, node, found):
-                made += 1
-                heapq.heappush(heap, (-child_bound, made, child))
-        left = tuple((-bound, node) for bound, _, node in heap if -bound > found.cutoff)
-        return Explored(visited, found.best, left, explorer.seconds - before, listed=tuple(found.listed.items()),
-                        advice=explorer.record)  # fmt: skip
-
 
 #: The best diagonal is not computed for more columns.
 _SEMIDEFINITE_MOST = 1000
@@ -249,6 +85,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         Find all near-best subsets.
     kept : dict, optional
         What the tree for the same columns on other data has left, see `kept`.
+    largest : float, optional
+        The bounds are about subsets whose coefficients, for columns of norm 1, are at most this. It is for one target.
 
     Raises
     ------
@@ -263,13 +101,15 @@ class PerspectiveTree(RelaxationTree[Node]):
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         diagonal_after: float | None = None, setup: CommonSetup | None = None, hands_over: bool = False,
         deadline: Deadline | None = None, saved: dict[str, Any] | None = None, near_best: NearBest | None = None,
-        kept: Mapping[str, Any] | None = None,
+        kept: Mapping[str, Any] | None = None, largest: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit, near_best=near_best)
         listing = near_best is not None
         self._K, self._c, self._ridge = self.setup.once(scaled_columns, objective)
         self._solver = solver_of(objective, k, self._K, self._c, deadline, listing) if hands_over else None
-        self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective, False)
+        self._largest = largest if saved is None else saved.get("largest")
+        self._box = None if self._largest is None else box_of(objective, k, self._largest)
+        self._branching = Branching(self._problem_with(self._ridge), k, objective, False)
         self._work: SubtreeWork | None = None
         self._other_seconds = 0.0
         self._followed: KeptTree | None = None
@@ -281,7 +121,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             return
         self.offer(incumbent)
         with one_blas_thread():
-            if kept:
+            if kept and not self.limited:
                 self._follow(kept)
             elif not self._use_first_diagonal():
                 raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
@@ -313,16 +153,33 @@ class PerspectiveTree(RelaxationTree[Node]):
         if d is None and self._stages:
             self._stages.pop(0)
             d = self.setup.once(diagonal_outside, self._K)
+        if d is None and self.limited:  # the limits alone bound what columns explain
+            d = np.zeros(self.objective.n)
         if d is None:
             return False
         self._begin_with(d, *self._relaxed_root(d))
         return True
 
+    def _problem_with(self, d: Floats) -> Problem:
+        return Problem(self._K, self._c, d, self._box)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the bounds are about limited coefficients only."""
+        return self._box is not None
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What rounding and the dependence tolerance may hide."""
+        if self._box is None:
+            return super().guarantee
+        return guarantee_within(self.objective, self.k, self.k * (self._largest or 0.0) ** 2)
+
     def _relaxed_root(self, d: Floats, known: CachedRelaxation | None = None) -> tuple[float, Node]:
         """Return the root and its bound by a diagonal. known: coefficients of the root for a smaller size."""
         n = self.objective.n
         nothing, everything = np.zeros(n, np.bool_), np.ones(n, np.bool_)
-        problem, b = Problem(self._K, self._c, d), np.zeros_like(self._c)
+        problem, b = self._problem_with(d), np.zeros_like(self._c)
         if known is not None:
             b[known.support] = known.b
         elif self.best:
@@ -356,7 +213,9 @@ class PerspectiveTree(RelaxationTree[Node]):
         if self.setup.guided:
             stages = ("best",) if own_diagonals else tuple(self._stages)  # nodes with their own leave nothing to follow
             record = self.setup.warm_start = WarmStart(self.k, d, stages)
-        problem = Problem(self._K, self._c, d)
+        if not d.any():  # columns may be dependent, so that a node is not handed over
+            self._solver = None
+        problem = self._problem_with(d)
         self._branching = Branching(
             problem, self.k, self.objective, own_diagonals, warm_start, record, self._solver, self._followed
         )  # fmt: skip
@@ -366,7 +225,7 @@ class PerspectiveTree(RelaxationTree[Node]):
     def kept(self, most_bytes: int) -> dict[str, Any]:
         """Return what a tree on data that grew continues from, as arrays; empty if there is nothing."""
         advice, before = self.setup.warm_start, self._followed
-        if not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
+        if self.limited or not (self.setup.guided and advice is not None and advice.k == self.k) or self.contradicted:
             return {}
         seconds = self.seconds
         if before is not None and not before.finished:  # both are parts of one proof
@@ -478,7 +337,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         A tree with gap G and children that are better by D has about 2^(G / D) nodes.
         """
         n, gap = self.objective.n, root.bound - self.cutoff
-        branching = Branching(Problem(self._K, self._c, root.d), self.k, self.objective, True)
+        branching = Branching(self._problem_with(root.d), self.k, self.objective, True)
         if gap <= 0.0:
             return False
         better, seconds = np.zeros(2), np.zeros(2)
@@ -524,6 +383,8 @@ class PerspectiveTree(RelaxationTree[Node]):
 
     def certificate_fields(self) -> dict[str, Any]:
         """Return how many leaves of the tree that it followed were bounded again, and how many were searched."""
+        if self._largest is not None:
+            return {"largest_coefficient": self._largest}
         if self._followed is None:
             return {}
         return {"leaves_checked": self._followed.checked, "leaves_searched": self._followed.searched}
@@ -539,7 +400,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             branching = self._branching
             learned = None if self._solver is None else self._solver.learned()
             self._work = SubtreeWork(
-                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned,
+                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned, self._box,
                 self.near_best is not None, self.setup.guided and not branching.own_diagonals,
             )  # fmt: skip
         return self._work
@@ -580,6 +441,7 @@ class PerspectiveTree(RelaxationTree[Node]):
             **self._shared_state(), "nodes": nodes, "seconds": self.seconds,
             "stages": self._stages, "semidefinite": self._branching.own_diagonals,
             "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
+            "largest": self._largest,
             "handover": None if self._solver is None else self._solver.learned(),
         }  # fmt: skip
 
@@ -593,7 +455,7 @@ class PerspectiveTree(RelaxationTree[Node]):
         else:  # an older version, which found the first two diagonals at once
             self._stages = [stage for stage in self._stages if stage == "best" and not state["tried"]]
             d = diagonals(self._K, self._ridge)[state["diagonal"]] if d is None else d
-        problem = Problem(self._K, self._c, np.array(d, np.float64))
+        problem = self._problem_with(np.array(d, np.float64))
         own = state["semidefinite"]
         self._branching = Branching(problem, self.k, self.objective, own, subtree_solver=self._solver)
         self._other_seconds = state["seconds"]

@@ -152,13 +152,14 @@ def _improve(
         W = used[:count]
         part, own, left = np.empty((count, count)), np.empty(count), np.empty(count)
         own_d, own_root, own_fixed = np.empty(count), np.empty(count), np.empty(count, np.bool_)
+        no_limit = np.full(count, np.inf)
         for x in range(count):
             j = W[x]
             own[x], left[x], own_d[x], own_root[x], own_fixed[x] = b[j, 0], r[j, 0], d[j], root[j], fixed[j]
             row = K[j]
             for y in range(count):
                 part[x, y] = row[W[y]]
-        sweeps = descend(part, own_d, own_root, own_fixed, t, _SWEEPS, settled * t, own, left)
+        sweeps = descend(part, own_d, own_root, no_limit, own_fixed, t, _SWEEPS, settled * t, own, left)
         sum_of_weights = 0.0
         for x in range(count):
             b[W[x], 0] = own[x]

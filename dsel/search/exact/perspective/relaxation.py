@@ -17,11 +17,15 @@ Steps of coordinate descent come first (Hazimeh, Mazumder, Saab, "Sparse regress
 They are about a price t^2 of a column in place of their number q; t is adjusted until the weights sum to q. If that
 does not suffice, Newton steps follow. Where the signs of b and the columns with z = 1 are known, the best b solves one
 linear system. The steps go from one such guess to the next, with a line search.
+
+If coefficients are limited, |b_j| <= M_j, then g_j is the largest 2 r_j b_j - d_j b_j^2 of them, see
+`dsel.search.exact.perspective.coordinate_descent`. The relaxation has |b_j| <= M_j z_j then, coordinate descent alone
+solves it, and D may be 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -31,13 +35,14 @@ from dsel._lib.types import Floats, Ints
 from dsel.search.exact.perspective.coordinate_descent import (
     combination,
     descend,
+    gains,
     inner,
     largest,
     level,
     nonzero,
     penalty,
     scaled,
-    squares,
+    sizes,
     weights,
 )
 
@@ -57,6 +62,8 @@ _HALVINGS = 12
 _NOTHING = 1e-12
 #: Rounds of coordinate descent, each for one level t, sweeps over the columns in each, and columns that enter at most.
 _LEVELS, _SWEEPS, _DESCENDING = 12, 25, 120
+#: Rounds if coefficients are limited: no Newton steps follow.
+_LEVELS_IN_BOX = 60
 #: A sweep that changes no coefficient by more than this, over t, is the last one of a round. It is smaller by a factor
 #: if the weights sum to q but for a share.
 _SETTLED, _FINER, _NEAR = 1e-3, 0.1, 0.05
@@ -71,15 +78,29 @@ _SWEEP_SECONDS, _COPY_SECONDS = 3e-10, 1.5e-9
 
 
 @dataclass(frozen=True, eq=False)
+class Box:
+    """A limit of the coefficients that bounds are about.
+
+    limit (n,): the largest |b_j|. total: the largest sum of |b_j| of a subset. rounding: of the elements of K.
+    """
+
+    limit: Floats
+    total: float
+    rounding: float
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """K (n, n) of columns of norm 1, c (n,) their products with the target, and the diagonal d (n,) of D.
 
-    For several targets, c is (n, N).
+    For several targets, c is (n, N). box: the coefficients that bounds are about, of one target; None: any. D may be 0
+    with a box.
     """
 
     K: Floats
     c: Floats
     d: Floats
+    box: Box | None = None
 
     @property
     def n(self) -> int:
@@ -91,7 +112,28 @@ class Problem:
         S = np.flatnonzero(nonzero(b) | fixed)
         Qb = combination(self.K, S, b[S]) if b.ndim == 1 else self.K[S].T @ b[S]
         Qb[S] -= scaled(self.d[S], b[S])
-        return inner(b[S], Qb[S]), squares(self.c - Qb) / self.d
+        return inner(b[S], Qb[S]) + self.rounding(b[S]), gains(self.c - Qb, self.d, self.limit)
+
+    def of_columns(self, S: Ints, d: Floats) -> Problem:
+        """Return the problem of some columns alone, with another diagonal (s,)."""
+        box = None if self.box is None else replace(self.box, limit=self.box.limit[S])
+        return Problem(self.K[np.ix_(S, S)], self.c[S], d, box)
+
+    @property
+    def limit(self) -> Floats | None:
+        """The largest coefficients (n,), if they are limited."""
+        return None if self.box is None else self.box.limit
+
+    def rounding(self, b: Floats) -> float:
+        """Return what the rounding of K is worth in the bound of coefficients b (s,), if D is 0."""
+        if self.box is None or self.d.any():  # K - D is positive semidefinite by a margin
+            return 0.0
+        return self.box.rounding * (self.box.total + float(np.abs(b).sum())) ** 2
+
+    def weights(self, b: Floats, free: Ints, q: int) -> Floats:
+        """Return the weights of the free columns for coefficients b (n,), which sum to at most q."""
+        size = sizes(b[free])
+        return weights(size * np.sqrt(self.d[free]), q, None if self.limit is None else size / self.limit[free])
 
     def bound(self, b: Floats, fixed: Mask, free: Mask, q: int) -> float:
         """Return what no subset of a node explains more than, by coefficients b that need not be its own."""
@@ -128,7 +170,7 @@ def relax(
     steps.begin(np.where(fixed | free, b, 0.0))
     if not steps.ended:
         steps.descend()
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if problem.box is None else 0):
         if steps.ended or not steps.take():
             break
     return Relaxed(steps.bound, steps.best, steps.seconds)
@@ -144,6 +186,7 @@ class _Steps:
         self._problem, self._fixed, self._free, self._q = problem, fixed, free, q
         self._enough, self._close = enough, close
         self._root = np.sqrt(problem.d)
+        self._limit = np.full(problem.n, np.inf) if problem.limit is None else problem.limit
         self.bound, self.best, self.seconds = float("inf"), np.zeros(problem.n), 0.0
         self.ended = False
 
@@ -156,8 +199,9 @@ class _Steps:
         Qb = Kb.copy()
         Qb[S] -= d[S] * b[S]
         self._b, self._r = b, c - Qb
-        self._g = np.square(self._r) / d
-        bound = float(b[S] @ Qb[S] + self._g[self._fixed].sum()) + largest(self._g[self._free], self._q)
+        self._g = gains(self._r, d, self._problem.limit)
+        fitted = float(b[S] @ Qb[S] + self._g[self._fixed].sum()) + self._problem.rounding(b[S])
+        bound = fitted + largest(self._g[self._free], self._q)
         if bound < self.bound:
             self.bound, self.best = bound, b
         self._E = E = self._explained(S, b[S], Kb[S])
@@ -173,7 +217,7 @@ class _Steps:
         t, least = self._first_level()
         before: tuple[float, float] | None = None
         settled, W, K = _SETTLED, np.zeros(0, np.int64), np.zeros((0, 0))
-        for _ in range(_LEVELS):
+        for _ in range(_LEVELS if self._problem.box is None else _LEVELS_IN_BOX):
             if self.ended:
                 return
             wanted = self._descending(t)
@@ -182,13 +226,18 @@ class _Steps:
                 self.seconds += _COPY_SECONDS * W.size**2
             own, r = self._b[W], self._r[W]
             sweeps = descend(
-                K, self._problem.d[W], self._root[W], self._fixed[W], t, _SWEEPS, settled * t, own, r
+                K, self._problem.d[W], self._root[W], self._limit[W], self._fixed[W], t, _SWEEPS, settled * t, own, r
             )  # fmt: skip
             self.seconds += _SWEEP_SECONDS * sweeps * W.size**2
             after = np.zeros(self._problem.n)
             after[W] = own
             self._move(after)
-            used = float(np.minimum(np.abs(after[self._free]) * self._root[self._free] / t, 1.0).sum())
+            size = np.abs(after[self._free])
+            used = float(np.minimum(size * self._root[self._free] / t, 1.0).sum())
+            if self._problem.box is not None:
+                used = float(
+                    np.minimum(np.maximum(size * self._root[self._free] / t, size / self._limit[self._free]), 1.0).sum()
+                )
             excess = float(np.log(max(used, 0.05 * self._q) / self._q))
             if abs(excess) < _NEAR and sweeps < _SWEEPS:
                 settled *= _FINER
@@ -202,7 +251,9 @@ class _Steps:
         """Return the level t of the present coefficients, and the least one."""
         g = self._g[self._free]
         least = max(_LEAST_LEVEL * float(g.max(initial=0.0)) ** 0.5, _NOTHING)
-        t = level(np.abs(self._b[self._free]) * self._root[self._free], self._q)
+        t = 0.0
+        if self._problem.box is None:
+            t = level(np.abs(self._b[self._free]) * self._root[self._free], self._q)
         if t == 0.0 and g.size > self._q:  # few coefficients: those with the largest g should count in full
             t = float(np.partition(g, g.size - self._q - 1)[g.size - self._q - 1]) ** 0.5
         return max(t, least) if np.isfinite(t) else least, least
@@ -226,10 +277,21 @@ class _Steps:
         return after is not None
 
     def _explained(self, S: Ints, b: Floats, Kb: Floats) -> float:
-        """Return E of coefficients b (s,) of the columns S, with K b (s,)."""
+        """Return E of coefficients b (s,) of the columns S, with K b (s,).
+
+        With a box, that of the part of them that is inside.
+        """
         c, d, inside = self._problem.c[S], self._problem.d[S], self._fixed[S]
+        least = None
+        if self._problem.box is not None:
+            used = np.abs(b) / self._limit[S]
+            share = min(
+                1.0 / max(float(used[inside].max(initial=0.0)), 1.0),
+                self._q / max(float(used[~inside].sum()), self._q, 1.0),
+            )
+            b, Kb, least = share * b, share * Kb, share * used[~inside]
         fixed = float((d[inside] * np.square(b[inside])).sum())
-        others = penalty(np.abs(b[~inside]) * self._root[S][~inside], self._q)
+        others = penalty(np.abs(b[~inside]) * self._root[S][~inside], self._q, least)
         return float(2.0 * c @ b - b @ Kb + d @ np.square(b)) - fixed - others
 
     def _guess(self, b: Floats, r: Floats, g: Floats) -> tuple[Ints, Floats | None]:
