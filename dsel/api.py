@@ -547,7 +547,7 @@ def certify(
     sample_weight : (m,) array or str, optional
         The weights of the selection.
     offset : (m,) array, optional
-        The offset of a selection by a loss, if it is not a variable of the store.
+        The offset of a selection by a loss, if it is no variable of the store.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
     on_event : callable, optional
@@ -638,7 +638,7 @@ def alternatives(
     sample_weight : (m,) array or str, optional
         The weights of the selection.
     offset : (m,) array, optional
-        The offset of a selection by a loss, if it is not a variable of the store.
+        The offset of a selection by a loss, if it is no variable of the store.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
@@ -20,6 +21,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
+from dsel.jobs.loss_watcher import LossWatcher
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -31,7 +33,16 @@ from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
-from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
+from dsel.search.exact.certificate import (
+    GROUPS,
+    Certificate,
+    caveat,
+    claim,
+    covered,
+    effort,
+    nothing_to_choose,
+    without_bound,
+)
 from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.tree import Runner
@@ -41,11 +52,13 @@ from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import (
     alternatives_in_data,
     criterion_list_in_data,
+    reliance_of,
     with_better_subset,
     with_certificates,
     with_submodularity,
 )
 from dsel.selection.alternatives import Alternatives
+from dsel.selection.assembly import explained_share
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
@@ -152,7 +165,7 @@ def _certified(
         validated = validated_again(dataset, request, selection)
     request, dataset = validated.request, validated.dataset
     if validated.loss is not None:
-        return _certified_loss(validated, context, selection, budget)
+        return _certified_loss(validated, context, selection, budget, folder)
     with log_passes() as made:
         prepared = _prepare(validated, context, budget)
         whole = prepared.objective(request.lam)
@@ -176,13 +189,13 @@ def _certified(
 
 
 def _certified_loss(
-    validated: ValidatedRequest, context: RunContext, selection: Selection, budget: ProofBudget
+    validated: ValidatedRequest, context: RunContext, selection: Selection, budget: ProofBudget, folder: AnyPath | None
 ) -> Selection:
     """Return the selection by a loss with certificates. Errors: OptionError for what there is for squares only."""
     from dsel.selection.loss_certificate import certify_loss
 
     assert validated.loss is not None
-    for option, given in (("log", budget.log), ("alternatives", budget.near_best is not None)):
+    for option, given in (("log", budget.log), ("by", budget.near_best is not None and budget.near_best.by)):
         if given:
             raise OptionError(
                 f"{option}: there is none for the loss {validated.loss.name}, only for the squared error.",
@@ -193,9 +206,11 @@ def _certified_loss(
         whole = prepared.objective(validated.request.lam)
         objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
         run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
+        trees = None if folder is None else _trees_of(run, folder)
         selection = certify_loss(
-            run, selection, budget.shares, limit=budget.limit and budget.limit[1], all_sizes=budget.sizes == "all"
-        )
+            run, selection, budget.shares, limit=budget.limit and budget.limit[1], all_sizes=budget.sizes == "all",
+            listing=budget.list_rule, watcher=lambda size: LossWatcher(size, budget, trees, context.on_slice),
+        )  # fmt: skip
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
     return replace(selection, passes=selection.passes + made.passes)
@@ -373,6 +388,8 @@ def _prove(
         except OutOfTime as error:
             failed.append(f"{_FAILED} {base + size} columns has too little time: {error}")
             log.warning(failed[-1])
+            if budget.near_best is None and (known := incumbents[size]):
+                found[base + size] = without_bound(subject, size, known)
             continue
         except FAILURES as error:  # the selection is worth more than its proof
             log.warning("the proof for %d columns failed: %r", base + size, error)
@@ -382,7 +399,8 @@ def _prove(
         if budget.near_best is not None:
             answer, certificate = proof.near_best(deadline), found[base + size]
             alternatives[base + size] = alternatives_in_data(
-                answer, objective, run.whole, run.dataset.features.tolist(), certificate
+                answer, objective, partial(explained_share, run.whole), reliance_of(answer, objective),
+                run.dataset.features.tolist(), certificate,
             )  # fmt: skip
         if objective.has_gram:
             smaller = proof.search.best
@@ -395,8 +413,11 @@ def _prove(
 
 def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | None:
     """Return the trees of the series that a run belongs to, None if it belongs to none."""
-    if folder is None or not run.context.keeps_trees:
-        return None
+    return None if folder is None or not run.context.keeps_trees else _trees_of(run, folder)
+
+
+def _trees_of(run: SelectionRun, folder: AnyPath) -> SeriesOfProofs:
+    """Return the trees of a run and of those before it in a series, if there is one."""
     request, objective, features = run.validated.request, run.objective, run.dataset.features
     groups = run.validated.subject(objective).groups
     problem = {
@@ -405,6 +426,8 @@ def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | No
         "penalty": request.lam,
         "list of groups": groups is not None and [group.tolist() for group in groups],  # of what a bound is about
     }  # fmt: skip
+    if run.validated.loss is not None:
+        problem["loss"] = run.validated.loss.name
     return SeriesOfProofs(folder, run.context.last_runs, problem)
 
 

@@ -127,7 +127,7 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     if memory is None:
         note = "the memory of a worker is not known before the cluster starts; the job then plans again"
         plan = replace(plan, notes=(*plan.notes, note))
-    proves = job.loss == "squared" and (job.certify is not None or job.alternatives is not None)
+    proves = job.certify is not None or job.alternatives is not None
     if isinstance(job.out, RunSeries) and proves:
         note = f"the last run keeps the tree of each proof for the next one: at most {format_bytes(MOST_TREE_BYTES)}"
         plan = replace(plan, notes=(*plan.notes, note))

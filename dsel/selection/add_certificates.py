@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
+from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import Objective
@@ -118,24 +120,47 @@ def with_submodularity(selection: Selection, objective: Objective) -> Selection:
     return replace(selection, submodularity=submodularity(objective, k, chains))
 
 
+class Candidates(Protocol):
+    """The columns that near-best subsets are made of, such as an objective."""
+
+    @property
+    def columns(self) -> Ints:
+        """The columns (n,) of the data that may be chosen."""
+
+    @property
+    def included(self) -> Sequence[int]:
+        """The columns of the data that are in every subset."""
+
+    @property
+    def c(self) -> float:
+        """The error of the included columns."""
+
+    @property
+    def total(self) -> float:
+        """The error without columns."""
+
+    def in_data(self, S: Iterable[int]) -> list[int]:
+        """Return the included columns, and those with the numbers S among `columns`."""
+
+
 def alternatives_in_data(
-    answer: NearBestAnswer, objective: Objective, whole: Objective, features: Sequence[str], certificate: Certificate
+    answer: NearBestAnswer, objective: Candidates, explained: Callable[[tuple[int, ...], float], float],
+    reliance: Mapping[int, tuple[float, float]], features: Sequence[str], certificate: Certificate,
 ) -> Alternatives:  # fmt: skip
     """Return near-best subsets in terms of the data.
 
-    answer: over the candidates of `objective`. whole: the objective over all columns of the data. features: their
-    labels. certificate: of the best subset.
+    answer: over the candidates `objective`. explained: returns what columns of the data with some f explain. reliance:
+    of candidates, see `Price`. features: the labels of all columns. certificate: of the best subset.
     """
     c, best = objective.c, answer.subsets[0][1] if answer.subsets else objective.c
 
     def row(S: Sequence[int], f: float) -> FrontRow:
         members = tuple(objective.in_data(S))
-        return FrontRow(len(members), float(f), explained_share(whole, members, f), members)
+        return FrontRow(len(members), float(f), explained(members, f), members)
 
     def known(value: float) -> float | None:
         return float(value) if value < np.inf else None
 
-    reliance = _reliance(answer, objective)
     columns = tuple(
         Price(
             index=int(j), label=str(features[j]), verdict=answer.verdicts[i], error_with=known(answer.value_with[i]),
@@ -154,6 +179,7 @@ def alternatives_in_data(
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
+        largest_coefficient=certificate.largest_coefficient,
     )  # fmt: skip
 
 
@@ -191,7 +217,7 @@ def criterion_list_in_data(
     )  # fmt: skip
 
 
-def _reliance(answer: NearBestAnswer, objective: Objective) -> dict[int, tuple[float, float]]:
+def reliance_of(answer: NearBestAnswer, objective: Objective) -> dict[int, tuple[float, float]]:
     """Return, for each column of a listed subset, the least and the largest loss as a share of ||Y||^2 without it."""
     ranges: dict[int, tuple[float, float]] = {}
     for S, _ in answer.subsets[:_MOST_RELIANCE]:

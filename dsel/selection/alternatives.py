@@ -118,6 +118,8 @@ class Alternatives:
     by : str
         The criterion by which subsets of any size were ranked; empty if they all have `size` columns. The rows of
         `subsets` then have it as `criterion`, and the verdicts are about the listed subsets.
+    largest_coefficient : float
+        If not 0, all of it is about fits by a loss whose coefficients of scaled columns are at most this.
     copies : tuple of tuple of int
         Clusters of near-copies. The first column of each represents the others, which no listed subset has.
     """
@@ -137,6 +139,7 @@ class Alternatives:
     seconds: float = 0.0
     smaller: tuple[Alternatives, ...] = ()
     by: str = ""
+    largest_coefficient: float = 0.0
     copies: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -187,6 +190,8 @@ class Alternatives:
             near += f", and more; the list is complete within {self.complete_within:.2%}"
         else:
             near += f"; proved complete within {self.complete_within:.2%} only"
+        if self.largest_coefficient:
+            near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
 
     def over_representatives(self, clusters: Sequence[Sequence[int]], exact: bool) -> Alternatives:

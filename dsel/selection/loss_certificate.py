@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.passes.loss_fits import LossData, fit_subsets
+from dsel.passes.loss_fits import LossData, LossFit, fit_subsets
 from dsel.passes.loss_products import LossColumns
+from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.losses.outputs import lengths
-from dsel.search.exact.losses.proof import LossProblem, LossProof, prove_loss
+from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
-from dsel.selection.add_certificates import with_certificates
+from dsel.search.exact.near_best import ListRule
+from dsel.selection.add_certificates import alternatives_in_data, with_certificates
+from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
@@ -27,15 +31,17 @@ from dsel.selection.result import Selection
 MOST_BYTES = 4 << 30
 #: The most columns among all of which nodes are relaxed, and the least size of a pool of more columns.
 MOST_RELAXED, LEAST_POOL = 3000, 2000
-Prover = Callable[[int, FrontRow, float | None, int | None], LossProof]
 Shares = Callable[[Sequence[int]], Iterable[tuple[int, float | None, int | None]]]
 #: F of the selection is the same again up to this share of F.
 _SAME = 1e-6
+#: At most this many listed subsets are looked at for the reliance on each column, and fitted at a time.
+_MOST_RELIANCE, _FITS = 100, 200
 
 
 def certify_loss(
-    run: SelectionRun, selection: Selection, shares: Shares, *, limit: float | None, all_sizes: bool
-) -> Selection:
+    run: SelectionRun, selection: Selection, shares: Shares, *, limit: float | None, all_sizes: bool,
+    listing: ListRule | None = None, watcher: Callable[[int], Watcher | None] = lambda size: None,
+) -> Selection:  # fmt: skip
     """Return the selection with a certificate for its loss; a better subset that the proof found replaces its columns.
 
     Parameters
@@ -50,6 +56,10 @@ def certify_loss(
         The proof is about coefficients of scaled columns up to so many times the largest one of the selection.
     all_sizes : bool
         Prove the best subset of each size.
+    listing : ListRule, optional
+        List the near-best subsets, too.
+    watcher : callable, optional
+        ``watcher(size)`` returns what follows the proof of a size.
 
     Raises
     ------
@@ -72,13 +82,19 @@ def certify_loss(
     known = search.known[tuple(sorted(selection.indices))]
     _require_same(known.value, selection)
     largest = None if limit is None else limit * float(lengths(known.coefficients).max(initial=0.0))
-    prove = _prover(run, data, selection.front, largest or None)
+    prover = _Prover.of(run, data, selection.front, largest or None)
+    if listing is not None and prover.columns is None:
+        raise CapacityError(
+            "Near-best subsets are not listed: the columns do not fit, and the proof would make passes over the data.",
+            f"Exclude columns until there are at most {MOST_RELAXED}.",
+        )
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
     sizes = range(max(len(run.base), 1), selection.k + 1) if all_sizes else [selection.k]
-    found = {}
+    found: dict[int, Certificate] = {}
+    listed: dict[int, NearBestAnswer] = {}
     for size, seconds, nodes in shares(sizes):
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
-        proof = prove(size, best, seconds, nodes)
+        proof = prover.prove(size, best, seconds, nodes, listing, watcher(size - len(run.base)))
         better = proof.value < best.error - _SAME * total
         if better:
             search.consider([(size - len(run.base), proof.members)])
@@ -88,49 +104,114 @@ def certify_loss(
                 better = fit.value < best.error - _SAME * total
         limit_of_proof = min(proof.limit, largest or np.inf)
         found[size] = _certificate(size, proof, best, total, better, data.loss.name, limit_of_proof)
+        if proof.near_best is not None and size > len(run.base):
+            listed[size] = proof.near_best
+        if proof.ended == "interrupted":
+            break
+    if listed:
+        *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
+        selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     selection = with_certificates(selection, found, run.dataset.features.tolist())
     return _with_better(search, selection, found, total)
 
 
-def _prover(run: SelectionRun, data: LossData, front: Sequence[FrontRow], limit: float | None) -> Prover:
-    """Return what proves a size, with columns of the data: a tree over all columns in memory, or over a pool."""
-    columns = np.union1d(candidate_columns(run), [j for row in front for j in row.indices]).astype(np.int64)
-    targets, m = data.targets, run.dataset.m
-    y = data.loss.encode(targets.y)
-    w = data.loss.row_weights(y, targets.w)
-    problem = LossProblem(
-        np.empty((m, 0)), y, np.ones(m) if w is None else w,
-        np.zeros(m) if targets.offset is None else targets.offset, data.loss, data.lam, data.intercept, limit,
-    )  # fmt: skip
-    allowed = np.zeros(run.dataset.n, np.bool_)
-    allowed[columns] = True
-    every = LossColumns(data, allowed)
-    if columns.size <= MOST_RELAXED and 16 * m * columns.size <= MOST_BYTES:
-        return _in_memory(replace(problem, Z=every.read(columns)), columns, run.base)
-    _require_wide(problem, columns.size)
-    if problem.loss.outputs > 1:
-        raise CapacityError(
-            f"A proof for three or more classes holds all columns in memory, and {columns.size} are too many.",
-            f"Exclude columns, so that at most {MOST_RELAXED} are left.",
-        )
+@dataclass(frozen=True)
+class _Prover:
+    """What proves sizes, with columns of the data: a tree over all columns in memory, or over a pool.
 
-    def prove(size: int, best: FrontRow, seconds: float | None, nodes: int | None) -> LossProof:
-        return prove_wide_loss(problem, every, size, best.indices, include=list(run.base), seconds=seconds, nodes=nodes)
+    problem: with the columns (n,) of the data, or without any if they are None.
+    """
 
-    return prove
+    run: SelectionRun
+    data: LossData
+    problem: LossProblem
+    every: LossColumns
+    columns: Ints | None
 
+    @classmethod
+    def of(cls, run: SelectionRun, data: LossData, front: Sequence[FrontRow], limit: float | None) -> _Prover:
+        """Return the prover of a selection. Its columns are read if all of them are held."""
+        columns = np.union1d(candidate_columns(run), [j for row in front for j in row.indices]).astype(np.int64)
+        targets, m = data.targets, run.dataset.m
+        y = data.loss.encode(targets.y)
+        w = data.loss.row_weights(y, targets.w)
+        problem = LossProblem(
+            np.empty((m, 0)), y, np.ones(m) if w is None else w,
+            np.zeros(m) if targets.offset is None else targets.offset, data.loss, data.lam, data.intercept, limit,
+        )  # fmt: skip
+        allowed = np.zeros(run.dataset.n, np.bool_)
+        allowed[columns] = True
+        every = LossColumns(data, allowed)
+        if columns.size <= MOST_RELAXED and 16 * m * columns.size <= MOST_BYTES:
+            return cls(run, data, replace(problem, Z=every.read(columns)), every, columns)
+        _require_wide(problem, columns.size)
+        if problem.loss.outputs > 1:
+            raise CapacityError(
+                f"A proof for three or more classes holds all columns in memory, and {columns.size} are too many.",
+                f"Exclude columns, so that at most {MOST_RELAXED} are left.",
+            )
+        return cls(run, data, problem, every, None)
 
-def _in_memory(problem: LossProblem, columns: Ints, base: Iterable[int]) -> Prover:
-    """Return what proves a size by a tree whose nodes are relaxed among all columns."""
-    place = {int(j): i for i, j in enumerate(columns)}
-    include = [place[j] for j in base]
-
-    def prove(size: int, best: FrontRow, seconds: float | None, nodes: int | None) -> LossProof:
-        incumbent = (tuple(sorted(place[j] for j in best.indices)), best.error)
-        proof = prove_loss(problem, size, include=include, incumbent=incumbent, seconds=seconds, nodes=nodes)
+    def prove(
+        self, size: int, best: FrontRow, seconds: float | None, nodes: int | None, listing: ListRule | None,
+        watcher: Watcher | None,
+    ) -> LossProof:  # fmt: skip
+        """Return the proof of a size. best: the best known subset."""
+        columns, base = self.columns, self.run.base
+        if columns is None:
+            return prove_wide_loss(
+                self.problem, self.every, size, best.indices, include=list(base), seconds=seconds, nodes=nodes,
+                watcher=watcher,
+            )  # fmt: skip
+        include, incumbent = (np.searchsorted(columns, sorted(S)).tolist() for S in (base, best.indices))
+        proof = prove_loss(
+            self.problem, size, include=include, incumbent=(tuple(incumbent), best.error), seconds=seconds,
+            nodes=nodes, listing=listing, watcher=watcher,
+        )  # fmt: skip
         return replace(proof, members=tuple(int(columns[j]) for j in proof.members))
 
-    return prove
+    def in_data(self, answer: NearBestAnswer, certificate: Certificate, total: float) -> Alternatives:
+        """Return near-best subsets in terms of the data. total: F without columns."""
+        assert self.columns is not None
+        base, fits = sorted(self.run.base), partial(fit_subsets, self.data)
+        candidates = _Candidates(
+            np.setdiff1d(self.columns, base), base, fits([np.array(base, np.int64)])[0].value, total
+        )
+        sets = [candidates.in_data(S) for S, _ in answer.subsets]
+        deviances = {tuple(S): fit.deviance for S, fit in zip(sets, self._fitted(sets), strict=True)}
+        near = answer.subsets[:_MOST_RELIANCE]
+        pairs = [(S, value, j) for S, value in near for j in S]
+        without = self._fitted([candidates.in_data(i for i in S if i != j) for S, _, j in pairs])
+        reliance: dict[int, tuple[float, float]] = {}
+        for (_, value, j), fit in zip(pairs, without, strict=True):
+            share = max(fit.value - value, 0.0) / total
+            low, high = reliance.get(j, (share, share))
+            reliance[j] = min(low, share), max(high, share)
+
+        def explained(members: tuple[int, ...], f: float) -> float:
+            return 1.0 - deviances[members] / total
+
+        labels = self.run.dataset.features.tolist()
+        return alternatives_in_data(answer, candidates, explained, reliance, labels, certificate)
+
+    def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
+        """Return the fits of subsets, some at a time."""
+        sets = [np.array(sorted(S), np.int64) for S in subsets]
+        return [fit for i in range(0, len(sets), _FITS) for fit in fit_subsets(self.data, sets[i : i + _FITS])]
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The columns of near-best subsets by a loss. Fields: those of `Candidates`."""
+
+    columns: Ints
+    included: Sequence[int]
+    c: float
+    total: float
+
+    def in_data(self, S: Iterable[int]) -> list[int]:
+        """Return the included columns, and those with these numbers."""
+        return [*self.included, *(int(self.columns[j]) for j in S)]
 
 
 def _require_wide(problem: LossProblem, columns: int) -> None:
@@ -169,7 +250,8 @@ def _certificate(
     return Certificate(
         size, value, max(min(proof.bound, value), 0.0), total, proof.members if better else best.indices, proof.nodes,
         proof.seconds, f"branch-and-bound ({loss} loss)", better, rounding_error=rounding,
-        largest_coefficient=limit if np.isfinite(limit) else 0.0,
+        largest_coefficient=limit if np.isfinite(limit) else 0.0, leaves_checked=proof.checked,
+        leaves_searched=proof.searched, began_again=proof.began_again, cpu_seconds=proof.cpu_seconds,
     )  # fmt: skip
 
 

@@ -315,6 +315,11 @@ class SelectionRecord:
         return "D2" if self.by_loss else "R2"
 
     @property
+    def share_sign(self) -> str:
+        """The same with a raised 2, for pictures and the report."""
+        return self.share_name.replace("2", "²")
+
+    @property
     def preprocess(self) -> Preprocess:
         """How the columns were centered and scaled."""
         return self.request.preprocess

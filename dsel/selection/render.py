@@ -106,7 +106,12 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     yield f"{near} ({found.nodes:,} nodes, {found.seconds:.1f} s)"
     labels = {price.index: price.label for price in found.columns}
     table = text_table(
-        *((found.by,) if found.by else ()), "error", "R2", "columns", left=("columns",), fold=("columns",)
+        *((found.by,) if found.by else ()),
+        _error_name(selection),
+        selection.share_name,
+        "columns",
+        left=("columns",),
+        fold=("columns",),
     )
     for row in found.subsets[:_LISTED]:
         subset = [labels.get(j) or selection.label(j) for j in row.indices]
@@ -116,7 +121,7 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     if len(found.subsets) > _LISTED:
         yield f"and {len(found.subsets) - _LISTED:,} more, which the result holds"
     yield f"Columns: {verdicts}"
-    prices = () if found.by else ("best R2 with it", "without it")
+    prices = () if found.by else (f"best {selection.share_name} with it", "without it")
     table = text_table("column", "verdict", *prices, left=("column", "verdict"), fold=("column",))
     for price in sorted(found.columns, key=lambda price: VERDICTS.index(price.verdict)):
         if price.verdict != "useless":
@@ -196,6 +201,11 @@ def _headline(selection: SelectionRecord) -> str:
     )
 
 
+def _error_name(selection: SelectionRecord) -> str:
+    """Return the name of what a subset minimizes."""
+    return "error" if not selection.by_loss else "deviance + penalty" if selection.lam else "deviance"
+
+
 def _front(selection: SelectionRecord, width: int | None) -> Table:
     """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
     group = {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
@@ -204,8 +214,7 @@ def _front(selection: SelectionRecord, width: int | None) -> Table:
     subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
     proofs = {proof["size"]: proof for proof in selection.certificate} if len(selection.certificate) > 1 else {}
-    error = "error" if not selection.by_loss else "deviance + penalty" if selection.lam else "deviance"
-    figures = [error, selection.share_name, *(["gap"] if proofs else [])]
+    figures = [_error_name(selection), selection.share_name, *(["gap"] if proofs else [])]
     figures = ["size", *(["criterion"] if by_criterion else []), *figures]
     values = []
     for row in rows:

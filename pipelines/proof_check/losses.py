@@ -23,7 +23,9 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
+from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
+from dsel.search.exact.near_best import ListRule
 from pipelines.proof_check.multinomial import fitted_classes, random_classes
 
 Long = NDArray[np.longdouble]
@@ -256,6 +258,12 @@ def check_loss(seed: int, index: int) -> LossFindings:
                 findings.proofs += 1
                 findings.finished += found.proven
                 _compare(found, f, sizes, total, nodes is None, f"{what} (pool)", findings)
+            if case.k > len(case.include) and len(subsets[0]) == case.k:
+                _check_list(case, nodes, f, sizes, total, rng, what, findings)
+        for found, source in _followers(case, rng):
+            findings.proofs += 1
+            findings.finished += found.proven
+            _compare(found, f, sizes, total, True, f"{what} ({source})", findings)
     except Exception as error:  # a finding, like the others
         findings.failures.append(f"{what}: {type(error).__name__}: {error}")
     return findings
@@ -329,6 +337,74 @@ def _compare(
         findings.missed.append(f"{what}: {found.members} with {found.value} is the best, not {f.min()} ({found.ended})")
     if finished and not infinite and found.value - found.bound > _GAP * total:
         findings.missed.append(f"{what}: the proof ends with {found.bound} below {found.value}")
+
+
+def _check_list(
+    case: LossCase, nodes: int | None, f: Long, sizes: Long, total: float, rng: Generator, what: str,
+    findings: LossFindings,
+) -> None:  # fmt: skip
+    """Compare near-best subsets, verdicts and prices with all subsets, but for those within rounding of the limit."""
+    within, limit = float(rng.choice([0.0, 0.02, 0.3])), int(rng.choice([2, 1000]))
+    found = prove_loss(
+        case.problem, case.k, include=case.include, exclude=case.exclude, nodes=nodes, listing=ListRule(within, limit)
+    )  # fmt: skip
+    near = found.near_best
+    assert near is not None
+    findings.proofs += 1
+    findings.finished += found.proven
+    n = case.problem.Z.shape[1]
+    columns = [j for j in range(n) if j not in case.include + case.exclude]
+    inside = np.array([[j in S for j in columns] for S in case.subsets])
+    covered, slack = sizes <= found.limit, _EQUAL * total
+    clear = covered & (f < near.threshold - slack)
+    listed = {tuple(sorted((*case.include, *(columns[i] for i in S)))): value for S, value in near.subsets}
+    lacking = [S for S, one in zip(case.subsets, clear, strict=True) if one and S not in listed]
+    if near.complete and lacking:
+        findings.missed.append(f"{what}: the list lacks {lacking[0]}")
+    for S, value in listed.items():
+        least = float(f[case.subsets.index(S)])
+        if not least - slack <= value <= max(least, near.threshold) + slack:
+            findings.missed.append(f"{what}: {S} is listed with {value}, and has {least}")
+    for i, (j, verdict) in enumerate(zip(columns, near.verdicts, strict=True)):
+        having, without = inside[:, i], ~inside[:, i]
+        wrong = {"useless": having, "necessary": without}.get(verdict)
+        if wrong is not None and (clear & wrong).any():
+            findings.false_bounds.append(f"{what}: column {j} is not {verdict}")
+        for bound, side in ((near.bound_with[i], having), (near.bound_without[i], without)):
+            if bound > f[covered & side].min(initial=np.inf):
+                findings.false_bounds.append(f"{what}: {bound} is the price of column {j}")
+
+
+class _Keeper:
+    """It keeps the leaves of a tree, or lets a tree follow them."""
+
+    def __init__(self, kept: dict[str, Any] | None = None) -> None:
+        self.kept = kept or {}
+
+    def begin(self, tree: LossTree) -> None:
+        """Follow the leaves that are known."""
+        tree.keeps = True
+        if self.kept:
+            tree.follow(self.kept)
+
+    def after_node(self, tree: LossTree) -> bool:
+        """Continue."""
+        return False
+
+    def at_end(self, tree: LossTree) -> None:
+        """Keep the leaves, not always all of them."""
+        self.kept = tree.kept(2000)
+
+
+def _followers(case: LossCase, rng: Generator) -> Iterator[tuple[LossProof, str]]:
+    """Yield finished proofs that follow a stopped one of the same problem, and one of a problem with other weights."""
+    problem, most = case.problem, int(rng.integers(1, 20))
+    other = replace(problem, w=problem.w * rng.uniform(0.5, 2.0, problem.w.size))
+    for source, first, nodes in (("stopped before", problem, most), ("after others", other, None)):
+        keeper = _Keeper()
+        prove_loss(first, case.k, include=case.include, exclude=case.exclude, nodes=nodes, watcher=keeper)
+        follower = _Keeper(keeper.kept)
+        yield prove_loss(problem, case.k, include=case.include, exclude=case.exclude, watcher=follower), source
 
 
 def check_losses_of(batch: tuple[int, Sequence[int]]) -> list[tuple[int, LossFindings]]:

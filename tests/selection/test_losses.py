@@ -23,6 +23,7 @@ from dsel.objective.losses.registry import LOSSES, find_loss
 from dsel.search.outcome import SearchOutcome
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.pipeline import run_selection
+from dsel.selection.render import render_alternatives
 from dsel.selection.run_method import run_method
 from tests.stores import make_store
 
@@ -321,11 +322,61 @@ def test_other_class_values_are_mapped_and_named() -> None:
     assert any("1 counts as 1" in note for note in mapped.notes)
 
 
-def test_alternatives_and_logs_are_refused_for_a_loss() -> None:
+@pytest.mark.parametrize("loss", NAMES)
+@pytest.mark.parametrize(("lam", "include"), [(0.0, ()), (2.0, ()), (1.0, (5,))])
+def test_alternatives_are_all_near_best_subsets_with_verdicts(loss: str, lam: float, include: tuple[int, ...]) -> None:
+    X, y = drawn(loss, seed=4)
+    rng = np.random.default_rng(1)
+    w, offset = rng.integers(1, 4, 80).astype(float), 0.3 * rng.normal(size=80)
+    selection = dsel.select(X, y, k=3, loss=loss, lam=lam, include=include, sample_weight=w, offset=offset)
+    found = dsel.alternatives(selection, X, y, within=0.15, sample_weight=w, offset=offset)
+    others = [j for j in range(8) if j not in include]
+    subsets = [(*include, *S) for S in combinations(others, 3 - len(include))]
+    values = {tuple(sorted(S)): least(X, y, S, loss, lam, w, offset) for S in subsets}
+    best, without = min(values.values()), least(X, y, include, loss, lam, w, offset)
+    near = {S for S, value in values.items() if value <= best + 0.15 * (without - best)}
+    assert found.complete
+    assert found.proven
+    assert {tuple(sorted(row.indices)) for row in found.subsets} == near
+    assert found.total == pytest.approx(least(X, y, (), loss, lam, w, offset), rel=1e-6)
+    for row in found.subsets:
+        assert row.error == pytest.approx(values[tuple(sorted(row.indices))], rel=1e-6)
+    assert (found.subsets[0].r2 > found.r2(found.best_error)) == (lam > 0.0)  # f has the penalty
+    for price in found.columns:
+        having = [S for S in near if price.index in S]
+        expected = "useless" if not having else "necessary" if len(having) == len(near) else "replaceable"
+        assert price.verdict == expected
+        assert price.bound_with <= min(v for S, v in values.items() if price.index in S) * (1.0 + 1e-9)
+        assert price.bound_without <= min(v for S, v in values.items() if price.index not in S) * (1.0 + 1e-9)
+        if price.reliance is not None and lam == 0.0:
+            for S in having:
+                rest = least(X, y, [j for j in S if j != price.index], loss, lam, w, offset)
+                share = (rest - values[S]) / found.total
+                assert price.reliance[0] - 1e-6 <= share <= price.reliance[1] + 1e-6
+    assert ("scaled coefficients are at most" in str(found)) == (lam == 0.0)
+
+
+def test_alternatives_by_a_loss_are_shown_and_saved(tmp_path: Path) -> None:
+    X, y = drawn("logistic", seed=4)
+    selection = dsel.select(X, y, k=3, loss="logistic", lam=1.0)
+    found = dsel.alternatives(selection, X, y, within=0.2, sizes="all")
+    assert list(found.by_size) == [1, 2, 3]
+    kept = selection.with_alternatives(found)
+    kept.save(tmp_path / "result")
+    assert dsel.open_selection(tmp_path / "result").alternatives == found
+    assert "D²" in kept.report(tmp_path / "report.html").read_text()
+    names = render_alternatives(kept).splitlines()
+    assert any(line.split() == ["deviance", "+", "penalty", "D2", "columns"] for line in names)
+    assert dsel.alternatives(selection, X, y, nbest=2).counts.keys() >= set(selection.indices)
+
+
+def test_what_there_is_for_the_squared_error_only_is_refused(tmp_path: Path) -> None:
     X, y = drawn("logistic")
     found = dsel.select(X, y, k=2, loss="logistic", lam=1.0)
-    with pytest.raises(OptionError, match="alternatives"):
-        dsel.alternatives(found, X, y)
+    with pytest.raises(OptionError, match="by: there is none for the loss logistic"):
+        dsel.alternatives(found, X, y, nbest=2, by="bic")
+    with pytest.raises(OptionError, match="no column to choose"):
+        dsel.alternatives(dsel.select(X, y, k=2, loss="logistic", lam=1.0, include=[0, 1]), X, y)
 
 
 def test_the_registry_lists_every_loss() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dsel._lib.text import shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 
 #: What a certificate proves, see `Certificate.status`.
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
@@ -197,7 +197,7 @@ class Certificate:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
         if self.largest_coefficient != other.largest_coefficient:
             about_all = not (self.coefficients or self.largest_coefficient)
-            return self if about_all and self.bound >= other.bound else other
+            return self if (about_all and self.bound >= other.bound) or other.bound <= 0.0 else other
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
@@ -386,6 +386,12 @@ def nothing_to_choose(objective: Objective) -> Certificate:
     )
 
 
+def without_bound(objective: ItemObjective, k: int, S: Sequence[int]) -> Certificate:
+    """Return the certificate of a subset S of k columns or groups when there was no time for a bound."""
+    size, value = objective.included_size + k, float(objective.value(S))
+    return Certificate(size, value, 0.0, objective.total, tuple(objective.in_data(S)), method="no time for a bound")
+
+
 def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     """Return the certificates by size, each with the best bound of this and all larger sizes.
 
@@ -394,7 +400,7 @@ def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     result: dict[int, Certificate] = {}
     bound, error = 0.0, 0.0
     for size in sorted(found, reverse=True):
-        if found[size].coefficients:  # it is not about all subsets
+        if found[size].coefficients or found[size].largest_coefficient:  # it is not about all subsets
             result[size] = replace(found[size], bound=max(found[size].bound, min(bound, found[size].value)))
             continue
         bound, error = max(bound, found[size].bound), max(error, found[size].rounding_error)

@@ -54,7 +54,7 @@ def draw_subsets(selection: SelectionRecord, ax: Any = None) -> Any:
         np.arange(len(shown) + 1) - 0.5, np.arange(len(prices) + 1) - 0.5, np.ma.masked_invalid(values),
         cmap=_colormap(), vmin=low, vmax=max(high, low + 1e-9), edgecolors="none",
     )  # fmt: skip
-    style.color_bar(ax, image, "R²")
+    style.color_bar(ax, image, selection.share_sign)
     style.name_rows(ax, [price.label for price in prices])
     style.name_axes(ax, "near-best subset, the best one first", "")
     ax.set_xticks(*_places(len(shown)))
@@ -91,7 +91,7 @@ def draw_prices(selection: SelectionRecord, ax: Any = None) -> Any:
     limit = found.r2(found.limit_error)
     ax.axvline(limit, color=style.MUTED, linewidth=1, linestyle="--", label="least of a near-best subset")
     style.name_rows(ax, [price.label for price in prices])
-    style.name_axes(ax, "R²", "")
+    style.name_axes(ax, selection.share_sign, "")
     style.legend(ax, "best known", loc="upper center", bbox_to_anchor=(0.5, -1.9 / len(prices)), ncols=2)
     return ax
 
@@ -108,7 +108,7 @@ def describe_prices(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     found, prices = found_in(selection), shown_prices(selection)
     dearest = max(prices, key=lambda price: -1.0 if price.error_without is None else price.error_without)
-    best = f"The best subset has an R² of {found.r2(found.best_error):.4f}."
+    best = f"The best subset has {selection.share_sign} {found.r2(found.best_error):.4f}."
     if dearest.error_without is None:
         return best
     return f"{best} Doing without {dearest.label} costs the most: {found.r2(dearest.error_without):.4f} is left."
@@ -125,7 +125,7 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.plot(high, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.set_xlim(left=0.0)
     style.name_rows(ax, [price.label for price in prices])
-    style.name_axes(ax, "loss of R² when the column is left out", "")
+    style.name_axes(ax, f"loss of {selection.share_sign} when the column is left out", "")
     return ax
 
 

@@ -72,7 +72,7 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
     limit = f"at most {limit}" if selection.size_curve is None else "chosen automatically"
     figures = [
         ("Columns", str(len(selection)), f"of {n:,}, {limit}", ""),
-        (share_name(selection), fixed(selection.r2, 4), f"{_error_name(selection)} {number(selection.error, 6)}", ""),
+        (selection.share_sign, fixed(selection.r2, 4), f"{_error_name(selection)} {number(selection.error, 6)}", ""),
         _proof_figure(selection),
         ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
         ("Time", duration(selection.wall_seconds), selection.method, ""),
@@ -104,7 +104,7 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
         return "Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open"
     if selection.lam:
         return "Least possible error", f"≥ {number(row['bound'], 5)}", "by the certificate", "open"
-    return f"Best possible {share_name(selection)}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
+    return f"Best possible {selection.share_sign}", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open"
 
 
 def confusion(selection: SelectionRecord) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
@@ -128,11 +128,6 @@ def search_end(selection: SelectionRecord) -> str:
     }
     steps = f"The search took {selection.iterations:,} iterations of {selection.method}."
     return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
-
-
-def share_name(selection: SelectionRecord) -> str:
-    """Return the name of the share that is explained."""
-    return selection.share_name.replace("2", "²")
 
 
 def _error_name(selection: SelectionRecord) -> str:
@@ -176,9 +171,9 @@ def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
         known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
         known += f"{number(row['value'], 6)}."
     elif words is not None:
-        return f"{_sentence(words)}: no {size} explain more than {share_name(selection)} {row['r2']:.6f}."
+        return f"{_sentence(words)}: no {size} explain more than {selection.share_sign} {row['r2']:.6f}."
     else:
-        known = f"No {size} explain more than {share_name(selection)} {row['r2_bound']:.4f}; the best known explain "
+        known = f"No {size} explain more than {selection.share_sign} {row['r2_bound']:.4f}; the best known explain "
         known += f"{row['r2']:.4f}."
     if among := covered(row):
         known = f"{_sentence(among)}: {known[0].lower()}{known[1:]}"
@@ -270,13 +265,15 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
     near, verdicts = found.lines()
     return {
         "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. Columns: {verdicts}.",
-        "sentences": [_about_column(found, price) for price in shown_prices(selection)[:_MOST_SENTENCES]],
+        "sentences": [
+            _about_column(found, price, selection.share_sign) for price in shown_prices(selection)[:_MOST_SENTENCES]
+        ],
         "useless": names(found.labels("useless"), 20) if found.labels("useless") else "",
     }
 
 
-def _about_column(found: Alternatives, price: Price) -> str:
-    """Return what is known about a column in one sentence."""
+def _about_column(found: Alternatives, price: Price, share: str) -> str:
+    """Return what is known about a column in one sentence. share: the name of what is explained."""
     label, listed = printable(price.label), len(found.subsets)
     every = "the only" if listed == 1 else f"all {listed:,}"
     if found.by:
@@ -284,13 +281,15 @@ def _about_column(found: Alternatives, price: Price) -> str:
     if price.verdict == "necessary":
         where = f"is in {every}" if found.complete else "is in every"
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
-        return f"{label} {where} near-best {subsets}; without it R² is at most {found.r2(price.bound_without):.4f}."
+        return (
+            f"{label} {where} near-best {subsets}; without it {share} is at most {found.r2(price.bound_without):.4f}."
+        )
     where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} near-best subsets"
     if any(price.index == first for first, *_ in found.copies) and price.verdict == "undecided":
         return f"{where}; it represents near-copies, which no listed subset has."
     if price.verdict == "undecided" or price.error_without is None:
         return f"{where}; whether it is necessary or useless was not decided in time."
-    return f"{where}; the best without it has an R² of {found.r2(price.error_without):.4f}."
+    return f"{where}; the best without it has {share} {found.r2(price.error_without):.4f}."
 
 
 def coefficient_heads(selection: SelectionRecord) -> list[str]:

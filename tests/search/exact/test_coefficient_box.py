@@ -15,7 +15,7 @@ from scipy.optimize import lsq_linear
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact import choose_tree
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.out_of_core import out_of_core_tree
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
@@ -262,3 +262,9 @@ def test_certificates_with_different_limits_are_not_mixed():
     wider = replace(within, bound=0.7, largest_coefficient=4.0)
     assert within.merged(wider) == wider
     assert within.merged(replace(whole, coefficients=0.5)).coefficients == 0.5
+
+
+def test_a_bound_within_a_limit_says_nothing_about_smaller_sizes_without_it():
+    within = Certificate(3, 1.0, 0.9, 10.0, (1, 2, 3), 5, 1.0, "", largest_coefficient=2.0)
+    smaller = Certificate(2, 2.0, 0.5, 10.0, (1, 2), 5, 1.0, "")
+    assert across_sizes({3: within, 2: smaller})[2] == smaller

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import dsel
 from dsel._lib import low_rank
 from dsel._lib.low_rank import ScaledMatrix, from_rows, pivoted_cholesky, square_of
 from dsel.objective.dense import DenseObjective
@@ -200,6 +201,18 @@ def test_no_time_for_a_bound_leaves_the_subset_of_a_quick_search(name, monkeypat
     assert "no time is left for a proof" in outcome.notes[0]
     with pytest.raises(OutOfTime, match="the next step takes about"):
         Proof.begin(objective, 3, deadline=Deadline(5.0))
+
+
+def test_a_certificate_says_that_there_was_no_time_for_a_bound(monkeypatch):
+    X = np.random.default_rng(7).standard_normal((30, 12))
+    selection = dsel.select(X, k=3, method="forward")
+    monkeypatch.setattr("dsel.objective.few_targets._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
+    certified = dsel.certify(selection, X, seconds=5.0)
+    (row,) = certified.certificate
+    assert (row["status"], row["bound"], row["size"]) == ("no-useful-bound", 0.0, 3)
+    assert row["indices"] == list(selection.indices)
+    assert row["value"] == pytest.approx(selection.error)
+    assert any("has too little time" in note for note in certified.notes)
 
 
 def test_failures_and_missing_time_are_told_apart(problem):

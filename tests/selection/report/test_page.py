@@ -197,7 +197,7 @@ def test_a_sentence_says_what_is_known_about_each_column_of_near_best_subsets() 
     for label in found.labels("replaceable"):
         price = found.prices[label]
         has = f"{label} is in {found.counts[price.index]} of {count} near-best subsets"
-        assert f"{has}; the best without it has an R² of {found.r2(price.error_without):.4f}." in text
+        assert f"{has}; the best without it has R² {found.r2(price.error_without):.4f}." in text
     assert "In no near-best subset: " in text
     assert "What else is nearly as good?" not in report_of("plain")
 

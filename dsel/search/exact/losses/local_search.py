@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,45 +48,74 @@ def improved(
     return fit, S
 
 
+def swap_scores(problem: LossProblem, point: Point, S: Ints, fixed: Bools, free: Bools) -> tuple[Ints, Ints, Floats]:
+    """Return how much a swap raises F by the model at a fit, (l, o): of each column S[l] that may go, by each other."""
+    model, loose = _Changes.of(problem, point, S, free), np.flatnonzero(~fixed[S])
+    return loose, model.others, model.of_swaps(loose)
+
+
 def _changes(problem: LossProblem, point: Point, S: Ints, k: int, fixed: Bools, free: Bools) -> list[Ints]:
     """Return the best subsets with one more column, or with one column in place of another, by the model at a fit."""
-    loss, Zt, eta = problem.loss, problem.columns, problem.predictors(point)
-    b = np.zeros((fixed.size, loss.outputs))
-    b[point.S] = point.b.reshape(-1, loss.outputs)
-    a = problem.w[:, None] * loss.slope(problem.y, eta).reshape(-1, loss.outputs)
-    W = problem.w * (loss.curvature if loss.outputs == 1 else loss.working_curvature)(problem.y, eta)
-    total = float(W.sum())
-    if not total > 0.0:
-        return []
-    g = Zt @ a + 2.0 * problem.lam * b
-    diagonal, H = _squares(Zt, W) + 2.0 * problem.lam, (Zt[S] * W) @ Zt.T
-    if problem.intercept:
-        cross = Zt @ W
-        diagonal, H = diagonal - cross * cross / total, H - np.outer(cross[S], cross) / total
-    others = np.flatnonzero(free & ~np.isin(np.arange(free.size), S))
-    if not others.size:
-        return []
-    own = H[:, S] + 2.0 * problem.lam * np.eye(S.size)
-    A = np.linalg.pinv(own, hermitian=True)
-    U = A @ H[:, others]
-    rest = np.maximum(diagonal[others] - np.einsum("ij,ij->j", H[:, others], U), 1e-9 * diagonal[others] + 1e-300)
+    model = _Changes.of(problem, point, S, free)
     if S.size < k:
-        order = np.argsort(-np.square(g[others]).sum(axis=1) / rest, kind="stable")[:_REFITS]
-        return [np.append(S, others[j]) for j in order]
+        order = np.argsort(-np.square(model.g).sum(axis=1) / model.rest, kind="stable")[:_REFITS]
+        return [np.append(S, model.others[j]) for j in order]
     loose = np.flatnonzero(~fixed[S])
-    a_ii, b_i = np.maximum(np.diag(A)[loose], 1e-300), b[S[loose]]
-    with np.errstate(all="ignore"):  # a model without curvature has no best change, and the fits decide
-        moved = g[others] - U[loose][:, :, None] * (b_i / a_ii[:, None])[:, None]
-        grown = rest + np.square(U[loose]) / a_ii[:, None]
-        gone, new = np.square(b_i).sum(axis=1), np.square(moved).sum(axis=2)
-        score = np.nan_to_num((gone / a_ii)[:, None] - new / grown, nan=np.inf)
+    score = model.of_swaps(loose)
     order = np.argsort(score, axis=None, kind="stable")[:_REFITS]
     found = []
     for i, j in zip(*np.unravel_index(order, score.shape), strict=True):
         taken = S.copy()
-        taken[loose[i]] = others[j]
+        taken[loose[i]] = model.others[j]
         found.append(taken)
     return found
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """The quadratic model at a fit on s columns, for the o free columns that are not among them.
+
+    b (s, t): coefficients. A (s, s): the inverse of the Hessian of the columns. U (s, o): A times its part for the
+    others. g (o, t), rest (o,): their gradient, and the curvature that the columns leave.
+    """
+
+    others: Ints
+    b: Floats
+    A: Floats
+    U: Floats
+    g: Floats
+    rest: Floats
+
+    @classmethod
+    def of(cls, problem: LossProblem, point: Point, S: Ints, free: Bools) -> _Changes:
+        """Return the model; without others if rows have no curvature."""
+        loss, Zt, eta = problem.loss, problem.columns, problem.predictors(point)
+        b = np.zeros((free.size, loss.outputs))
+        b[point.S] = point.b.reshape(-1, loss.outputs)
+        a = problem.w[:, None] * loss.slope(problem.y, eta).reshape(-1, loss.outputs)
+        W = problem.w * (loss.curvature if loss.outputs == 1 else loss.working_curvature)(problem.y, eta)
+        total = float(W.sum())
+        others = np.flatnonzero(free & ~np.isin(np.arange(free.size), S)) if total > 0.0 else np.zeros(0, np.int64)
+        if not others.size:
+            return cls(others, b[S], np.eye(S.size), np.zeros((S.size, 0)), np.zeros((0, loss.outputs)), np.zeros(0))
+        g = Zt @ a + 2.0 * problem.lam * b
+        diagonal, H = _squares(Zt, W) + 2.0 * problem.lam, (Zt[S] * W) @ Zt.T
+        if problem.intercept:
+            cross = Zt @ W
+            diagonal, H = diagonal - cross * cross / total, H - np.outer(cross[S], cross) / total
+        A = np.linalg.pinv(H[:, S] + 2.0 * problem.lam * np.eye(S.size), hermitian=True)
+        U = A @ H[:, others]
+        rest = np.maximum(diagonal[others] - np.einsum("ij,ij->j", H[:, others], U), 1e-9 * diagonal[others] + 1e-300)
+        return cls(others, b[S], np.asarray(A, np.float64), U, g[others], rest)
+
+    def of_swaps(self, loose: Ints) -> Floats:
+        """Return how much F rises (l, o) if each other column takes the place of each column of these."""
+        a_ii, b_i = np.maximum(np.diag(self.A)[loose], 1e-300), self.b[loose]
+        with np.errstate(all="ignore"):  # a model without curvature has no best change, and the fits decide
+            moved = self.g - self.U[loose][:, :, None] * (b_i / a_ii[:, None])[:, None]
+            grown = self.rest + np.square(self.U[loose]) / a_ii[:, None]
+            gone, new = np.square(b_i).sum(axis=1), np.square(moved).sum(axis=2)
+            return np.asarray(np.nan_to_num((gone / a_ii)[:, None] - new / grown, nan=np.inf))
 
 
 def _squares(Zt: Floats, W: Floats) -> Floats:

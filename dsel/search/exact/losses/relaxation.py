@@ -14,7 +14,7 @@ from scipy.linalg.lapack import dposv
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coordinate_descent import relax_model
-from dsel.search.exact.losses.outputs import lengths, relax_outputs
+from dsel.search.exact.losses.outputs import dual_of_outputs, lengths, relax_outputs
 from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed
 from dsel.search.exact.perspective.coordinate_descent import level, penalty
 
@@ -83,6 +83,14 @@ def relax(
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+
+
+def relaxed_at(problem: LossProblem, fixed: Bools, free: Bools, q: int, point: Point) -> Relaxed:
+    """Return what the dual vector at a point proves, without a step. Arguments: those of `relax`."""
+    eta = problem.predictors(point)
+    one = problem.loss.outputs == 1
+    dual = problem.dual(problem.w * problem.loss.slope(problem.y, eta)) if one else dual_of_outputs(problem, eta)
+    return Relaxed(dual.bound(fixed, free, q), dual, point, np.inf)
 
 
 def relax_near(

@@ -7,7 +7,7 @@ one pass: that gives their bounds, and shows which other columns belong into the
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,10 +15,12 @@ import numpy as np
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.anytime import Deadline
+from dsel.search.exact.losses.kept import KeptLeaves
 from dsel.search.exact.losses.local_search import improved
 from dsel.search.exact.losses.problem import Dual, LossProblem
-from dsel.search.exact.losses.proof import CLOSE, LossProof, LossTree, Node, proof_by
+from dsel.search.exact.losses.proof import LossProof, Watcher, proof_by
 from dsel.search.exact.losses.relaxation import relax, relax_near
+from dsel.search.exact.losses.tree import CLOSE, LossTree, Node
 
 __all__ = ["OtherColumns", "prove_wide_loss"]
 
@@ -52,20 +54,15 @@ class OtherColumns(Protocol):
 
 @dataclass(frozen=True)
 class _PooledNode(Node):
-    """A node with the columns `ids` of the gains `others`, and how often it was relaxed with a larger pool.
-
-    again: whether it is to be relaxed again before it is split.
-    """
+    """A node with the columns `ids` of the gains `others`, and how often it was relaxed with a larger pool."""
 
     ids: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     tries: int = 0
-    again: bool = False
 
 
 def prove_wide_loss(
     problem: LossProblem, data: OtherColumns, k: int, incumbent: Sequence[int], *, include: Sequence[int] = (),
-    first: int = 2000, seconds: float | None = None, nodes: int | None = None,
-    on_node: Callable[[int, float, float], object] | None = None,
+    first: int = 2000, seconds: float | None = None, nodes: int | None = None, watcher: Watcher | None = None,
 ) -> LossProof:  # fmt: skip
     """Find the subset of at most k columns of wide data with the least F, and prove it.
 
@@ -83,7 +80,7 @@ def prove_wide_loss(
         Columns that are in all subsets.
     first : int
         How many columns the pool begins with, at most, besides those of the incumbent.
-    seconds, nodes, on_node : optional
+    seconds, nodes, watcher : optional
         As for `prove_loss`.
 
     Returns
@@ -97,7 +94,7 @@ def prove_wide_loss(
     for b nodes, 256 at most.
     """
     deadline = Deadline(seconds)
-    return proof_by(lambda: _WideTree(problem, data, k, include, incumbent, first, deadline), None, nodes, on_node)
+    return proof_by(lambda: _WideTree(problem, data, k, include, incumbent, first, deadline), None, nodes, watcher)
 
 
 class _WideTree(LossTree):
@@ -111,7 +108,7 @@ class _WideTree(LossTree):
         self._used = problem.w > 0.0
         pooled = replace(problem, Z=data.read(np.sort(pool))[:, np.argsort(np.argsort(pool))])
         super().__init__(pooled, k, range(len(include)), (), 0.0, deadline)
-        self._first = first
+        self._first, self._incumbent = first, pool.size
         self._columns, self._data, self.members = pool, data, tuple(sorted(include))
         self._outside = data.allowed.copy()
         self._outside[pool] = False
@@ -126,7 +123,7 @@ class _WideTree(LossTree):
 
     def _root(self) -> None:
         """Fill the pool, relax its columns until no other ones matter, and open the first node."""
-        every = np.arange(self._columns.size)
+        every = np.arange(self._incumbent)  # the first columns of the pool
         found = [self.offer_fit(S) for S in (np.flatnonzero(self._fixed), every)]
         products = self._products([fit.dual for fit in found])
         self._enter(np.unique(np.argsort(-products, axis=0, kind="stable")[: self._first // 2]))
@@ -146,8 +143,24 @@ class _WideTree(LossTree):
         self._most_tries = _TRIES
         S = self._rounded(node.relaxed.point, self._fixed, q)
         self._offer(*improved(self._problem, S, self._k, self._fixed, self._free, self._over))
-        self._open_node(replace(node, again=False))
+        reduced = self._reduced(self._padded(replace(node, again=False, tries=0)))
+        if reduced is not None:
+            self._open_kept(reduced)
         self._open = np.inf
+
+    #: Leaves of an earlier tree are bounded again by passes, because the columns outside the pool may have changed.
+    digest = ""
+
+    @property
+    def _n(self) -> int:
+        """The number of columns of the data."""
+        return self._data.allowed.size
+
+    def _make_room(self, kept: KeptLeaves) -> None:
+        """Read the columns that the leaves are split at into the pool."""
+        self._enter(kept.columns)
+        if self._outside[kept.columns].any() or not self._data.allowed[kept.columns].all():
+            raise ValueError("the pool has no room for the columns of the saved tree")
 
     def _branch(self, node: Node) -> None:
         """Split nodes within the pool until there are enough for a pass, and bound them all by it."""
@@ -207,7 +220,7 @@ class _WideTree(LossTree):
         if isinstance(node, _PooledNode):
             super()._open_node(node)
         else:
-            self._wait(_PooledNode(node.fixed, node.free, node.relaxed, node.floor))
+            self._wait(_PooledNode(node.fixed, node.free, node.relaxed, node.floor, path=node.path))
 
     def _padded(self, node: _PooledNode) -> _PooledNode:
         """Return a node with the columns that entered the pool after it was made."""

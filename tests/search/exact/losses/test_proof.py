@@ -17,8 +17,10 @@ from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.squared import Squared
-from dsel.search.exact.losses.proof import LossProblem, dual_bound, prove_loss
+from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
+from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
+from dsel.search.exact.near_best import ListRule
 
 LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0)]
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -174,9 +176,9 @@ def test_a_gap_ends_the_proof_sooner() -> None:
 
 
 def test_bounds_and_errors_are_reported_after_each_node() -> None:
-    seen: list[tuple[int, float, float]] = []
-    found = prove_loss(problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05), 4, on_node=lambda *now: seen.append(now))
-    nodes, bounds, values = zip(*seen, strict=True)
+    watcher = Keeper()
+    found = prove_loss(problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05), 4, watcher=watcher)
+    nodes, bounds, values = zip(*watcher.seen, strict=True)
     assert list(nodes) == sorted(nodes)
     assert list(values) == sorted(values, reverse=True)
     assert max(bounds) <= found.value
@@ -203,6 +205,173 @@ def test_more_columns_than_rows_are_proved() -> None:
     assert found.members == (10, 200)
     best = min(prove_loss(problem, 2, include=(j,), nodes=1).value for j in range(0, 300, 10))
     assert found.value <= best + 1e-9
+
+
+@by_loss
+@pytest.mark.parametrize("changes", [{}, {"lam": 0.0, "limit": 0.4}], ids=["penalty", "limit"])
+class TestNearBest:
+    """The near-best subsets and the verdicts are those of enumeration."""
+
+    def check(self, problem: LossProblem, found: LossProof, include: tuple[int, ...] = ()) -> None:
+        """Compare with fits of all subsets by a general optimizer."""
+        near = found.near_best
+        assert near is not None
+        columns = [j for j in range(problem.Z.shape[1]) if j not in include]
+        values = {S: fitted(problem, include + tuple(columns[j] for j in S)) for S in combinations(range(6), near.k)}
+        best, without = min(values.values()), fitted(problem, include)
+        limit = best + near.within * (without - best)
+        assert near.threshold == pytest.approx(limit, rel=1e-6)
+        expected = sorted((S for S, value in values.items() if value <= limit), key=values.__getitem__)
+        assert [S for S, _ in near.subsets] == expected
+        assert near.complete
+        np.testing.assert_allclose([value for _, value in near.subsets], [values[S] for S in expected], rtol=1e-6)
+        for j in range(6):
+            having = [S for S in expected if j in S]
+            verdict = "useless" if not having else "necessary" if len(having) == len(expected) else "replaceable"
+            assert near.verdicts[j] == verdict
+            for bound, value, subset, inside in (
+                (near.bound_with[j], near.value_with[j], near.example_with.get(j), True),
+                (near.bound_without[j], near.value_without[j], near.example_without.get(j), False),
+            ):
+                least = min(value for S, value in values.items() if (j in S) == inside)
+                assert bound <= least * (1.0 + 1e-6)
+                assert bound >= near.threshold * (1.0 - 1e-6) or bound == pytest.approx(least, rel=1e-6)
+                assert value >= least * (1.0 - 1e-6)
+                if subset is not None:
+                    assert value == pytest.approx(values[subset], rel=1e-6)
+
+    @pytest.mark.parametrize("within", [0.0, 0.02, 0.3])
+    def test_they_are_listed_with_a_verdict_for_each_column(
+        self, loss: Loss, changes: dict[str, Any], within: float
+    ) -> None:  # fmt: skip
+        problem = problem_for(loss, n=6, seed=5, **changes)
+        self.check(problem, prove_loss(problem, 3, listing=ListRule(within, 100)))
+
+    def test_included_columns_have_no_verdict(self, loss: Loss, changes: dict[str, Any]) -> None:
+        problem = problem_for(loss, n=7, seed=6, **changes)
+        self.check(problem, prove_loss(problem, 3, include=(2,), listing=ListRule(0.2, 100)), (2,))
+
+    def test_a_short_list_does_not_change_the_verdicts(self, loss: Loss, changes: dict[str, Any]) -> None:
+        problem = problem_for(loss, n=6, seed=5, **changes)
+        whole, short = (prove_loss(problem, 3, listing=ListRule(0.3, limit)).near_best for limit in (100, 2))
+        assert whole is not None
+        assert short is not None
+        assert short.subsets == whole.subsets[:2]
+        assert short.more == (len(whole.subsets) > 2)
+        assert short.verdicts == whole.verdicts
+
+    def test_a_number_of_best_subsets(self, loss: Loss, changes: dict[str, Any]) -> None:
+        problem = problem_for(loss, n=6, seed=7, **changes)
+        near = prove_loss(problem, 2, listing=ListRule(None, 4)).near_best
+        assert near is not None
+        values = {S: fitted(problem, S) for S in combinations(range(6), 2)}
+        assert [S for S, _ in near.subsets] == sorted(values, key=values.__getitem__)[:4]
+        assert near.complete
+
+    @pytest.mark.parametrize("nodes", [1, 4])
+    def test_an_unfinished_list_decides_only_what_is_proved(
+        self, loss: Loss, changes: dict[str, Any], nodes: int
+    ) -> None:  # fmt: skip
+        problem = problem_for(loss, n=6, seed=5, **changes)
+        near = prove_loss(problem, 3, listing=ListRule(0.1, 100), nodes=nodes).near_best
+        whole = prove_loss(problem, 3, listing=ListRule(0.1, 100)).near_best
+        assert near is not None
+        assert whole is not None
+        assert all(one in ("undecided", known) for one, known in zip(near.verdicts, whole.verdicts, strict=True))
+        assert (near.bound_with <= whole.value_with * (1.0 + 1e-9)).all()
+        assert (near.bound_without <= whole.value_without * (1.0 + 1e-9)).all()
+
+
+class TestKeptLeaves:
+    """A proof continues from the leaves of an earlier one, of the same problem or of another."""
+
+    @by_loss
+    def test_an_interrupted_proof_continues_where_it_was(self, loss: Loss) -> None:
+        problem = problem_for(loss, seed=8, m=60, n=12, lam=0.05)
+        whole = prove_loss(problem, 4)
+        stopped = Keeper(most=whole.nodes // 2)
+        assert prove_loss(problem, 4, watcher=stopped).ended == "interrupted"
+        continued = prove_loss(problem, 4, watcher=Keeper(stopped.kept))
+        assert continued.proven
+        assert (continued.members, continued.value) == (whole.members, pytest.approx(whole.value, rel=1e-12))
+        assert continued.bound == pytest.approx(whole.bound, rel=1e-9)
+        assert continued.nodes <= 1.5 * whole.nodes + 5
+
+    @by_loss
+    def test_a_finished_proof_needs_no_more_nodes(self, loss: Loss) -> None:
+        problem = problem_for(loss, seed=8, m=60, n=12, lam=0.05)
+        first = Keeper()
+        whole = prove_loss(problem, 4, watcher=first)
+        again = prove_loss(problem, 4, watcher=Keeper(first.kept))
+        assert again.proven
+        assert again.nodes == whole.nodes
+        assert again.seconds >= whole.seconds
+
+    @by_loss
+    @pytest.mark.parametrize("listed", [False, True], ids=["best", "near-best"])
+    def test_leaves_of_another_problem_prove_the_same_as_none(self, loss: Loss, listed: bool) -> None:
+        problem = problem_for(loss, seed=8, m=60, n=9, lam=0.2)
+        first, rule = Keeper(), ListRule(0.05, 100) if listed else None
+        prove_loss(problem, 3, watcher=first, listing=rule)
+        other = replace(problem, Z=problem.Z + 0.3 * problem_for(loss, seed=9, m=60, n=9).Z, w=problem.w[::-1])
+        expected, found = (prove_loss(other, 3, listing=rule, watcher=w) for w in (None, Keeper(first.kept)))
+        assert found.proven
+        assert found.members == expected.members
+        assert found.value == pytest.approx(expected.value, rel=1e-9)
+        assert found.bound == pytest.approx(expected.bound, rel=1e-9)
+        if listed:
+            assert found.near_best is not None
+            assert expected.near_best is not None
+            assert [S for S, _ in found.near_best.subsets] == [S for S, _ in expected.near_best.subsets]
+            assert found.near_best.verdicts == expected.near_best.verdicts
+
+    def test_leaves_that_were_left_out_are_searched_again(self) -> None:
+        problem = problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05)
+        few = Keeper(most_bytes=700)
+        whole = prove_loss(problem, 4, watcher=few)
+        again = prove_loss(problem, 4, watcher=Keeper(few.kept))
+        assert 0 < few.kept["depth"].size < whole.nodes // 2
+        assert (again.proven, again.members) == (True, whole.members)
+
+    @pytest.mark.parametrize("wrong", ["n", "steps", "depth", "members"])
+    def test_leaves_that_do_not_fit_are_not_used(self, wrong: str) -> None:
+        problem = problem_for(Logistic(), seed=8, m=60, n=12, lam=0.05)
+        first = Keeper()
+        whole = prove_loss(problem, 4, watcher=first)
+        kept = dict(first.kept)
+        if wrong == "n":
+            problem = replace(problem, Z=problem.Z[:, :5])
+        elif wrong == "steps":
+            kept["steps"] = np.where(np.arange(kept["steps"].size) == 0, 4, kept["steps"])
+        elif wrong == "depth":
+            kept["depth"] = kept["depth"][::-1] + 1
+        else:
+            kept["members"] = np.array([3, 99])
+        watcher = Keeper(kept)
+        again = prove_loss(problem, 4, watcher=watcher)
+        assert not watcher.follows
+        assert again.proven
+        assert wrong == "n" or again.nodes == whole.nodes
+
+
+class Keeper:
+    """A watcher that keeps the leaves, follows others, and may end the proof."""
+
+    def __init__(self, kept: dict[str, Any] | None = None, most: int | None = None, most_bytes: int = 1 << 20) -> None:
+        self.kept, self._most, self._most_bytes = kept or {}, most, most_bytes
+        self.seen: list[tuple[int, float, float]] = []
+        self.follows = False
+
+    def begin(self, tree: LossTree) -> None:
+        tree.keeps = True
+        self.follows = bool(self.kept) and tree.follow(self.kept)
+
+    def after_node(self, tree: LossTree) -> bool:
+        self.seen.append((tree.nodes, tree.bound, tree.value))
+        return self._most is not None and tree.nodes >= self._most
+
+    def at_end(self, tree: LossTree) -> None:
+        self.kept = tree.kept(self._most_bytes)
 
 
 class TestPool:
@@ -236,6 +405,25 @@ class TestPool:
         )
         assert found.root_bound <= found.bound <= prove_loss(problem, 3).value
         assert not found.proven
+
+    @by_loss
+    @pytest.mark.parametrize("changed", [False, True], ids=["same", "other rows"])
+    def test_it_continues_from_the_leaves_of_an_earlier_proof(self, loss: Loss, changed: bool) -> None:
+        problem = problem_for(loss, n=30, lam=0.3)
+        stopped = Keeper(most=6)
+        empty = replace(problem, Z=problem.Z[:, :0])
+        first = prove_wide_loss(empty, Columns(problem.Z), 3, (27, 28, 29), first=4, watcher=stopped)
+        assert stopped.kept["depth"].size > 1 or first.proven
+        if changed:
+            problem = replace(problem, Z=problem.Z + 0.2 * problem_for(loss, seed=9, n=30).Z)
+            empty = replace(problem, Z=problem.Z[:, :0])
+        follower = Keeper(stopped.kept)
+        found = prove_wide_loss(empty, Columns(problem.Z), 3, (27, 28, 29), first=4, watcher=follower)
+        expected = prove_loss(problem, 3)
+        assert follower.follows
+        assert found.proven
+        assert found.members == expected.members
+        assert found.bound == pytest.approx(expected.value, rel=1e-6)
 
 
 class Columns:

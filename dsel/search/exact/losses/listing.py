@@ -1,0 +1,94 @@
+"""The near-best subsets that a tree of a loss looks for. Its items are the columns that may be chosen, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dsel._lib.types import Bools, Ints
+from dsel.search.exact.alternatives import NearBestAnswer, summarize
+from dsel.search.exact.losses.local_search import improved, refit, swap_scores
+from dsel.search.exact.losses.problem import LossProblem, Relaxed
+from dsel.search.exact.near_best import ListRule, NearBest, OpenBounds
+
+
+@dataclass(frozen=True)
+class LossListing:
+    """The near-best subsets of at most k columns.
+
+    problem: with all columns. fixed, free (n,): its columns that are in all subsets, and that may be chosen. near: the
+    subsets by their items. items (n,): the item of each column, -1 where there is none.
+    """
+
+    problem: LossProblem
+    k: int
+    fixed: Bools
+    free: Bools
+    near: NearBest
+    items: Ints
+
+    @classmethod
+    def of(
+        cls, rule: ListRule, problem: LossProblem, k: int, fixed: Bools, free: Bools, without: float
+    ) -> LossListing:  # fmt: skip
+        """Return an empty list. without: F of the fixed columns."""
+        items = np.where(free, np.cumsum(free) - 1, -1)
+        near = NearBest(rule, int(free.sum()), k - int(fixed.sum()), c=without, total=without)
+        return cls(problem, k, fixed, free, near, items)
+
+    def take(self, fit: Relaxed, columns: Ints) -> None:
+        """Take a fit on columns of the problem, if there are k of them."""
+        if columns.size == self.k:
+            self.near.take(self._items(columns).tolist(), fit.value)
+
+    def matters(self, bound: float, inside: Ints, possible: Ints, least: float) -> bool:
+        """Return whether a node may hold a subset to list, or one that decides about a column.
+
+        inside, possible: the columns of all its subsets, and of any of them. least: a bound on F of all subsets.
+        """
+        if bound <= self.near.list_cutoff:
+            return True
+        masks = np.zeros((2, self.near.n), np.bool_)
+        masks[0, self._items(inside)] = masks[1, self._items(possible)] = True
+        return self.near.matters(bound, masks[0], masks[1], least)
+
+    def include(self, opened: OpenBounds, bound: float, inside: Ints, possible: Ints) -> None:
+        """Count an open node. Its columns are those of `matters`."""
+        opened.include(bound, self._items(inside), self._items(possible))
+
+    def _items(self, columns: Ints) -> Ints:
+        items = self.items[columns]
+        return np.asarray(items[items >= 0])
+
+    def search_prices(self, over: Callable[[], bool]) -> None:
+        """Fit the swaps of the best subset that have a column which no near-best subset has, or lack one of all."""
+        if not self.near.subsets:
+            return
+        columns = np.flatnonzero(self.free)
+        S = np.sort(np.append(np.flatnonzero(self.fixed), columns[list(self.near.subsets[0][0])]))
+        fit = refit(self.problem, S)
+        loose, others, scores = swap_scores(self.problem, fit.point, S, self.fixed, self.free)
+        if not scores.size:
+            return
+        wanted, lacked = self.near.wanted, self.near.lacked
+        swaps = {(int(scores[:, at].argmin()), at) for at in np.flatnonzero(wanted[self.items[others]]).tolist()}
+        swaps |= {(at, int(scores[at].argmin())) for at in np.flatnonzero(lacked[self.items[S[loose]]]).tolist()}
+        for i, j in sorted(swaps):
+            if over():
+                return
+            taken, gone = S.copy(), S[loose[i]]
+            taken[loose[i]] = others[j]
+            found = refit(self.problem, taken, fit.point)
+            if lacked[self.items[gone]]:
+                free = self.free.copy()
+                free[gone] = False
+                found, taken = improved(self.problem, taken, self.k, self.fixed, free, over)
+            self.take(found, taken)
+
+    def answer(self, opened: OpenBounds | None, lower: float, proven: bool) -> NearBestAnswer:
+        """Return what is known, with prices less what rounding may be worth. Arguments: those of `summarize`."""
+        found, rounding = summarize(self.near, opened, lower, proven), self.near.error * self.near.total
+        having, lacking = (np.maximum(x - rounding, max(lower, 0.0)) for x in (found.bound_with, found.bound_without))
+        return replace(found, bound_with=having, bound_without=lacking)
