@@ -313,19 +313,21 @@ def _join(a: _Rows, b: _Rows) -> _Rows:
     return [*a, *b]
 
 
-def loss_costs(dataset: Dataset, k: int, folds: int = 0) -> list[PassCost]:
+def loss_costs(
+    dataset: Dataset, k: int, *, searches: int = 1, sizes: int = 0, begins_elsewhere: bool = False
+) -> list[PassCost]:
     """Return the costs of the passes that a loss takes typically, besides those of the squared error.
 
-    folds: how many times the search runs again for the number of columns.
+    searches: how many there are, with those on the rows outside each fold. sizes: for how many sizes each of them ends
+    with a model. begins_elsewhere: whether the first model is not the squared error, which that on all rows needs none.
     """
     kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)))
     columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
     one = read_pass(dataset, columns).cost()
-    models = FEWEST_MODELS - 1 + any(block.offset is not None for block in dataset.blocks)
-    models += folds * FEWEST_MODELS
-    times = (folds + 1) * (FEWEST_MODELS + 1 if kept else 5 * FEWEST_MODELS)
+    models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
+    times = searches * (FEWEST_MODELS + 1 + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),

@@ -13,6 +13,7 @@ import psutil
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted
 from dsel.data.dataset import Dataset
+from dsel.data.store.reader import Store
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.on_demand import FEW_COLUMNS
 from dsel.passes.column_copy import SAVES_BYTES, ColumnCopy
@@ -344,14 +345,14 @@ def make_plan(
     saves_check = cache is not None and cache.on_disk and grows(dataset)
     known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
     known = known and validated.loss is None
-    copy = _column_copy(validated, copies)
+    copy, copy_note = _column_copy(validated, copies)
     disk_bytes += 0 if copy is None else dataset.x_bytes
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         _with_trial(list(_stages(validated, chosen, saved, state, rewrite_every, cache, copy)), chosen, dataset),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
-        (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check, copy), *placement.notes),
+        (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check, copy_note), *placement.notes),
         iterations=placement.iterations or needs.iterations,
         iteration_seconds=needs.seconds,
         lacks=lack[0], remedy=lack[1], rewrite_every=rewrite_every, placement=placement, search_workers=search_workers,
@@ -411,20 +412,34 @@ def _stages(
 
 def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
     """Return the costs of the passes that a loss takes typically over the data, or over their copy."""
-    models = 0 if validated.loss_folds is None else sum(1 for _ in validated.loss_folds.tests())
-    return loss_costs(rows, validated.request.limit, models)
+    loss, folds, k = validated.loss, validated.loss_folds, validated.request.limit
+    assert loss is not None
+    elsewhere = rows.blocks[0].offset is not None or getattr(loss, "class_weight", None) is not None
+    return loss_costs(
+        rows, k, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
+        sizes=0 if validated.size_rule is None else k - validated.included,
+        begins_elsewhere=elsewhere or (loss.outputs > 1 and rows.n_targets == 1),
+    )  # fmt: skip
 
 
-def _column_copy(validated: ValidatedRequest, folder: Path | None) -> ColumnCopy | None:
-    """Return the copy by columns that the passes of a loss read, if they then read much less."""
-    if validated.loss is None or folder is None:
-        return None
-    copy = ColumnCopy(validated.dataset, folder)
-    if not copy.fits():
-        return None
-    direct = PassCost.total("from the store", _loss_costs(validated, validated.dataset)).bytes_read
+def _column_copy(validated: ValidatedRequest, folder: Path | None) -> tuple[ColumnCopy | None, str]:
+    """Return the copy by columns that the passes of a loss read if they then read much less, and a note about it."""
+    dataset = validated.dataset
+    if validated.loss is None or not isinstance(dataset.store, Store):
+        return None, ""
+    copy = ColumnCopy(dataset, folder or Path())
+    direct = PassCost.total("from the store", _loss_costs(validated, dataset)).bytes_read
     copied = PassCost.total("from the copy", [copy.writing.cost(), *_loss_costs(validated, copy.rows)]).bytes_read
-    return copy if direct - copied >= SAVES_BYTES else None
+    if direct - copied < SAVES_BYTES:
+        return None, ""
+    size = format_bytes(dataset.x_bytes)
+    if folder is not None and copy.fits():
+        return copy, f"the passes of the loss read a copy of X by columns, {size} on disk, which is removed at the end"
+    lack = "the workers share no folder with this process" if folder is None else f"{folder} has too little room"
+    return None, (
+        f"a copy of X by columns, {size} on disk, would save {format_bytes(direct - copied)} of reading, but {lack}; "
+        "chunks of fewer columns save most of it, too"
+    )
 
 
 def _reads_chosen_chunks(dataset: Dataset) -> bool:
@@ -434,7 +449,7 @@ def _reads_chosen_chunks(dataset: Dataset) -> bool:
 
 def _notes(
     validated: ValidatedRequest, chosen: Representation, saved: Saved, certified: bool, row_cache_bytes: int,
-    saves_check: bool, copy: ColumnCopy | None,
+    saves_check: bool, copy_note: str,
 ) -> Iterator[str]:  # fmt: skip
     if saved.statistics:
         yield "statistics are saved: no pass for them"
@@ -445,9 +460,8 @@ def _notes(
         yield "the number of rounds depends on the data"
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
-    if copy is not None:
-        size = format_bytes(validated.dataset.x_bytes)
-        yield f"the passes of the loss read a copy of X by columns, {size} on disk, which is removed at the end"
+    if copy_note:
+        yield copy_note
     yield from chosen.notes()
     if validated.loss is not None:
         yield (

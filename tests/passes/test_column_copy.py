@@ -11,6 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dsel
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.engine_protocol import THREADS, ThreadEngine
@@ -18,7 +19,9 @@ from dsel.errors import CapacityError, DataError
 from dsel.passes import column_copy, loss_fits
 from dsel.passes.column_copy import ColumnCopy, copied
 from dsel.planning import plan as planning
+from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
+from dsel.selection.pipeline import plan_selection
 from tests.stores import make_store
 
 RNG = np.random.default_rng(0)
@@ -79,6 +82,21 @@ def test_the_answer_is_that_without_a_copy_and_much_less_is_read(
     assert there.indices == found.indices
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("asked", "passes"),
+    [
+        ({"k": 2, "class_weight": "balanced"}, 7),  # the first model is not the squared error
+        ({"k": "auto", "max_k": 2}, 8),  # a model about the best subset of each size
+        ({"k": "auto", "max_k": 2, "choose_k": {"held_out": 0.3}}, 14),  # and the same on some of the rows
+    ],
+)
+def test_passes_are_as_planned(store: Path, asked: dict[str, Any], passes: int) -> None:
+    planned, measured = reads(dsel.select(store, loss="logistic", lam=1.0, **asked))
+    assert planned["passes"] == measured["passes"] == passes
+    assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.2)
+
+
 def test_the_plan_names_the_copy_and_what_it_takes(store: Path, small: Path) -> None:
     made = dsel.plan(store, k=3, loss="logistic")
     assert made.copies_columns
@@ -96,7 +114,9 @@ def test_chunks_of_few_columns_and_a_full_disk_need_none(
     assert not dsel.plan(few, k=3, loss="logistic").copies_columns
     assert not dsel.plan(X, Y, k=3, loss="logistic").copies_columns
     monkeypatch.setattr(column_copy, "_DISK_SHARE", 0.0)
-    assert not dsel.plan(store, k=3, loss="logistic").copies_columns
+    made = dsel.plan(store, k=3, loss="logistic")
+    assert not made.copies_columns
+    assert "temporary has too little room; chunks of fewer columns save most of it, too" in str(made)
 
 
 def test_a_disk_that_fills_up_is_a_warning(
@@ -139,6 +159,15 @@ def test_workers_that_see_no_folder_of_this_process_get_no_copy(tmp_path: Path) 
     assert RunContext(Elsewhere()).copies is None
     assert RunContext(THREADS, shared_folder=tmp_path).copies is None  # of a job: its cluster shares no files
     assert RunContext(Elsewhere(), shared_folder=tmp_path, scratch=tmp_path).copies == tmp_path
+
+
+@pytest.mark.usefixtures("small")
+def test_the_plan_says_what_a_folder_of_the_workers_would_save(store: Path) -> None:
+    validated = validate(as_dataset(str(store)), SelectionRequest(k=3, loss="logistic"))
+    made = plan_selection(validated, RunContext(Elsewhere()))
+    (note,) = (note for note in made.notes if "copy" in note)
+    assert note.startswith("a copy of X by columns, 46.88 kiB on disk, would save ")
+    assert "of reading, but the workers share no folder with this process" in note
 
 
 def test_workers_of_this_machine_are_recognized() -> None:
