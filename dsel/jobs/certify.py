@@ -156,7 +156,7 @@ def _certified(
     if budget.near_best is not None and (request.groups is not None or budget.limit is not None):
         raise OptionError(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
-            "Select without groups, and leave the limit out.",
+            'Select without groups (categories="columns" if they are those of categories), and leave the limit out.',
         )
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
