@@ -374,8 +374,10 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     labels = store.targets if y is not None else np.empty(0, object)
     if y is not None and targets is not None:
         classes = store.attributes.get(ATTR_CLASSES, {})
-        named = [[f"{one}={level}" for level in classes.get(one, ())] if one not in labels else [] for one in targets]
-        targets = [label for one, levels in zip(targets, named, strict=True) for label in levels or [one]]
+        parts: dict[str | int, list[str | int]] = {
+            one: [f"{one}={level}" for level in classes.get(one, ())] for one in targets if one not in labels
+        }  # fmt: skip
+        targets = [label for one in targets for label in parts.get(one) or [one]]
         chosen = _resolve_targets(targets, labels)
         labels = labels[chosen]
     elif targets is not None:
