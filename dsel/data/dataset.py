@@ -162,7 +162,10 @@ class Dataset:
         """Return the data with the column of the second class, if the targets in a store are those of two classes."""
         stored = self.store.attributes.get(ATTR_CLASSES, {}) if isinstance(self.store, Store) else {}
         for name, levels in stored.items():
-            if len(levels) == 2 and self.targets.tolist() == [f"{name}={level}" for level in levels]:
+            columns_of = [f"{name}={level}" for level in levels]
+            if len(levels) == 2 and self.targets.tolist() == columns_of[1:]:
+                return replace(self, classes={name: list(levels)})
+            if len(levels) == 2 and self.targets.tolist() == columns_of:
                 columns = np.arange(2) if self.target_columns is None else self.target_columns
                 return replace(
                     self, n_targets=1, targets=self.targets[1:], target_columns=columns[1:], y_bytes=8 * self.m,
@@ -320,14 +323,19 @@ def as_dataset(
                 return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
-    Y = None if unsupervised else Y
+    Y, unused = None if unsupervised else Y, []
     if Y is None and targets and not unsupervised and frames.may_name(X, targets):
         Y, targets = str(targets[0]) if len(targets) == 1 else [str(target) for target in targets], None
     if in_memory.is_xarray_dataset(X):
-        X, Y, sample_weight = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
+        X, Y, sample_weight, unused = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
     X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)
     X, Y, sample_weight = in_memory.align(X, Y, sample_weight)
     dataset = _from_arrays(X, Y, features, categories, dates, exclude)
+    if unused:
+        note = (
+            f"the Dataset has variables that are not used: {shorten(unused)}; name the targets among them with target"
+        )
+        dataset = replace(dataset, notes=(*dataset.notes, note))
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(f"There is no Y to choose {list(targets)} from.")

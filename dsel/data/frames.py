@@ -86,6 +86,18 @@ def may_name(X: Any, targets: Sequence[Any]) -> bool:
     return is_a(X, "polars", "LazyFrame") or frame_labels(X) is not None or is_annotated(X)
 
 
+def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
+    """Return the columns of a frame X that became the targets of a selection; None where X does not have them all.
+
+    Targets that were made of classes have the name of their column before the sign =.
+    """
+    labels = frame_labels(X)
+    if labels is None:
+        return None
+    found = dict.fromkeys(name if name in labels else name.partition("=")[0] for name in targets)
+    return list(found) if set(found) <= set(labels) else None
+
+
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     """Return X, Y and the weights with the columns that they name, and the labels of X where it has none of its own.
 

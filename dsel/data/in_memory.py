@@ -40,8 +40,8 @@ def is_xarray_dataset(data: Any) -> bool:
     return is_a(data, "xarray", "Dataset")
 
 
-def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return X, Y and the weights of an xarray Dataset, as `dsel.ingest` finds them.
+def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: Any) -> tuple[Any, Any, Any, list[str]]:
+    """Return X, Y and the weights of an xarray Dataset, as `dsel.ingest` finds them, and the variables that are left.
 
     Its own Y if none is given, or the variables that Y names; its `weight`, or the one named.
     """
@@ -58,7 +58,10 @@ def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: An
             raise DataError(f"The Dataset has no variable {name}, only {shorten(map(str, dataset.variables))}.")
         named = [*named, name]
         sample_weight = sample_weight if name is None else dataset[name]
-    return labelled.matrix_variable(dataset, {*named, "Y"} - {None}), Y, sample_weight
+    X = labelled.matrix_variable(dataset, {*named, "Y"} - {None})
+    other = {*named, "Y", X.name, *(X["feature"].values.tolist() if X.name is None else ())}
+    left = [str(name) for name, values in dataset.data_vars.items() if name not in other and X.dims[0] in values.dims]
+    return X, Y, sample_weight, [] if unsupervised or Y is not None else left
 
 
 def column_labels(data: Any, prefix: str, count: int, given: list[str] | None = None) -> Labels:

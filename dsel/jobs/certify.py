@@ -18,6 +18,7 @@ from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
+from dsel.data.frames import targets_in
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
@@ -45,6 +46,7 @@ from dsel.search.exact.certificate import (
 )
 from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
+from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
 from dsel.search.method import Requirements
@@ -275,6 +277,8 @@ def data_again(
     elif selection.request.offset == IN_MEMORY:
         raise OptionError("The selection was made with an offset in memory.", "Give it again, as offset.")
     request = selection.request.model_copy(update=asked)
+    if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
+        Y = targets_in(X, selection.targets)
     return dataset_of(request, X, Y), request
 
 
@@ -336,7 +340,7 @@ def _prove(
     base, subject, what = validated.included, validated.subject(objective), validated.items.noun
     k = min(selection.k - base, subject.n)
     if k == 0:
-        return {base: replace(nothing_to_choose(objective), size=base)}, {}, ()
+        return {base: replace(nothing_to_choose(objective, Limits(objective).guarantee(0).error), size=base)}, {}, ()
     if budget.near_best is not None and budget.near_best.by is not None:
         best = _best_by_criterion(run, selection, budget, budget.near_best.by)
         return {}, {best.size: best}, ()

@@ -359,6 +359,12 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
             more = 'For three or more classes use loss="multinomial".'
             remedy = 'For two classes use loss="logistic".' if many else f"{remedy} {more}"
         raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", remedy)
+    if dataset.classes and not loss.classifies:
+        target, levels = next(iter(dataset.classes.items()))
+        raise OptionError(
+            f"{name} is for numbers, and the target {target} has the classes {shorten(levels)}.",
+            f'Use loss="{"logistic" if len(levels) == 2 else "multinomial"}", or give numbers.',
+        )
     if many and request.offset is not None:
         raise OptionError(f"{name} takes no offset: one for all classes changes nothing.", "Leave offset out.")
     if not method.takes_loss:

@@ -81,7 +81,7 @@ def one_of_each(
             f"{format_labels(labels, copies)}.",
             'Exclude them, or use near_copies="first".',
         )
-    notes = (*notes, note_on(clusters, labels.tolist(), request.preprocess in _CENTERED))
+    notes = (*notes, note_on(clusters, labels.tolist(), request.preprocess in _CENTERED, any_scale))
     return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters, notes
 
 
@@ -184,19 +184,20 @@ def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any
     return tuple(found)
 
 
-def note_on(clusters: Clusters, labels: Sequence[str], centered: bool) -> str:
-    """Return which columns represent which others."""
+def note_on(clusters: Clusters, labels: Sequence[str], centered: bool, any_scale: bool) -> str:
+    """Return which columns represent which others, and by which rule."""
     named = "; ".join(
         f"{labels[first]} for {format_labels(np.asarray(labels, object), rest)}"
         for first, *rest in clusters[:_MOST_NAMED]
     )
     more = f"; and {len(clusters) - _MOST_NAMED} more" if len(clusters) > _MOST_NAMED else ""
-    which = "that correlate by more than 1 - 1e-6 are" if centered else "whose cosine is above 1 - 1e-6 count as"
+    which = "that correlate by more than 1 - 1e-6" if centered else "whose cosine is above 1 - 1e-6"
+    norms = "" if any_scale else ", and have nearly the same norm,"
     means = (
         "" if centered else "; means count, and large ones hide what differs: preprocess=center compares without them"
     )
     return (
-        f"columns {which} one signal, and the first one represents the others: {named}{more}, in proofs, too "
+        f"columns {which}{norms} are one signal, and the first represents the others: {named}{more}, in proofs, too "
         f"(near_copies=keep searches all of them{means})"
     )
 

@@ -149,3 +149,26 @@ def test_several_targets_are_scored_by_position_or_by_name() -> None:
         selection.score(NUMBERS, np.zeros((M, 2)))
     with pytest.raises(OptionError, match="The columns were chosen for X itself"):
         dsel.select(NUMBERS, k=2).score(NUMBERS, size)
+
+
+@pytest.mark.parametrize("named", ["y", 2, ["y"]])
+def test_a_selection_is_certified_with_the_frame_that_it_was_made_from(named: Any) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", 2 if named == 2 else "y"])
+    found = dsel.select(frame, named, k=1)
+    assert dsel.certify(found, frame).certificate[-1]["status"] == "optimal"
+    assert dsel.certify(found, frame, named).certificate[-1]["status"] == "optimal"
+
+
+def test_a_selection_of_classes_is_certified_with_the_frame_that_it_was_made_from() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=list("abc"))
+    frame["group"] = np.where(frame["a"] > 0.5, "up", "down")
+    found = dsel.select(frame, "group", k=1, loss="logistic", lam=1.0)
+    assert dsel.certify(found, frame).certificate[-1]["status"] == "optimal"
+
+
+def test_variables_of_a_dataset_that_are_not_used_are_named() -> None:
+    data = np.random.default_rng(0).normal(size=(20, 3, 2))
+    cube = xr.Dataset({"sst": (("time", "lat", "lon"), data), "rain": ("time", data[:, 0, 0])})
+    assert any("variables that are not used: rain" in note for note in dsel.select(cube, k=2).notes)
+    assert not any("not used" in note for note in dsel.select(cube, target="rain", k=2).notes)
+    assert not any("not used" in note for note in dsel.select(cube, k=2, unsupervised=True).notes)

@@ -501,3 +501,20 @@ def test_separable_classes_have_one_deviance_in_the_answer_and_in_the_certificat
     assert row["value"] == found.error
     assert not row["proven"]
     assert "separate the classes" in found.notes[0]
+
+
+def test_a_store_with_two_classes_knows_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = np.where(X[:, 1] + rng.normal(size=80) > 0.0, "up", "down")
+    dsel.ingest(X, tmp_path / "data.zarr", y=y)
+    stored, direct = dsel.select(tmp_path / "data.zarr", k=1, loss="logistic"), dsel.select(X, y, k=1, loss="logistic")
+    assert stored.notes == direct.notes
+    assert stored.score(X, y) == pytest.approx(direct.score(X, y))
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "huber"])
+def test_classes_are_refused_by_a_loss_for_numbers(loss: str) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    with pytest.raises(OptionError, match=r'classes down, up.*Use loss="logistic"'):
+        dsel.select(X, np.where(X[:, 0] > 0.0, "up", "down"), k=1, loss=loss)

@@ -271,7 +271,7 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
         sentences.append(_why_useless(row))
     if row.get("represented"):
         sentences.append(
-            f"The proof does not cover subsets with {row['represented']} of the columns that others represent "
+            f"The proof does not cover subsets with any of {row['represented']} columns that others represent "
             "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
@@ -378,12 +378,13 @@ def effort(row: Mapping[str, Any]) -> str:
     return f"{words}{passes}; {row['screened']:,} columns screened, {read}"
 
 
-def nothing_to_choose(objective: Objective) -> Certificate:
-    """Return the certificate of the included columns alone."""
-    size = len(objective.included)
+def nothing_to_choose(objective: Objective, rounding: float) -> Certificate:
+    """Return the certificate of the included columns alone. rounding: what it is worth, as a share of ||Y||^2."""
+    size, bound = len(objective.included), max(objective.c - rounding * objective.total, 0.0)
     return Certificate(
-        size, objective.c, objective.c, objective.total, tuple(objective.included), method="nothing to choose"
-    )
+        size, objective.c, bound, objective.total, tuple(objective.included), rounding_error=rounding,
+        method="nothing to choose",
+    )  # fmt: skip
 
 
 def without_bound(objective: ItemObjective, k: int, S: Sequence[int]) -> Certificate:

@@ -134,6 +134,8 @@ class Limits:
         deadline.
         """
         objective, n = self._objective, self._objective.n
+        if k == 0:  # the included columns alone
+            return Guarantee(min(self._rounding(0.0, np.empty(0), 0), 1.0))
         most = 1.0 / objective.tolerance
         share = perturbation(n if steps is None else min(steps, n))
         by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
