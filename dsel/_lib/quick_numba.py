@@ -2,9 +2,11 @@
 
 Numba is made for functions of any kind, and repeats work that a kernel of this package does not need. It types each
 operator again wherever it stands, optimizes each function alone, once roughly and once fully, before the function that
-it is copied into, and makes machine code for functions that nobody calls by address. During `quick_numba` it
+it is copied into, and makes machine code for functions that nobody calls by address. It looks for new types and
+functions hundreds of times, and after each of its passes for the variables of each block. During `quick_numba` it
 remembers the types of calls, optimizes a kernel once with all that is copied into it, and makes machine code for the
-kernel alone. IEEE arithmetic has the same bits whatever the optimizer does.
+kernel alone. It leaves out passes that find nothing in kernels, and does not repeat the body of a loop in machine code.
+IEEE arithmetic has the same bits whatever the optimizer does.
 
 The functions that are replaced are private to numba. So this is for versions that were tried, and no others.
 """
@@ -14,8 +16,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
 
 #: The versions of numba whose inner functions are known here, the first and the last. Others compile in their own way.
@@ -23,13 +27,24 @@ KNOWN = (0, 65), (0, 68)
 
 try:
     from numba._dynfunc import make_function
+    from numba.core import ir_utils
     from numba.core.base import BaseContext
-    from numba.core.codegen import CPUCodeLibrary
+    from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.cpu import CPUContext
+    from numba.core.inline_closurecall import InlineClosureCallPass
+    from numba.core.postproc import PostProcessor, VariableLifetime
+    from numba.core.registry import cpu_target
     from numba.core.targetconfig import ConfigStack, TargetConfig
+    from numba.core.transforms import canonicalize_cfg
+    from numba.core.typed_passes import NopythonRewrites
     from numba.core.types.functions import BaseFunction
+    from numba.core.typing.context import Context
+    from numba.np import arrayobj
 
+    from dsel._lib import quick_indexing
+
+    _process = PostProcessor.run
     _type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
     _size_of = BaseContext.get_abi_sizeof
     _equal_flags, _hash_flags = TargetConfig.__eq__, TargetConfig.__hash__
@@ -41,6 +56,8 @@ except (ImportError, AttributeError, ValueError):
 _signatures: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 _hashes: dict[type, int] = {}
 _sizes: dict[Any, int] = {}
+#: How many types or functions numba had in a registry when a context last looked.
+_lengths: dict[tuple[int, int], int] = {}
 
 
 @contextmanager
@@ -53,11 +70,18 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
     if not is_known:
         yield
         return
+    _load_registries()
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
         (BaseFunction, "get_call_type", _remember_type),
         (BaseContext, "get_abi_sizeof", _remember_size),
         (TargetConfig, "__eq__", _same_flags),
         (TargetConfig, "__hash__", _hash_by_type),
+        (CPUContext, "refresh", _load_new_of_both),
+        (Context, "refresh", _load_new),
+        (JITCPUCodegen, "_pass_builder", _pass_builder),
+        (PostProcessor, "run", _post_process),
+        (arrayobj, "make_array", quick_indexing.make_array),
+        (arrayobj, "basic_indexing", quick_indexing.index),
     ]
     if not allocates:
         changes += [
@@ -65,6 +89,8 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
             (CPUCodeLibrary, "add_linking_library", _add_unfinished),
             (CPUCodeLibrary, "_optimize_functions", _set_layout),
             (CPUCodeLibrary, "_optimize_final_module", _optimize_once),
+            (InlineClosureCallPass, "run", _remove_deletions),
+            (NopythonRewrites, "run_pass", _no_rewrites),
         ]
     with global_compiler_lock, ExitStack() as stack:
         for owner, attribute, function in changes:
@@ -148,3 +174,56 @@ def _set_layout(self: Any, module: Any) -> None:
 def _optimize_once(self: Any) -> None:
     passes, builder = self._codegen._module_pass_manager()
     passes.run(self._final_module, builder)
+
+
+def _pass_builder(self: Any, **kwargs: Any) -> Any:
+    """Return numba's optimizer, which does not repeat the bodies of loops."""
+    options = llvm.create_pipeline_tuning_options(3)
+    options.loop_vectorization, options.loop_unrolling = kwargs.get("loop_vectorize", True), False
+    return llvm.create_pass_builder(self._tm, options)
+
+
+@cache
+def _load_registries() -> None:
+    """Load what numba has for types and functions, once: otherwise each of 250 templates looks for more."""
+    context, refresh = cpu_target.target_context, CPUContext.refresh
+    with ExitStack() as stack:
+        stack.callback(setattr, CPUContext, "refresh", refresh)
+        setattr(CPUContext, "refresh", lambda self: None)  # noqa: B010
+        refresh(context)
+
+
+def _load_new(self: Any) -> None:
+    """Load what was registered since then, for a context of types or of the target."""
+    for registry in [*self._registries]:
+        key, length = (id(self), id(registry)), sum(len(x) for x in vars(registry).values())
+        if _lengths.get(key) != length:
+            self.install_registry(registry)
+            _lengths[key] = length
+
+
+def _load_new_of_both(self: Any) -> None:
+    _load_new(self)
+    _load_new(self.typing_context)
+
+
+def _post_process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+    """Do what numba does after a pass, without the variables at the entry of blocks, which only object mode reads."""
+    ir = self.func_ir
+    if ir.is_generator:
+        _process(self, emit_dels, extend_lifetimes)
+        return
+    ir.blocks = canonicalize_cfg(ir.blocks)
+    ir.variable_lifetime, ir.generator_info = VariableLifetime(ir.blocks), None
+    if emit_dels:
+        self._insert_var_dels(extend_lifetimes=extend_lifetimes)
+
+
+def _remove_deletions(self: Any) -> None:
+    """Inline no closures: a kernel has none."""
+    ir_utils.remove_dels(self.func_ir.blocks)
+
+
+def _no_rewrites(self: Any, state: Any) -> bool:
+    """Rewrite no operations of whole arrays: a kernel that makes no array has none."""
+    return False

@@ -12,7 +12,7 @@ import numpy as np
 from numba import uint64
 
 from dsel._lib.jit import compiled
-from dsel._lib.splitmix import GOLDEN, MIX_1, MIX_2, mix
+from dsel._lib.splitmix import GOLDEN, MIX_1, MIX_2, mix, to_unit
 from dsel._lib.types import Floats, Ints
 
 _mix = compiled(inline=True)(mix)
@@ -33,14 +33,13 @@ def uniform(state: Any, draw: Any) -> Any:
     return np.float64(x >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled(allocates=True)
-def uniforms(seed: Any, iteration: Any, slot: Any, count: Any) -> Any:
+def uniforms(seed: int, iteration: int, slot: int, count: int) -> Floats:
     """Return the first `count` uniform numbers on [0, 1) of the stream of this step."""
-    state = stream(seed, iteration, slot)
-    numbers = np.empty(count)
-    for x in range(count):
-        numbers[x] = uniform(state, x)
-    return numbers
+    parts = np.array([[seed], [iteration], [slot]], np.int64).astype(np.uint64)
+    x = mix(parts[0] + GOLDEN)
+    x = mix(x ^ (parts[1] * MIX_2 + GOLDEN))
+    x = mix(x ^ (parts[2] * MIX_1 + GOLDEN))
+    return to_unit(mix(x + np.arange(count, dtype=np.uint64) * GOLDEN))
 
 
 def permutation(seed: int, iteration: int, slot: int, n: int) -> Ints:

@@ -29,6 +29,9 @@ from dsel.passes.statistics import Scaling
 MOST_STEPS = 60
 #: A fit ends where the next step would lower F by less than this share of it.
 _TOLERANCE = 1e-13
+#: The share of the working curvature is divided by the first number after a step that helps, and multiplied by the
+#: second after one that does not. It is at least the third.
+_BOLDER, _SAFER, _LEAST_SAFE = 4.0, 16.0, 1e-4
 #: Rows are processed so many at a time: their columns stay in the cache.
 ROWS = 4096
 #: F falls by about half of a step's decrement, so by less than so many decrements.
@@ -216,7 +219,7 @@ def _sums_at(problem: LossData, active: Sequence[_Newton], rows: Block | None, u
     needed = np.unique(np.concatenate([fit.columns for fit in active])) if rows is None else union
     read = needed if needed.size or rows is not None else np.zeros(1, np.int64)  # a pass needs a column
     arguments: dict[str, Any] = {
-        "fits": tuple((np.searchsorted(read, fit.columns), fit.trial) for fit in active),
+        "fits": tuple((np.searchsorted(read, fit.columns), fit.trial, fit.safe) for fit in active),
         "center": problem.scaling.center_x[read], "scale": problem.scaling.scale_x[read],
         "fill": None if problem.fill is None else problem.fill[read],
     }  # fmt: skip
@@ -315,7 +318,11 @@ def fits_pass(problem: LossData, fits: Sequence[_Newton], columns: Ints) -> RowP
 
 
 class _Newton:
-    """The damped Newton steps of one subset."""
+    """The damped Newton steps of one subset.
+
+    A loss may have a working curvature above its second derivative, with which every step descends, but slowly.
+    `safe` is its share in the next step: less after a step that helps, more after one that does not.
+    """
 
     def __init__(self, problem: LossData, columns: Ints, start: Floats | None = None) -> None:
         self.problem, self.columns = problem, columns
@@ -324,7 +331,8 @@ class _Newton:
         self.trial: Floats = np.zeros(shape) if start is None else start
         self.best = self.trial
         self.value, self.deviance, self.done, self.infinite = np.inf, np.inf, False, False
-        self.decrement = np.inf
+        self.decrement, self.safe = np.inf, 1.0
+        self._mixes = outputs == 1 and type(problem.loss).working_curvature is not Loss.working_curvature
         self._step: Floats = np.zeros(shape)
 
     def tell(self, deviance: float, g: Floats, H: Floats) -> None:
@@ -335,9 +343,11 @@ class _Newton:
         if not value <= self.value:  # a step too long, or nothing left to gain but rounding
             self._step = self._step / 4.0
             self.trial = self.best + self._step
+            self.safe = min(1.0, _SAFER * self.safe)
             self.done = bool(np.abs(self._step).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(self.best).max(initial=0.0)))
             return
         self.best, self.value, self.deviance = self.trial, value, deviance
+        self.safe = max(self.safe / _BOLDER, _LEAST_SAFE) if self._mixes else 1.0
         g, H = g + penalty * self.trial.ravel(), H + np.diag(penalty)
         free = slice(None) if self.problem.intercept else slice(0, self.trial[:s].size)
         step = np.zeros(self.trial.size)
@@ -376,11 +386,14 @@ def _add(a: _Sums, b: _Sums) -> _Sums:
 
 
 def _block_fits(
-    x: Any, y: Any, block: Block, *, loss: Loss, intercept: bool, fits: tuple[tuple[Ints, Floats], ...],
+    x: Any, y: Any, block: Block, *, loss: Loss, intercept: bool, fits: tuple[tuple[Ints, Floats, float], ...],
     center: Floats, scale: Floats, fill: Floats | None,
 ) -> _Sums:  # fmt: skip
-    """Return the deviance of each subset on the rows of a block, with its derivatives at the trial points."""
-    sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b in fits]
+    """Return the deviance of each subset on the rows of a block, with its derivatives at the trial points.
+
+    fits: the places of the columns, the trial point, and the share of the working curvature, see `_Newton`.
+    """
+    sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b, _ in fits]
     of_rows = _sums_of_rows if loss.outputs == 1 else _sums_of_outputs
     for start in range(0, x.shape[0], ROWS):
         z = dense_rows(x, start, start + ROWS, fill)
@@ -389,15 +402,17 @@ def _block_fits(
         w = loss.row_weights(t, None if block.w is None else block.w[start : start + ROWS])
         w = np.ones(len(t)) if w is None else w
         base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + ROWS]
-        sums = _add(sums, [of_rows(z[:, places], b, t, w, base, loss, intercept) for places, b in fits])
+        sums = _add(sums, [of_rows(z[:, places], b, t, w, base, loss, intercept, safe) for places, b, safe in fits])
     return sums
 
 
 def _sums_of_rows(
-    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool
+    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool, safe: float
 ) -> tuple[float, Floats, Floats]:
     eta = Z @ b[:-1] + (b[-1] + offset)
     slope, curvature = w * loss.slope(y, eta), w * loss.working_curvature(y, eta)
+    if safe < 1.0:
+        curvature = safe * curvature + (1.0 - safe) * w * loss.curvature(y, eta)
     s = b.size - 1
     g, H = np.zeros(b.size), np.zeros((b.size, b.size))
     weighted = Z * curvature[:, None]
@@ -409,7 +424,7 @@ def _sums_of_rows(
 
 
 def _sums_of_outputs(
-    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool
+    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool, safe: float
 ) -> tuple[float, Floats, Floats]:
     """Return the same for a loss with several outputs: b (s + 1, t), and derivatives by columns and outputs."""
     one = np.full((len(Z), 1), 1.0 if intercept else 0.0)

@@ -193,7 +193,8 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
     max_k, choose_k, options : default=None
         As for `SubsetSelector`.
     loss : str or Loss, default="squared"
-        What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", or a loss with its parameters.
+        What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", "quantile", or a loss with its
+        parameters.
 
     Attributes
     ----------

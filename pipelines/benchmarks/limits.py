@@ -11,7 +11,9 @@ Those are not whole, so that their products are summed in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from typing import Any
@@ -85,6 +87,17 @@ def bandwidth(repeats: int) -> float:
     return block.nbytes / least_seconds(lambda: np.dot(block, block), repeats)
 
 
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Run on one core during the block, where a pass takes one thread. Threads share caches."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def blas_rate(repeats: int, syrk: Any = dsyrk) -> float:
     """Return the operations per second of dsyrk, which computes half of X'X in m n^2 operations."""
     X = np.ones((4000, 500), np.float32 if syrk is ssyrk else np.float64, order="F")
@@ -119,7 +132,7 @@ def calibration(repeats: int) -> float:
 def run(quick: bool) -> Figures:
     """Print each figure with its limit, and return them with their ratios to the calibration kernel."""
     repeats = 2 if quick else 5
-    with threadpool_limits(1):
+    with threadpool_limits(1), _one_core():
         speed, rate = bandwidth(repeats), blas_rate(repeats)
         print(f"one thread reads {speed / 1e9:.1f} GB/s and makes {rate / 1e9:.1f} GFLOP/s (dsyrk)", flush=True)
         rows = {}

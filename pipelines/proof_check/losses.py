@@ -21,6 +21,7 @@ from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
+from dsel.objective.losses.quantile import Quantile
 from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
 from dsel.search.exact.losses.tree import LossTree
@@ -123,7 +124,10 @@ def _targets(name: str, signal: Floats, rng: Generator) -> tuple[Loss, Floats]:
     if name == "gamma":
         return Gamma(), rng.gamma(rng.choice([0.7, 3.0]), np.exp(signal)) + 1e-6
     y = signal + rng.standard_t(2, m) * rng.choice([0.1, 1.0])
-    return (Squared(), y) if name == "squared" else (Huber(float(rng.choice([0.3, 1.5]))), y)
+    width = float(rng.choice([0.3, 1.5]))
+    if name == "huber":
+        return Huber(width) if rng.random() < 0.5 else Quantile(float(rng.choice([0.1, 0.5, 0.8])), width), y
+    return Squared(), y
 
 
 def _derivatives(loss: Loss, y: Long, eta: Long) -> tuple[Long, Long, Long]:
@@ -142,6 +146,12 @@ def _derivatives(loss: Loss, y: Long, eta: Long) -> tuple[Long, Long, Long]:
         ratio = y * np.exp(np.minimum(-eta, 5000))
         return 2 * (ratio + eta - np.log(y) - one), 2 * (one - ratio), 2 * ratio
     r = y - eta
+    if isinstance(loss, Quantile):
+        tau, h = np.longdouble(loss.quantile), np.longdouble(loss.width)
+        high, low = r > tau * h, r < (tau - one) * h
+        value = np.where(high, tau * r - tau**2 * h / 2, (tau - one) * r - (one - tau) ** 2 * h / 2)
+        value = np.where(high | low, value, r * r / (2 * h))
+        return value, -np.where(high, tau, np.where(low, tau - one, r / h)), np.where(high | low, 0 * one, one / h)
     if isinstance(loss, Huber):
         delta = np.longdouble(loss.delta)
         inside = np.abs(r) <= delta

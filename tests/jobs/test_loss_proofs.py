@@ -150,3 +150,13 @@ def test_a_job_lists_alternatives_and_each_night_continues(store: Path) -> None:
     assert whole.alternatives is not None
     assert found.alternatives.verdicts == whole.alternatives.verdicts
     assert [row.indices for row in found.alternatives.subsets] == [row.indices for row in whole.alternatives.subsets]
+
+
+def test_a_job_weights_classes(store: Path) -> None:
+    found = run_selection(as_dataset(str(store)), job(store, k=2, class_weight="balanced").request())
+    X, y = rows(0, 120)
+    w = np.where(y == 1.0, 0.5 / y.mean(), 0.5 / (1.0 - y.mean()))
+    direct = dsel.select(X, y, k=2, loss="logistic", lam=0.5, method="forward", class_weight={0: w.max(), 1: w.min()})
+    swapped = dsel.select(X, y, k=2, loss="logistic", lam=0.5, method="forward", class_weight={0: w.min(), 1: w.max()})
+    assert found.error == pytest.approx((direct if y.mean() > 0.5 else swapped).error, rel=1e-9)
+    assert (w[y == 1.0].sum(), w[y == 0.0].sum()) == (pytest.approx(60.0), pytest.approx(60.0))

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import gc
 import runpy
-from typing import Any
+from typing import Any, Literal
 
 import numba._dynfunc
 import numpy as np
 import pytest
 from numba import njit
 from numba.core.codegen import CPUCodeLibrary
+from numba.core.cpu import CPUContext
+from numba.core.postproc import PostProcessor
 from numba.core.types.functions import BaseFunction
+from numba.np import arrayobj
 
 from dsel._lib import quick_numba as module
 from dsel._lib.jit import compiled
 from dsel._lib.quick_numba import quick_numba
 from dsel._lib.types import Floats, Int
 
-_PLACES = ((BaseFunction, "get_call_type"), (CPUCodeLibrary, "_optimize_final_module"))
+_PLACES = (
+    (BaseFunction, "get_call_type"), (CPUCodeLibrary, "_optimize_final_module"), (arrayobj, "make_array"),
+    (PostProcessor, "run"), (CPUContext, "refresh"),
+)  # fmt: skip
 
 
 @compiled(inner=True)
@@ -59,6 +65,38 @@ def test_it_gives_the_bits_of_the_same_operations_in_python() -> None:
     x = np.random.default_rng(0).normal(size=200)
     assert kernel(x) == literal(x)
     assert halves(x).tolist() == (x / 2.0).tolist()
+
+
+@compiled("f8(f8[:, :, ::1], f8[:, :], i8)")
+def moved(x: Floats, y: Floats, i: Int) -> float:
+    total = 0.0
+    for l in range(x.shape[1]):
+        x[i, l, 1] += y[l, i]
+        total += x[i][l, 1] + x[i, l:, 0].sum()
+    return total
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_elements_and_parts_of_arrays_are_those_of_python(order: Literal["C", "F"]) -> None:
+    x, y = np.arange(24.0).reshape(4, 3, 2), np.asarray(np.arange(20.0).reshape(5, 4), order=order)
+    literal = x.copy()
+    literal[2, :, 1] += y[:3, 2]
+    total = sum(literal[2, l, 1] + literal[2, l:, 0].sum() for l in range(3))
+    assert moved(x, y, np.int64(2)) == total
+    assert x.tolist() == literal.tolist()
+
+
+@pytest.mark.skipif(not module.is_known, reason="this numba compiles in its own way")
+def test_a_negative_index_is_refused_where_bounds_are_checked() -> None:
+    @njit(boundscheck=True)
+    def element(x: Any, i: Any) -> Any:
+        return x[i, 1]
+
+    with quick_numba("element", allocates=True):
+        element.compile("(f8[:, ::1], i8)")
+    assert element(np.eye(2), 1) == 1.0
+    with pytest.raises(IndexError):
+        element(np.eye(2), -1)
 
 
 @pytest.mark.skipif(not module.is_known, reason="this numba compiles in its own way")

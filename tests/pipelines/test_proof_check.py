@@ -29,6 +29,11 @@ def test_no_proof_is_false(index):
     expect_nothing_wrong(findings)
 
 
+def test_limited_coefficients_count_the_rounding_of_products():
+    """Two columns that leave 9e-7 of each other: their error is rounded by 6e-10 of ||Y||^2."""
+    expect_nothing_wrong(check(random_problem(361, 58)))
+
+
 @pytest.mark.parametrize("index", [517, 3109])
 def test_what_a_dependent_subset_may_explain_counts_rounding(index):
     expect_nothing_wrong(check(random_problem(1, index)))

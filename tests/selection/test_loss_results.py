@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from sklearn.linear_model import GammaRegressor, HuberRegressor, LogisticRegression, PoissonRegressor
+from sklearn.linear_model import GammaRegressor, HuberRegressor, LogisticRegression, PoissonRegressor, QuantileRegressor
 from sklearn.metrics import (
     accuracy_score,
     confusion_matrix,
     d2_tweedie_score,
     log_loss,
+    mean_pinball_loss,
     roc_auc_score,
     roc_curve,
 )
@@ -22,6 +23,7 @@ from sklearn.metrics import (
 import dsel
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.objective.losses.huber import Huber
+from dsel.objective.losses.quantile import Quantile
 from dsel.selection.results.predict_store import predict_store
 from tests.cli.test_cli import invoke
 from tests.stores import make_store
@@ -79,6 +81,35 @@ def test_predictions_by_hubers_loss_are_those_of_the_regression_at_its_scale() -
     np.testing.assert_allclose(found, expected, atol=1e-5)  # the minimizer of scikit-learn ends early
     theirs = float(s.loss.deviance(NUMBERS, expected).sum())
     assert theirs * (1.0 - 1e-6) <= s.error <= theirs
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 0.8])
+def test_quantiles_are_those_of_the_regression_but_for_smoothing(tau: float) -> None:
+    Z = X[:, [3, 7]]
+    s = dsel.select(Z, NUMBERS, k=2, loss=Quantile(tau))
+    model = QuantileRegressor(quantile=tau, alpha=0.0).fit(Z, NUMBERS)
+    theirs, ours = (M * mean_pinball_loss(NUMBERS, p, alpha=tau) for p in (model.predict(Z), s.predict(Z)))
+    error = M * max(tau, 1.0 - tau) ** 2 * s.loss.width / 2.0
+    assert s.error <= theirs <= ours <= s.error + error
+    assert (s.predict(Z) > NUMBERS).mean() == pytest.approx(tau, abs=0.05)
+    assert any(f"the quantile {tau:g}, smoothed" in note for note in s.notes)
+
+
+def test_a_narrow_parabola_is_fitted_exactly() -> None:
+    s = dsel.select(X[:, [3, 7]], NUMBERS, k=2, loss=Quantile(0.5, width=1e-3))
+    model = QuantileRegressor(quantile=0.5, alpha=0.0).fit(X[:, [3, 7]], NUMBERS)
+    theirs = M * mean_pinball_loss(NUMBERS, model.predict(X[:, [3, 7]]))
+    assert s.error == pytest.approx(theirs, rel=1e-3)
+    assert s.error <= theirs
+
+
+def test_what_no_quantile_loss_takes() -> None:
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        Quantile(1.0)
+    with pytest.raises(OptionError, match="width is 0"):
+        Quantile(0.5, 0)
+    with pytest.raises(DataError, match="robust spread is 0"):
+        dsel.select(X, np.where(np.arange(M) < 10, 1.0, 0.0), k=1, loss="quantile")
 
 
 def test_scores_of_classes_are_those_of_scikit_learn() -> None:

@@ -27,7 +27,7 @@ from dsel.selection.render import render_alternatives
 from dsel.selection.run_method import run_method
 from tests.stores import make_store
 
-NAMES = ("logistic", "poisson", "gamma", "huber")
+NAMES = ("logistic", "poisson", "gamma", "huber", "quantile")
 
 
 def drawn(loss: str, m: int = 80, n: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -52,6 +52,21 @@ def test_finds_the_subset_of_least_deviance(method: str, lam: float, q: int) -> 
     np.testing.assert_allclose(found.predict(X), fits[best][1].predict_proba(fits[best][2]), atol=1e-5)
 
 
+@pytest.mark.parametrize("q", [3, 4])
+def test_alternatives_are_all_near_best_subsets(q: int) -> None:
+    X, y = drawn(q, seed=q)
+    found = dsel.alternatives(dsel.select(X, y, k=2, loss="multinomial", lam=1.0), X, y, within=0.3)
+    values = {S: least(X, y, S, 1.0)[0] for S in combinations(range(8), 2)}
+    best = min(values.values())
+    near = {S for S, value in values.items() if value <= best + 0.3 * (found.total - best)}
+    assert found.complete
+    assert {tuple(sorted(row.indices)) for row in found.subsets} == near
+    for price in found.columns:
+        having = [S for S in near if price.index in S]
+        expected = "useless" if not having else "necessary" if len(having) == len(near) else "replaceable"
+        assert price.verdict == expected
+
+
 def test_without_a_penalty_the_deviance_is_that_of_regression_with_a_reference_class() -> None:
     X, y = drawn(3)
     found = dsel.select(X, y, k=3, loss="multinomial")

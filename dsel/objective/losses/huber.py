@@ -39,8 +39,7 @@ class Huber(Loss):
         """Return the loss with its delta."""
         if self.delta is not None:
             return self
-        weights = np.ones(y.size) if w is None else w
-        spread = _median(np.abs(y - _median(y, weights)), weights) / _MAD
+        spread = robust_spread(y, w)
         if spread == 0.0:
             raise DataError("More than half of the targets are equal: their robust spread is 0.", "Give Huber(delta).")
         return replace(self, delta=_EFFICIENT * spread)
@@ -74,6 +73,12 @@ class Huber(Loss):
     def notes(self) -> tuple[str, ...]:
         """Return delta."""
         return (f"residuals beyond {self._limit:.6g} count linearly (Huber's delta)",)
+
+
+def robust_spread(y: Floats, w: Floats | None = None) -> float:
+    """Return the robust standard deviation of targets with weights: the median absolute deviation over .6745."""
+    weights = np.ones(y.size) if w is None else w
+    return _median(np.abs(y - _median(y, weights)), weights) / _MAD
 
 
 def _median(values: Floats, weights: Floats) -> float:

@@ -13,6 +13,7 @@ from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.multinomial import Multinomial
 from dsel.objective.losses.poisson import Poisson
+from dsel.objective.losses.quantile import Quantile
 from dsel.objective.losses.squared import Squared
 
 #: The entry-point group in which a package lists its losses.
@@ -23,13 +24,14 @@ LOSSES: Registry[Loss] = Registry(
     "loss",
     Loss,  # type: ignore[type-abstract]
     GROUP,
-    (Squared(), Logistic(), Multinomial(), Poisson(), Gamma(), Huber()),
+    (Squared(), Logistic(), Multinomial(), Poisson(), Gamma(), Huber(), Quantile()),
 )
 
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {
     "binomial": "logistic", "logit": "logistic", "log_loss": "logistic", "logloss": "logistic", "gaussian": "squared",
     "squared_error": "squared", "mse": "squared", "quadratic": "squared", "softmax": "multinomial",
+    "pinball": "quantile", "median": "quantile", "absolute_error": "quantile", "mae": "quantile",
     "categorical": "multinomial", "cross_entropy": "multinomial",
 }  # fmt: skip
 

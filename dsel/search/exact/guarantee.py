@@ -86,10 +86,10 @@ class Guarantee:
         return tuple((*objective.included, *columns) if len(columns) == 1 else tuple(columns) for columns in named)
 
 
-def guarantee_within(objective: Objective, k: int, squares: float, rounding: float | None = None) -> Guarantee:
+def guarantee_within(objective: Objective, k: int, squares: float, rounding: float) -> Guarantee:
     """Return the limits of a proof about k columns whose squared coefficients, for norm 1, sum to at most `squares`.
 
-    rounding: by which share of the norms the bounds may differ in each product of two columns; by default that of K.
+    rounding: by which share of the norms errors and bounds may differ in each product of two columns.
 
     Coefficients b of a subset are also at most sqrt(c / (4 lam)) for the penalty lam. Those of included columns follow
     from what is left of Y, and from their independence. With a penalty above the tolerance no subset is dependent.
@@ -97,13 +97,14 @@ def guarantee_within(objective: Objective, k: int, squares: float, rounding: flo
     others leave.
     """
     centering, included, sizes = objective.centering, len(objective.included), []
+    own = k * squares / objective.total
     if squares:
         size = (k * squares / objective.total) ** 0.5
         sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
     if objective.lam > 0.0:
         sizes.append(0.5 * ((k + included) * centering.largest / objective.lam) ** 0.5)
-    share = perturbation(objective.n) if rounding is None else rounding
-    error = min(centering.share(min(sizes)) + share * k * squares / objective.total, 1.0)
+        own = min(own, 0.25 * k * float(objective.scale.max(initial=0.0)) / objective.lam)
+    error = min(centering.share(min(sizes)) + rounding * own, 1.0)
     if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
         return Guarantee(error)
     return Guarantee(error, by_dependent=k * squares * objective.tolerance / objective.total)

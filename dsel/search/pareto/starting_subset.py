@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb
 
-from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.objective.subset_state import DELETION_KERNELS
+from dsel.objective.subset_state import DELETION_KERNELS, load_subset_kernels
 from dsel.search.anytime import NEVER, Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum, splicing
 from dsel.search.greedy.path import Path, forward
@@ -38,12 +37,12 @@ def starting_subset(
     columns = objective.columns_of
     if not objective.has_gram and columns.eigen_factor is None:
         with deadline.paused():
-            load_kernels(*DELETION_KERNELS)
+            load_subset_kernels(deletes=True)
         return splicing(objective, k, deadline=deadline).best(k).members
     full, single = len(known) == k and is_small(objective, k), objective is columns
     with deadline.paused():
         if full or not single:
-            load_kernels(*DELETION_KERNELS)
+            load_subset_kernels(deletes=True)
         else:
             values = values_pay(columns, k, _ITERATIONS)
             load_pareto_kernels(columns, _EXCHANGE_EVERY, others=DELETION_KERNELS, values=values)

@@ -13,6 +13,7 @@ import numpy as np
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.rng import uniforms
 from dsel.objective.kernels import layout
+from dsel.objective.kernels.elimination import RARE
 from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import DELETION_KERNELS, SubsetState
 from dsel.search.greedy.path import NO_GAIN, largest
@@ -28,7 +29,7 @@ _RESTART = 1
 
 def load_swap_kernels() -> None:
     """Compile what a search by swaps needs, the first time on a machine."""
-    load_kernels(swaps.run_moves, *DELETION_KERNELS)
+    load_kernels(swaps.run_moves, *DELETION_KERNELS, without=RARE)
 
 
 class TabuSearch:

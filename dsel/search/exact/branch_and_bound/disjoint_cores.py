@@ -51,7 +51,7 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> Int:
     return place
 
 
-@compiled("i8(i8[::1], i8, i8, i8[::1], i8)", fast=True, allocates=True)
+@compiled("i8(i8[::1], i8, i8, i8[::1], i8)", fast=True)
 def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
     """Write the core of each column of R to CORE, and return the number of cores; q + 1: there is no better subset.
 
@@ -64,7 +64,7 @@ def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> In
         core[order[a]] = 1 if a <= crossing else 0
     bounds[1] = numbers[layout.REST]
     found = 1
-    trial = np.empty(t, np.int64)
+    trial = int_vector(P, layout.PLACES)[:t]
     while found <= q:
         split = np.int64(0)
         for a in range(t):
@@ -88,7 +88,7 @@ def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> In
     return found
 
 
-@compiled("UniTuple(i8, 2)(i8[::1], i8, i8, i8[::1], i8, i8)", fast=True, allocates=True)
+@compiled("UniTuple(i8, 2)(i8[::1], i8, i8, i8[::1], i8, i8)", fast=True)
 def branch_on_smallest_core(
     P: BranchState, d: Int, q: Int, order: Ints, found: Int, crossing: Int
 ) -> tuple[Int, Int]:  # fmt: skip
@@ -99,7 +99,9 @@ def branch_on_smallest_core(
     """
     core = int_vector(P, layout.CORE)
     t = order.size
-    sizes = np.zeros(found + 1, np.int64)
+    sizes = int_vector(P, layout.PLACES)
+    for x in range(found + 1):
+        sizes[x] = 0
     for a in range(t):
         sizes[core[a]] += 1
     least = 1

@@ -128,7 +128,8 @@ class Explorer:
             at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.WHOLE: (2, N, N), at.LOWER: (depths, n),
             at.ERROR: (4, depths), at.NUMBERS: (7,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
             at.LEADING: (2, leading, leading), at.LOG_BOUNDS: (log_room,), at.CHILD_BOUND: (n,),
-            at.CORE_BOUND: (k + 2,),
+            at.CORE_BOUND: (k + 2,), at.TRANSPOSED: (N, n), at.GIVEN: (n + k, k + 2), at.GIVEN_CROSS: (k + 2, N),
+            at.DIRECTION: (N,),
         }  # fmt: skip
         for slot, shape in floats.items():
             memory.put(slot, np.zeros(shape))
@@ -141,7 +142,7 @@ class Explorer:
         integers = {
             at.ALLOWED: (depths, n), at.CHILDREN: (depths, n), at.FRAME: (depths, 3), at.COUNT: (at.COUNTERS,),
             at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,), at.LOG: (log_room,),
-            at.WANTED: (n,), at.LACKED: (n,),
+            at.WANTED: (n,), at.LACKED: (n,), at.ORDER: (n,), at.PLACES: (n + k,),
         }  # fmt: skip
         for int_slot, shape in integers.items():
             memory.put(int_slot, np.zeros(shape, np.int64))

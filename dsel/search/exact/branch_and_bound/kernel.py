@@ -180,7 +180,7 @@ def _singles(P: BranchState, d: Int) -> None:
             record_if_better(P, d, i, NO_PLACE)
 
 
-@compiled("void(i8[::1], i8)", fast=True, allocates=True)
+@compiled("void(i8[::1], i8)", fast=True)
 def _pairs(P: BranchState, d: Int) -> None:
     """Record the best subset with two more columns. It ends early if the kernel is to stop."""
     gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
@@ -190,7 +190,7 @@ def _pairs(P: BranchState, d: Int) -> None:
     N = cross.shape[1]
     count[layout.WORK_DONE] += 3 * frame[d, layout.T] ** 2
     diagonal, inner, border = work[0], work[1], work[2]
-    transposed = np.empty((N, frame[d, layout.T]))  # inner products with all columns at once are faster
+    transposed = matrix(P, layout.TRANSPOSED)  # inner products with all columns at once are faster
     for i in range(frame[d, layout.T]):
         for a in range(N):
             transposed[a, i] = cross[i, a]
@@ -232,13 +232,13 @@ def _pairs(P: BranchState, d: Int) -> None:
                 record_if_better(P, d, i, l)
 
 
-@compiled("void(i8[::1], i8, i8)", fast=True, allocates=True)
+@compiled("void(i8[::1], i8, i8)", fast=True)
 def _branch(P: BranchState, d: Int, q: Int) -> None:
     """Order R, bound the children and list those that may hold a better subset."""
     frame, children, moments = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN), matrix(P, layout.MOMENTS)
     lower, count = matrix(P, layout.LOWER), int_vector(P, layout.COUNT)
     t = frame[d, layout.T]
-    order = np.empty(t, np.int64)
+    order = int_vector(P, layout.ORDER)[:t]
     place = np.int64(0)
     first = np.int64(0)
     borderline = np.int64(0)
@@ -272,7 +272,7 @@ def _branch(P: BranchState, d: Int, q: Int) -> None:
         _arrange(P, d, order)
 
 
-@compiled("void(i8[::1], i8, i8[::1])", fast=True, allocates=True)
+@compiled("void(i8[::1], i8, i8[::1])", fast=True)
 def _arrange(P: BranchState, d: Int, order: Ints) -> None:
     """Permute R, G and B of depth d into this order."""
     gram = cube(P, layout.GRAM)[d]
@@ -288,7 +288,7 @@ def _arrange(P: BranchState, d: Int, order: Ints) -> None:
             work[i, l] = gram[row, order[l]]
         for x in range(N):
             work_cross[i, x] = cross[row, x]
-    columns = np.empty(t, np.int64)
+    columns = int_vector(P, layout.PLACES)
     for i in range(t):
         columns[i] = allowed[d, order[i]]
     for i in range(t):
@@ -357,7 +357,7 @@ def _descend(P: BranchState, d: Int, i: Int) -> bool:
     return True
 
 
-@compiled("i8(i8[::1], i8, i8)", fast=True, allocates=True)
+@compiled("i8(i8[::1], i8, i8)", fast=True)
 def _given(P: BranchState, d: Int, i: Int) -> int:
     """Write R, G and B of depth d + 1, for the places after i at depth d given i, and return the size of R.
 
@@ -385,7 +385,7 @@ def _given(P: BranchState, d: Int, i: Int) -> int:
             for x in range(N):
                 cross[d + 1, a, x] = cross[d, first + a, x] - u * cross[d, i, x]
     else:
-        lost = np.empty(t, np.int64)
+        lost = int_vector(P, layout.PLACES)
         dropped = np.int64(0)
         for a in range(i + 1, t):
             left = parent[a, a] - parent[i, a] * parent[i, a] / g
@@ -409,7 +409,7 @@ def _given(P: BranchState, d: Int, i: Int) -> int:
     return kept
 
 
-@compiled("void(i8[::1], i8, i8, i8)", fast=True, allocates=True)
+@compiled("void(i8[::1], i8, i8, i8)", fast=True)
 def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
     """Make depth d the node of S = START[:s] (ascending, independent) and R = START[s:s + t]. O(s (s + t)^2)."""
     gram = cube(P, layout.GRAM)[d]
@@ -423,8 +423,8 @@ def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
     error = matrix(P, layout.ERROR)
     N = root_cross.shape[1]
     f = vector(P, layout.NUMBERS)[layout.TOTAL]
-    rows = np.empty((s + t, s))  # K given the earlier members of S, column by column
-    rows_cross = np.empty((s, N))
+    rows = matrix(P, layout.GIVEN)  # K given the earlier members of S, column by column
+    rows_cross = matrix(P, layout.GIVEN_CROSS)
     error[layout.SHARE, d] = 1.0
     error[layout.ROOM, d] = np.inf
     for p in range(s):
@@ -458,7 +458,7 @@ def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
             for x in range(N):
                 cross[i, x] -= u * rows_cross[a, x]
     if int_vector(P, layout.COUNT)[layout.BOUND] == layout.EIGENVALUE:
-        residual_targets(P, d, rows_cross)
+        residual_targets(P, d, rows_cross[:s])
     frame[d, layout.T] = t
     frame[d, layout.LEFT] = 0
     error[layout.F_OF_S, d] = f

@@ -301,7 +301,9 @@ def _child_bound(P: BranchState, d: Int, a: Int, q: Int, order: Ints, trace: flo
     if kind == layout.LEAPS or (kind == layout.COMBINED and (trace <= slack or q - 1 >= N)):
         return trace
     j = order[a]
-    w = cross[j] / np.sqrt(gram[j, j])
+    w, norm = vector(P, layout.DIRECTION), np.sqrt(gram[j, j])
+    for x in range(N):
+        w[x] = cross[j, x] / norm
     gain: float = matrix(P, layout.MOMENTS)[0, j] / gram[j, j]
     if kind == layout.EIGENVALUE:
         targets = cube(P, layout.TARGETS)[d]

@@ -179,7 +179,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
     def guarantee(self) -> Guarantee:
         """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not."""
         squares = self.limit or self.k * self._relaxation.largest**2
-        return guarantee_within(self.objective, self.k, squares, rounding=0.0)  # passes count that of products
+        return guarantee_within(self.objective, self.k, squares, rounding=2.0 * self._pool.rounding)
 
     def node_seconds(self) -> float:
         """Return the seconds of the last pass."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import perturbation
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.few_targets import column_norms
 from dsel.objective.objective_interface import Objective
@@ -173,7 +174,9 @@ class PerspectiveTree(RelaxationTree[Node]):
         """What rounding and the dependence tolerance may hide."""
         if self._box is None:
             return super().guarantee
-        return guarantee_within(self.objective, self.k, self.k * (self._largest or 0.0) ** 2)
+        return guarantee_within(
+            self.objective, self.k, self.k * (self._largest or 0.0) ** 2, perturbation(self.objective.n)
+        )
 
     def _relaxed_root(self, d: Floats, known: CachedRelaxation | None = None) -> tuple[float, Node]:
         """Return the root and its bound by a diagonal. known: coefficients of the root for a smaller size."""

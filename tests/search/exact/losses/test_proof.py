@@ -16,13 +16,14 @@ from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
+from dsel.objective.losses.quantile import Quantile
 from dsel.objective.losses.squared import Squared
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
 from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 
-LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0)]
+LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0), Quantile(0.7, 0.5)]
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 
 
