@@ -86,7 +86,9 @@ def plan_tiles(n: int, budget: float) -> Tiling:
         )
     fewest = math.ceil(n / math.isqrt(int(budget // 8)))
     most = max(fewest, min(3 * fewest + 16, n // NARROWEST))
-    tilings = (_pack(n, math.ceil(n / pieces), budget) for pieces in range(fewest, most + 1))
+    tilings = [_pack(n, math.ceil(n / fewest), budget)]
+    if len(tilings[0].reads) > 1:
+        tilings += [_pack(n, math.ceil(n / pieces), budget) for pieces in range(fewest + 1, most + 1)]
     return min(tilings, key=lambda tiling: len(tiling.reads))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
+from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.errors import DataError, OptionError
 from dsel.objective.centering import CenteringError
 from dsel.passes.execution.pass_checkpoints import storable
@@ -133,7 +134,9 @@ class ColumnScales:
         yy = np.where(useless, 0.0, yy / scaling.scale_y**2)
         B[:, useless] = 0.0
         if useless.all():
-            raise DataError("The targets are constant: there is nothing to explain.", "Check which column is Y.")
+            large = np.abs(self.mean_y).max(initial=0.0) > EXACT_INTEGERS
+            more = " Of such large numbers, float64 drops the digits: subtract a constant before." if large else ""
+            raise DataError("The targets are constant: there is nothing to explain.", f"Check which column is Y.{more}")
         return B, float(yy.sum())
 
     def centering_error(self, preprocess: Preprocess, blocks: int, filled: bool, merged: bool = True) -> CenteringError:
@@ -196,12 +199,20 @@ class Statistics(ColumnScales):
 
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
-        scale = scaling.scale_x
-        K = self.K + self.weight * np.outer(self.mean_x, self.mean_x) if raw else self.K
-        K = K / np.outer(scale, scale)
-        unusable = self.unusable(preprocess)
-        K[unusable] = 0.0
-        K[:, unusable] = 0.0
+        scale, unusable = scaling.scale_x, self.unusable(preprocess)
+        K = self.K
+        if raw:
+            K = np.outer(self.mean_x, self.mean_x)
+            K *= self.weight
+            K += self.K
+        if (scale != 1.0).any():
+            scales = np.outer(scale, scale)
+            K = np.divide(K, scales, out=scales)
+        elif not raw:
+            K = K.copy()
+        if unusable.any():
+            K[unusable] = 0.0
+            K[:, unusable] = 0.0
         if self.unsupervised:
             if unusable.all():
                 raise self.no_column_varies()
@@ -287,13 +298,10 @@ def duplicates(K: Floats, columns: Ints, limit: int) -> list[tuple[int, int]]:
     norm = np.zeros(len(K))
     norm[columns] = np.sqrt(np.maximum(np.diag(K)[columns], 0.0))
     pairs: list[tuple[int, int]] = []
-    for i in range(K.shape[0] - 1):
-        if norm[i] == 0.0:
-            continue
-        rest = norm[i + 1 :]
-        same = (rest > 0.0) & (np.abs(K[i, i + 1 :]) >= (1.0 - 1e-12) * norm[i] * rest)
-        for j in np.nonzero(same)[0]:
-            pairs.append((i, i + 1 + int(j)))
-            if len(pairs) == limit:
-                return pairs
+    norm[norm == 0.0] = np.inf
+    for first in range(0, len(K), _ROWS):
+        rows = slice(first, first + _ROWS)
+        same = np.abs(K[rows, first:]) >= np.outer((1.0 - 1e-12) * norm[rows], norm[first:])
+        found = np.argwhere(np.triu(same, 1)) + first
+        pairs += [(int(i), int(j)) for i, j in found[: limit - len(pairs)]]
     return pairs

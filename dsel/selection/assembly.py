@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -204,7 +205,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     if crowded is not None:
         yield crowded
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
-        yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
+        whole = "||Y||^2" if answer.run.validated.loss is None else "the deviance without columns"
+        yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of {whole}"
     if isinstance(dataset, Sums):
         yield noise_note(answer.run, fit, answer.chosen) or _not_on_rows(len(dataset.parts))
     if dataset.row_part is not None:
@@ -429,12 +431,13 @@ def _correlation_of(
     statistics: ColumnScales, scaling: Scaling, whole: Objective, i: int, j: int
 ) -> float | None:  # fmt: skip
     """Return the correlation of two columns of an objective, or None if one of them does not vary."""
-    both = np.array([i, j])
-    columns = whole.columns[both]
-    mean = (statistics.mean_x[columns] - scaling.center_x[columns]) / scaling.scale_x[columns]
-    covariance = whole.K[np.ix_(both, both)] - statistics.weight * np.outer(mean, mean)
-    value = float(_correlation(covariance)[0, 1])
-    return value if np.isfinite(value) else None
+    x, y = (float((statistics.mean_x[l] - scaling.center_x[l]) / scaling.scale_x[l]) for l in whole.columns[[i, j]])
+    weight = float(statistics.weight)
+    squares = float(whole.K[i, i]) - weight * (x * x), float(whole.K[j, j]) - weight * (y * y)
+    if not min(squares) > 0.0:
+        return None
+    value = (float(whole.K[i, j]) - weight * (x * y)) / (math.sqrt(squares[0]) * math.sqrt(squares[1]))
+    return min(max(value, -1.0), 1.0) if math.isfinite(value) else None
 
 
 def _class_count(dataset: Dataset) -> int | None:

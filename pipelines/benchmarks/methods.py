@@ -1,5 +1,6 @@
 """Every method compared with the portfolio at equal total time, on the papers' data sets.
 
+The portfolio makes no proof here: like the others, it searches all of its time.
 All times are CPU time of one process, so that the load of the machine does not matter.
 """
 
@@ -85,11 +86,13 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     assert objective is not None
     with threadpool_limits(1), patch.object(anytime, "default_clock", time.process_time):
         rows = [_compare(objective, cell, method) for method in _methods(objective)]
-        portfolio, taken = _timed(objective, cell, "portfolio", {"seconds": cell.seconds})
+        portfolio, taken = _portfolio(objective, cell, cell.seconds)
         for row in rows:
             row["portfolio"] = portfolio
             if row["seconds"] > cell.seconds and row["error"] < portfolio - _BETTER:  # equal total time
-                row["portfolio"] = _timed(objective, cell, "portfolio", {"seconds": row["seconds"]})[0]
+                row["portfolio"] = _timed(objective, cell, "portfolio", {"seconds": row["seconds"], "certify": False})[
+                    0
+                ]
     return {
         "data": cell.data,
         "k": cell.k,
@@ -125,6 +128,11 @@ def _timed(
     best = chosen.run(task).best(cell.k)
     seconds = time.process_time() - start
     return objective.value(best.members) / objective.total, seconds
+
+
+def _portfolio(objective: DenseObjective, cell: Cell, seconds: float) -> tuple[float, float]:
+    """Return the error of the portfolio without a proof, and the seconds that it took."""
+    return _timed(objective, cell, "portfolio", {"seconds": seconds, "certify": False})
 
 
 def _restarted(objective: DenseObjective, cell: Cell) -> tuple[float, float]:

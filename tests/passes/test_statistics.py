@@ -193,3 +193,15 @@ def test_arrays_in_memory_and_stores_leave_blas_as_it_was_and_agree_bit_for_bit(
     assert [library["num_threads"] for library in threadpool_info()] == before
     np.testing.assert_array_equal(first.K, again.K)
     np.testing.assert_allclose(of_store.K, first.K, rtol=1e-12, atol=1e-9)
+
+
+def test_columns_that_are_multiples_of_each_other_are_found_in_pairs() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 600))
+    X[:, 500], X[:, 257], X[:, 7], X[:, 9] = -3.0 * X[:, 2], 2.0 * X[:, 256], 0.0, 0.0
+    X[:, 599] = X[:, 2]
+    every = [(2, 500), (2, 599), (256, 257), (500, 599)]
+    K = X.T @ X
+    assert duplicates(K, np.arange(600), 100) == every
+    assert duplicates(K, np.arange(600), 3) == every[:3]
+    assert duplicates(K, np.delete(np.arange(600), [500]), 100) == [(2, 599), (256, 257)]

@@ -38,8 +38,10 @@ FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
 LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
 #: Bytes per second from memory and from a store, flops per second, and the passes besides those for Gram rows, of which
 #: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less, unless
-#: it takes less than these seconds.
-_MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH, _SHORT = 5e9, 5e8, 2e10, 2, 4.0, 0.5
+#: it takes less than these seconds. The matrix takes some seconds for each of its elements, too: it is scaled, copied
+#: and searched for columns that are alike.
+_MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH, _SHORT = 5e9, 5e8, 2e10, 2, 4.0, 0.25
+_GRAM_ELEMENT = 1.5e-8
 #: With at most this many columns the Gram matrix is small: rounds on left-out rows take it.
 MOST_SMALL = 1000
 
@@ -164,7 +166,7 @@ class ProblemShape:
             or (needs.gram_sums > 1 and not self.rounds)
         ):
             return False
-        gram = self.m * self.n**2 / _FLOPS
+        gram = self.n**2 * (self.m / _FLOPS + _GRAM_ELEMENT)
         if self.rounds:
             rows = self.k * (self.x_bytes / self._reading_speed + 2.0 * self.m * self.n / _FLOPS)
             return self.n > MOST_SMALL and ((self.in_memory and self.n > self.m) or gram > rows)
