@@ -27,7 +27,7 @@ from dsel.data.formats.registry import find_format
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import SOURCE
+from dsel.data.schema import ATTR_CLASSES, SOURCE
 from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.segments import Segment, segment_ranges
@@ -157,6 +157,18 @@ class Dataset:
             str(label).startswith(f"{one}=") for label, one in zip(self.features, sources, strict=True) if label != one
         ]
         return sources if made and all(made) else None
+
+    def with_one_column_for_two_classes(self) -> Dataset:
+        """Return the data with the column of the second class, if the targets in a store are those of two classes."""
+        stored = self.store.attributes.get(ATTR_CLASSES, {}) if isinstance(self.store, Store) else {}
+        for name, levels in stored.items():
+            if len(levels) == 2 and self.targets.tolist() == [f"{name}={level}" for level in levels]:
+                columns = np.arange(2) if self.target_columns is None else self.target_columns
+                return replace(
+                    self, n_targets=1, targets=self.targets[1:], target_columns=columns[1:], y_bytes=8 * self.m,
+                    classes={name: list(levels)},
+                )  # fmt: skip
+        return self
 
     @property
     def weighted(self) -> bool:
@@ -361,6 +373,11 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     chosen = None
     labels = store.targets if y is not None else np.empty(0, object)
     if y is not None and targets is not None:
+        classes = store.attributes.get(ATTR_CLASSES, {})
+        parts: dict[str | int, list[str | int]] = {
+            one: [f"{one}={level}" for level in classes.get(one, ())] for one in targets if one not in labels
+        }  # fmt: skip
+        targets = [label for one in targets for label in parts.get(one) or [one]]
         chosen = _resolve_targets(targets, labels)
         labels = labels[chosen]
     elif targets is not None:

@@ -27,11 +27,13 @@ from dsel.data.formats.tables.encoders import indicators
 from dsel.data.formats.tables.scan import (
     IDENTIFIER_ROWS,
     as_words,
+    beyond_floats,
     has_levels,
     is_date_type,
     is_number_type,
     likely_mistake,
     number_values,
+    rounding_note,
 )
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, as_days
@@ -220,7 +222,8 @@ def numbers_of(
     is_pandas = is_a(data, "pandas", "DataFrame")
     plain = (is_pandas or arrow.is_dask_frame(data)) and _is_plain(set(data.dtypes))
     if plain and is_pandas:
-        return Numbers(np.asarray(data.to_numpy()), notes=_mistakes(data))
+        values = np.asarray(data.to_numpy())
+        return Numbers(values, notes=(*(_rounded(data) if values.dtype.kind == "f" else ()), *_mistakes(data)))
     if plain:
         return Numbers(data.to_dask_array(lengths=True))
     table = arrow.frame_table(data, what)
@@ -249,6 +252,12 @@ def _is_plain(dtypes: set[Any]) -> bool:
     """Return whether columns of these dtypes together are an array of numbers in NumPy."""
     numbers = all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in dtypes)
     return numbers or dtypes == {np.dtype(bool)}
+
+
+def _rounded(frame: Any) -> tuple[str, ...]:
+    """Return a note on columns of whole numbers that floats cannot hold."""
+    whole = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
+    return rounding_note([str(frame.columns[j]) for j in whole if beyond_floats(frame.iloc[:, j].to_numpy())])
 
 
 def _mistakes(frame: Any) -> tuple[str, ...]:

@@ -262,9 +262,10 @@ def _matched(X: Any, other: Any, name: str) -> Any:
     if is_data_array(other):
         other = _transposed(X, other)
     labels, own = _row_index(X), _row_index(other)
-    if labels is None or own is None or len(labels) != len(own) or labels.equals(own):
+    by_label = is_data_array(other) and is_data_array(X)
+    if labels is None or own is None or labels.equals(own) or (len(labels) != len(own) and not by_label):
         return other
-    if not is_data_array(other) or not is_data_array(X):
+    if not by_label:
         pairs = enumerate(zip(labels, own, strict=True))
         row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
         raise DataError(

@@ -63,6 +63,7 @@ from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.pipeline import run_events, stage_events
+from dsel.selection.record import IN_MEMORY
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -155,7 +156,7 @@ def _certified(
     if budget.near_best is not None and (request.groups is not None or budget.limit is not None):
         raise OptionError(
             "Near-best subsets are listed of single columns, without a limit for coefficients.",
-            "Select without groups, and leave the limit out.",
+            'Select without groups (categories="columns" if they are those of categories), and leave the limit out.',
         )
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
@@ -263,13 +264,16 @@ def data_again(
 ) -> tuple[Dataset, SelectionRequest]:
     """Return the data of a selection, and its request without how the columns were searched.
 
-    That does not matter for a proof, and recorded options may conflict with each other.
+    That does not matter for a proof, and recorded options may conflict with each other. Errors: OptionError where an
+    offset that is not in a store is missing.
     """
     asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
-    if offset is not None:
-        asked["offset"] = offset
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names
+    if offset is not None:
+        asked["offset"] = offset
+    elif selection.request.offset == IN_MEMORY:
+        raise OptionError("The selection was made with an offset in memory.", "Give it again, as offset.")
     request = selection.request.model_copy(update=asked)
     return dataset_of(request, X, Y), request
 
@@ -320,7 +324,8 @@ def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
-        words = f"{useless}at most {row['relative_to_total']:.2%} of ||Y||^2 from the best{among}"
+        whole = "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
+        words = f"{useless}at most {row['relative_to_total']:.2%} of {whole} from the best{among}"
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
 
 

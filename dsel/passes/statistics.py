@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
+from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.errors import DataError, OptionError
 from dsel.objective.centering import CenteringError
 from dsel.passes.execution.pass_checkpoints import storable
@@ -133,7 +134,9 @@ class ColumnScales:
         yy = np.where(useless, 0.0, yy / scaling.scale_y**2)
         B[:, useless] = 0.0
         if useless.all():
-            raise DataError("The targets are constant: there is nothing to explain.", "Check which column is Y.")
+            large = np.abs(self.mean_y).max(initial=0.0) > EXACT_INTEGERS
+            more = " Of such large numbers, float64 drops the digits: subtract a constant before." if large else ""
+            raise DataError("The targets are constant: there is nothing to explain.", f"Check which column is Y.{more}")
         return B, float(yy.sum())
 
     def centering_error(self, preprocess: Preprocess, blocks: int, filled: bool, merged: bool = True) -> CenteringError:

@@ -285,6 +285,8 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
+    if find_loss(request.loss).classifies and find_loss(request.loss).contrasts is None:
+        dataset = dataset.with_one_column_for_two_classes()
     loss = _loss(dataset, request, method)
     if loss is not None and request.offset is not None:
         dataset = with_offset(dataset, request.offset)
@@ -352,11 +354,11 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
     name = f'loss="{loss.name}"'
     many = loss.contrasts is not None
     if dataset.n_targets != 1 and not (many and dataset.n_targets > 2):
-        remedy = 'Name one with targets. For three or more classes use loss="multinomial".'
-        raise OptionError(
-            f"{name} takes one target, and there are {dataset.n_targets}.",
-            remedy if loss.classifies and not many else "Name one with targets.",
-        )
+        remedy = "Name one with targets."
+        if loss.classifies:
+            more = 'For three or more classes use loss="multinomial".'
+            remedy = 'For two classes use loss="logistic".' if many else f"{remedy} {more}"
+        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", remedy)
     if many and request.offset is not None:
         raise OptionError(f"{name} takes no offset: one for all classes changes nothing.", "Leave offset out.")
     if not method.takes_loss:

@@ -205,7 +205,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     if crowded is not None:
         yield crowded
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
-        yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
+        whole = "||Y||^2" if answer.run.validated.loss is None else "the deviance without columns"
+        yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of {whole}"
     if isinstance(dataset, Sums):
         yield noise_note(answer.run, fit, answer.chosen) or _not_on_rows(len(dataset.parts))
     if dataset.row_part is not None:

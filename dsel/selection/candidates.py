@@ -12,7 +12,7 @@ from dsel._lib.text import counted
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
-from dsel.data.labels import format_labels
+from dsel.data.labels import Labels, format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
@@ -65,9 +65,20 @@ def candidates_of(
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)
         chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))
-        return whole.condition(include.tolist()).restrict(chosen_from), tuple(notes)
+        return _conditioned(whole, include, include, labels).restrict(chosen_from), tuple(notes)
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
-    return objective.condition(np.searchsorted(keep, include).tolist()), tuple(notes)
+    return _conditioned(objective, np.searchsorted(keep, include), include, labels), tuple(notes)
+
+
+def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labels) -> Objective:
+    """Return the objective given the included columns. Errors: OptionError that names them where they are dependent."""
+    try:
+        return objective.condition(places.tolist())
+    except OptionError as error:
+        named = format_labels(labels, include)
+        raise OptionError(
+            f"The included columns depend on each other: {named}.", "Leave out those that repeat."
+        ) from error
 
 
 def _sets(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:

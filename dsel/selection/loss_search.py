@@ -25,20 +25,22 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_fits import (
-    FEWEST_MODELS,
-    MOST_MODELLED,
-    MOST_MODELS,
     LossData,
     LossFit,
     Targets,
     deviances,
     fit_subsets,
     loss_targets,
-    model_moments,
     on_rows,
     read_columns,
-    score_columns,
     without_scale_of_targets,
+)
+from dsel.passes.loss_models import (
+    FEWEST_MODELS,
+    MOST_MODELLED,
+    MOST_MODELS,
+    model_moments,
+    score_columns,
     working_rows,
 )
 from dsel.passes.refit import Fit
@@ -146,9 +148,12 @@ class LossSearch:
         """Fit subsets, given by their size and columns of the data, that were not fitted before."""
         new = {S: size for size, members in points if (S := tuple(sorted(members))) not in self.known}
         starts = [None if self.model is None else self.model.start(S) for S in new]
-        fits = fit_subsets(self.problem, [np.array(S, np.int64) for S in new], starts, list(new.values()))
+        subsets, sizes = [np.array(S, np.int64) for S in new], list(new.values())
+        fits = fit_subsets(self.problem, subsets, starts, sizes)
+        endless = [fit.columns for fit in fits if fit.infinite]  # where such fits stop depends on their start
+        settled = {tuple(fit.columns.tolist()): fit for fit in fit_subsets(self.problem, endless)}
         for S, fit in zip(new, fits, strict=True):
-            self.known[S], self.sizes[S] = fit, new[S]
+            self.known[S], self.sizes[S] = settled.get(S, fit), new[S]
         best = self.best
         fit = self.known[best]
         if not self.trace or fit.value < self.trace[-1].value:
@@ -335,6 +340,11 @@ class LossSearch:
         chosen, dependent = by_gain(run.whole, base, [j for j in best if j not in base])
         prefixes = [chosen[:i] for i in range(chosen.size + 1)]
         fits = fit_subsets(problem, prefixes)
+        known = self.known[best]
+        if known.infinite and known.columns.size == chosen.size:  # it has no end: where the search stopped it counts
+            fits[-1] = replace(
+                known, columns=chosen, coefficients=known.coefficients[np.searchsorted(known.columns, chosen)]
+            )
         last, empty = fits[-1], fits[0]
         gains = np.array([a.value - b.value for a, b in pairwise(fits)])
         gram = run.prepared.fit(chosen, 0.0).gram

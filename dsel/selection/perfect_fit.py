@@ -30,9 +30,9 @@ def stopped_at_perfect_fit(run: SelectionRun, outcome: SearchOutcome, exact: boo
     if run.validated.criterion is not None or outcome.chosen is not None or run.validated.request.lam > 0.0:
         return outcome
     point = next((p for p in outcome.front if p.size <= run.most and _is_perfect(run, p)), None)
-    if point is None or not point.members:
+    if point is None or not (point.members or run.validated.included):
         return outcome
-    if exact and run.objective.has_gram and run.subject.groups is None:
+    if point.members and exact and run.objective.has_gram and run.subject.groups is None:
         point = _single(run) or _settled(run, outcome.front, _without_redundant(run, point))
     front = (*(smaller for smaller in outcome.front if smaller.size < point.size), point)
     kept = tuple(proof for proof in outcome.certificates if proof.size <= run.validated.included + point.size)
@@ -100,8 +100,9 @@ def _first_of_equals(run: SelectionRun, front: Sequence[FrontPoint], point: Fron
 
 
 def _note(run: SelectionRun, point: FrontPoint) -> str:
-    labels, columns = run.dataset.features, run.objective.in_data(point.members)
-    if len(columns) == 1 and not run.validated.included and run.dataset.n_targets:
+    labels = run.dataset.features
+    columns = np.union1d(run.validated.include, run.objective.in_data(point.members)).astype(np.int64)
+    if len(columns) == 1 and run.dataset.n_targets:
         return (
             f"leave {format_labels(labels, columns)} out if it should not be there: this column is the target or a "
             "copy of it, and explains all of Y alone; the search stops there"

@@ -21,6 +21,7 @@ from dsel.config.cluster import ClusterSection
 from dsel.config.job import JobFile
 from dsel.search.method import in_this_process
 from dsel.search.registry import METHODS
+from pipelines.docs.notebooks import write_notebooks
 
 
 def job_file_keys() -> str:
@@ -204,6 +205,7 @@ def page(name: str) -> str:
 
 
 def write_pages() -> None:
-    """Write the tables into the pages."""
+    """Write the tables into the pages, and the notebooks of the gallery."""
     for name in TABLES:
         (REFERENCE / name).write_text(page(name))
+    write_notebooks()

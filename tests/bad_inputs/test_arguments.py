@@ -107,6 +107,8 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("equal labels", select(DUPLICATES, Y), DATA, r"X: .* 'a' \(2 times\)", "unique name"),
     ("equal labels next to a target", select(DUPLICATES.assign(c=Y), "c"), DATA, r"X: .* 'a' \(2 times\)", "unique"),
     ("another index", select(FRAME, pd.Series(Y)[::-1]), DATA, "indexes of X and Y differ: row 0", r"Y.loc\[X.index\]"),
+    ("codes", select(FRAME.assign(d=[f"{i:05d}" for i in range(60)]), Y), DATA, "with leading zeros as codes", "Make it"),
+    ("fewer coordinates", select(TIMES, TIMES[:50, 0]), DATA, "Y has no rows for 10 of the 60 samples", "xarray.align"),
     ("other coordinates", select(TIMES, LATER), DATA, "Y has no rows for 5 of the 60 samples", "xarray.align"),
     ("sparse out of range", select(WRONG_SPARSE, Y), DATA, "no valid sparse matrix", "Build it again"),
     ("narrow Dask blocks", select(NARROW, Y), DATA, r"block of X has shape \(20, 3\).* \(20, 6\)", "Correct the chunks"),

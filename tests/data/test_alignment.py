@@ -70,7 +70,7 @@ def test_weights_are_matched_as_the_targets_are() -> None:
         (X.assign_coords(time=TIME // 20), TARGET, "labels occur more than once"),
         (X, xr.DataArray(A, dims=("time", "column")), "share the dimensions column, time with X"),
         (X, pd.Series(Y, index=TIME[::-1]), "indexes of X and Y differ: row 0 is 0 in X and 390 in Y"),
-        (X, TARGET[:-1], "X has 40 rows and Y has 39"),
+        (X, TARGET[:-1], "Y has no rows for 1 of the 40 samples of X: 390"),
     ],
 )
 def test_rows_that_cannot_be_matched_are_refused(x: Any, y: Any, match: str) -> None:

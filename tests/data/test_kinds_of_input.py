@@ -408,6 +408,13 @@ def test_likely_mistakes_are_named_with_the_remedy(change: dict[str, Any], note:
         assert any(note in found for found in report.notes)
 
 
+def test_few_rows_that_are_counted_have_an_identifier() -> None:
+    note = "leave 'id' out if it is an identifier"
+    few, y = NUMBERS[:30].assign(id=RNG.permutation(30)), Y[:30]
+    assert any(note in found for found in dsel.select(few, y, k=1).notes)
+    assert not any(note in found for found in dsel.select(few.assign(id=few["id"] ** 2), y, k=1).notes)
+
+
 def test_an_identifier_of_text_is_refused_in_one_sentence() -> None:
     with pytest.raises(DataError) as caught:
         dsel.select(MIXED.assign(uuid=[f"u{i:07d}" for i in range(M)]), Y, k=2)
@@ -433,3 +440,27 @@ def without_target(kind: Kind) -> tuple[Any, Any]:
     if isinstance(kind.X, pl.DataFrame):
         return kind.X.drop("y"), kind.X["y"]
     return kind.X.drop(columns="y"), kind.X["y"]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "nullable", "objects", "csv", "parquet"])
+def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Path) -> None:
+    note = "1 column has integers beyond 2^53, which were rounded to float64 (subtract a constant before): count"
+    large = NUMBERS[["a", "b"]].assign(count=2**60 + np.arange(M), y=Y)
+    if kind in ("csv", "parquet"):
+        getattr(large, f"to_{kind}")(tmp_path / f"data.{kind}", index=False)
+        assert note in dsel.ingest(tmp_path / f"data.{kind}", tmp_path / "store.zarr", target="y").notes
+        return
+    frames = {
+        "pandas": large, "polars": polars_frame(large), "nullable": large.convert_dtypes(),
+        "objects": large.astype({"count": object}),
+    }  # fmt: skip
+    assert note in dsel.select(frames[kind], "y", k=1).notes
+    small = large.assign(count=2**50 + np.arange(M))
+    assert not any("2^53" in found for found in dsel.select(small, "y", k=1).notes)
+
+
+def test_numbers_that_no_integer_type_holds_become_floats_with_their_name_in_errors() -> None:
+    huge = NUMBERS.assign(count=[10**25 + 10**22 * i for i in range(M)], y=Y)
+    assert dsel.select(huge, "y", k=1).labels == ["b"]
+    with pytest.raises(DataError, match=r"The targets are constant.* subtract a constant"):
+        dsel.select(X, 2**60 + np.arange(M), k=1)

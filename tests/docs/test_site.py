@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from dsel import errors
 from dsel.cli import app
 from dsel.config.job import JobFile
 from dsel.search.registry import METHODS
-from pipelines.docs import generated, pictures
+from pipelines.docs import generated, notebooks, pictures
 from pipelines.docs.links import broken_links
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,23 @@ def test_a_broken_link_an_absent_anchor_and_a_fetch_from_another_host_are_found(
 @pytest.mark.parametrize("name", generated.TABLES)
 def test_the_pages_of_the_reference_are_those_of_the_code(name: str) -> None:
     assert (generated.REFERENCE / name).read_text() == generated.page(name), "Run python -m pipelines.docs, and commit."
+
+
+@pytest.mark.parametrize("page", notebooks.PAGES)
+def test_a_notebook_has_the_text_the_code_and_the_outputs_of_its_page(page: str) -> None:
+    file = notebooks.GALLERY / "notebooks" / f"{page}.ipynb"
+    assert file.read_text() == notebooks.notebook(page), "Run python -m pipelines.docs, and commit."
+    cells = json.loads(file.read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    text = (notebooks.GALLERY / f"{page}.md").read_text()
+    for source in code:
+        compile(source, page, "exec")
+        assert all(line.strip() in text for line in source.splitlines())
+    printed = ["".join(output["text"]) for cell in cells for output in cell.get("outputs", [])]
+    assert len(printed) == len(re.findall(r"^>>> .*\n(?:\.\.\. .*\n)*(?!>>>|```)", text, re.MULTILINE))
+    for cell in cells:
+        for link in re.findall(r"\]\(([\w./-]+)", "".join(cell["source"]) if cell["cell_type"] == "markdown" else ""):
+            assert "//" in link or (file.parent / link).exists(), link
 
 
 @pytest.mark.parametrize("page", sorted(pictures.GALLERY.glob("[!i]*.md")), ids=lambda page: page.stem)

@@ -412,3 +412,47 @@ def test_a_proof_for_wide_data_needs_a_penalty() -> None:
     selection = dsel.select(wide, y, k=1, loss="logistic", method="forward")
     with pytest.raises(OptionError, match="Set lam, or coefficient_limit"):
         dsel.certify(selection, wide, y)
+
+
+def test_a_selection_with_an_offset_in_memory_is_certified_with_it() -> None:
+    rng = np.random.default_rng(5)
+    X, offset = rng.normal(size=(60, 5)), rng.normal(size=60)
+    y = rng.poisson(np.exp(0.5 * X[:, 1] + offset))
+    selection = dsel.select(X, y, k=1, loss="poisson", offset=offset)
+    assert dsel.certify(selection, X, y, offset=offset).certificate[-1]["proven"]
+    with pytest.raises(OptionError, match=r"made with an offset in memory. Give it again, as offset"):
+        dsel.certify(selection, X, y)
+    with pytest.raises(DataError, match="These are not the data of the selection"):
+        dsel.certify(selection, X, y, offset=2 * offset)
+
+
+def test_two_classes_of_a_store_are_one_target_of_the_logistic_loss(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame(rng.normal(size=(80, 5)), columns=list("abcde"))
+    frame["answer"] = np.where(frame["b"] + rng.normal(size=80) > 0, "yes", "no")
+    dsel.ingest(frame, tmp_path / "store.zarr", target="answer")
+    expected = dsel.select(frame, "answer", k=2, loss="logistic", class_weight={"yes": 3.0})
+    for targets in (None, ["answer"], ["answer=yes"]):
+        found = dsel.select(tmp_path / "store.zarr", k=2, loss="logistic", targets=targets, class_weight={"yes": 3.0})
+        assert (found.labels, found.targets) == (expected.labels, ("answer=yes",))
+        assert found.error == pytest.approx(expected.error, rel=1e-9)
+    assert dsel.select(tmp_path / "store.zarr", k=2, targets=["answer"]).targets == ("answer=no", "answer=yes")
+    with pytest.raises(OptionError, match=r"takes one target, and there are 2. For two classes use loss=.logistic."):
+        dsel.select(tmp_path / "store.zarr", k=2, loss="multinomial")
+
+
+def test_classes_are_whole_numbers_or_text() -> None:
+    X = np.random.default_rng(7).normal(size=(60, 4))
+    with pytest.raises(DataError, match=r"takes classes, and the target has values such as .* For numbers use"):
+        dsel.select(X, X[:, 0], k=1, loss="multinomial")
+
+
+def test_a_fit_without_an_end_has_one_deviance_everywhere() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 8))
+    y = (X[:, 2] > 0).astype(int)
+    selection = dsel.select(X, y, k=2, loss="logistic")
+    assert [row.r2 for row in selection.front if row.size == 2] == [selection.r2]
+    assert not any("recomputed" in note for note in selection.notes)
+    certified = dsel.certify(selection, X, y, seconds=2)
+    assert certified.certificate[-1]["value"] == selection.error
+    assert "unless columns separate the classes: then only the penalty does" in str(certified)

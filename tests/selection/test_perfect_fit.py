@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.errors import OptionError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((200, 8))
@@ -66,3 +67,20 @@ def test_columns_of_any_scale_give_the_answer_of_the_scaled_data(
 def test_squares_beyond_the_range_of_float64_are_refused(power: int) -> None:
     with pytest.raises(dsel.errors.DataError, match=r"8 columns whose squares are out of float64's range"):
         dsel.select(X * 10.0**power, Y, k=2)
+
+
+def test_an_included_copy_of_the_target_is_named_and_ends_the_search() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    found = dsel.select(np.column_stack([X, 2 * y]), y, k=3, include=[5])
+    assert found.labels == ["x5"]
+    assert any(
+        note.startswith("leave x5 out if it should not be there: this column is the target") for note in found.notes
+    )
+
+
+def test_included_columns_that_depend_on_each_other_are_named() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    with pytest.raises(OptionError, match="The included columns depend on each other: x0, x1, x5"):
+        dsel.select(np.column_stack([X, X[:, 0] + X[:, 1]]), X[:, 2], k=4, include=[0, 1, 5])

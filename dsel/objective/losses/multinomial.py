@@ -60,6 +60,12 @@ class Multinomial(ClassLoss):
                 raise DataError(f"No row with weight is in class {missing} of the target.", "Leave this class out.")
         else:
             values = np.unique(there)
+            broken = values[values != np.rint(values)]
+            if broken.size:
+                raise DataError(
+                    f'loss="multinomial" takes classes, and the target has values such as {broken[0]:g}.',
+                    'For numbers use loss="squared", and give classes as text or whole numbers.',
+                )
         if values.size < 3:
             what = "two classes" if values.size == 2 else f"one class only, {values[0]:g}"
             raise DataError(

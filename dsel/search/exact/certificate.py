@@ -335,6 +335,11 @@ def _why_useless(row: Mapping[str, Any]) -> str:
             "The bound follows from the targets alone. For one target, a ridge penalty (lam) or a limit for "
             "coefficients (dsel certify --coefficient-limit 1.5) gives a better one."
         )
+    if row["method"].endswith("loss)"):
+        return (
+            "The proof ended before its bound was of use. A ridge penalty (lam) helps, and more time (dsel certify "
+            "--time) unless columns separate the classes: then only the penalty does."
+        )
     return (
         "The proof ended before its bound was of use. More time helps (dsel certify --time), and so does a ridge "
         "penalty (lam), or for one target a limit for coefficients (dsel certify --coefficient-limit 1.5)."

@@ -212,7 +212,7 @@ def _array(column: Any) -> Any:
         column = column.sparse.to_dense()
     try:
         return pa.array(column, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         if not all(value is None or isinstance(value, numbers.Real | np.bool_) for value in column):
             raise
         return pa.array(column.to_numpy(dtype=np.float64, na_value=np.nan), from_pandas=True)

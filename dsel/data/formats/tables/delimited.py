@@ -79,6 +79,7 @@ class DelimitedTable(Table):
             )
         words = {*roles.categorical, *([] if roles.index is None else [roles.index])}
         features = set(roles.features)
+        self.whole = frozenset(i for i, kind in enumerate(self.types) if types.is_integer(kind))
         for i, kind in enumerate(self.types):
             is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)
             if i in words:

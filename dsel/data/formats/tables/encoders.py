@@ -211,6 +211,8 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
         return f"{at} with {many} different values, too many for a column each. {words.too_many}."
     if is_category:
         return None if count else f"column {name!r} has no values. {words.drop.capitalize()}."
+    if not column.no_numbers.count and column.values.value[:1] == "0" and column.values.value[1:].isdigit():
+        return f"{at} ({many} different values), with leading zeros as codes have. {words.levels}."
     if not column.no_numbers.count:
         return f"{at} ({many} different values), though it holds numbers only. Convert the column to numbers."
     if auto and count <= AUTO_LEVELS:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.source import SourceOptions, lost
+from dsel._lib.text import counted, shorten
+from dsel.data.formats.source import EXACT_INTEGERS, SourceOptions, lost
 from dsel.data.formats.tables.table import (
     TRUTH_WORDS,
     Table,
@@ -64,6 +65,8 @@ class ColumnScan:
         As in `SourceOptions`.
     dtype : dtype, optional
         A dtype that all numbers must fit.
+    is_whole : bool
+        Whether the numbers are whole numbers, also if they are read as floats.
     """
 
     name: str
@@ -75,6 +78,7 @@ class ColumnScan:
     na: tuple[str, ...] = ()
     decimal: str = "."
     dtype: np.dtype[Any] | None = None
+    is_whole: bool = False
     missing: Found = field(default_factory=Found)
     infinite: Found = field(default_factory=Found)
     negative: Found = field(default_factory=Found)
@@ -84,6 +88,7 @@ class ColumnScan:
     values: Found = field(default_factory=Found)  # of text and of types that have no numbers
     levels: set[str] = field(default_factory=set)
     has_more_levels: bool = False
+    rounded: bool = False  # whether float64 cannot hold all whole numbers of this size
     mistake: str | None = None  # what the first rows of whole numbers look like, if not like a feature
 
     @property
@@ -130,7 +135,9 @@ class ColumnScan:
         ):
             self.values.add(column.is_valid().to_numpy(zero_copy_only=False), first, lambda i: column[i].as_py())
         elif is_number and not self.has_levels:
-            self._add_numbers(number_values(column), first)
+            values = number_values(column)
+            self._add_numbers(values, first)
+            self.rounded |= self.is_whole and beyond_floats(values)
             if not first and types.is_integer(column.type):
                 self.mistake = likely_mistake(self.name, number_values(column.slice(0, IDENTIFIER_ROWS)))
         else:
@@ -182,7 +189,10 @@ class ColumnScan:
         numbers, bad = as_numbers(column, self.decimal)
         if bad.any():
             return False
-        integers = as_integers(column) if self.dtype is not None and self.dtype.kind in "iu" else None
+        asked = self.dtype is not None and self.dtype.kind in "iu"
+        integers = as_integers(column) if asked or beyond_floats(numbers) else None
+        self.rounded |= integers is not None and beyond_floats(integers)
+        integers = integers if asked else None
         for found in (self.values, self.no_dates):
             found.add(~np.isnan(numbers), first, lambda i: column[i].as_py())
         self._add_numbers(numbers if integers is None else integers, first)
@@ -205,6 +215,7 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
     be read.
     """
     import pyarrow as pa
+    import pyarrow.types as types
 
     while True:
         features = set(roles.features)
@@ -213,6 +224,8 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
             i: ColumnScan(
                 table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight,
                 options.dates == "days", options.na, options.decimal or ".", dtype if i in features else None,
+                i in table.whole or types.is_integer(table.types[i])
+                or (types.is_decimal(table.types[i]) and table.types[i].scale == 0),
             )
             for i in used
         }  # fmt: skip
@@ -222,12 +235,16 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
             if is_plain(scan.type) and not scan.has_levels and not scan.is_weight and scan.dtype is None
         ]  # fmt: skip
         plain = together if len(together) > 1 else []
+        whole = [i for i, j in enumerate(plain) if scans[j].is_whole]
         others = sorted(set(range(len(scans))) - set(plain))
         try:
             for batch in table.batches(used, 0):
                 bad: list[int] = []  # floats are examined together, and again one by one if some are not finite
                 if plain:
-                    good = np.isfinite(plain_values(batch, plain)).all(axis=0)
+                    values = plain_values(batch, plain)
+                    good = np.isfinite(values).all(axis=0)
+                    for i in whole:
+                        scans[plain[i]].rounded |= beyond_floats(values[:, i])
                     bad = [plain[i] for i in np.flatnonzero(~good).tolist()]
                 for j in (*others, *bad):
                     scans[j].add(batch.column(j), rows)
@@ -292,7 +309,25 @@ def is_date_type(kind: Any) -> bool:
 IDENTIFIER_ROWS: Final = 1000
 #: Of so few rows, all numbers may differ by chance.
 _FEWEST_ROWS: Final = 100
+#: Of so few rows, all numbers may follow each other by chance.
+_FEWEST_COUNTED: Final = 20
 _CODES: Final = re.compile(r"(^|[^a-z])(zip|plz|post_?codes?|postal)([^a-z]|$)|zip_?codes?", re.IGNORECASE)
+
+
+def beyond_floats(values: NDArray[Any]) -> bool:
+    """Return whether numbers are so large that float64 does not hold all whole numbers of their size."""
+    known = values[np.isfinite(values)]
+    return bool(known.size) and bool(known.max() > EXACT_INTEGERS or known.min() < -EXACT_INTEGERS)
+
+
+def rounding_note(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a note on columns of whole numbers beyond 2^53 among floats, or nothing."""
+    if not names:
+        return ()
+    which = counted(len(names), "column has", "columns have")
+    return (
+        f"{which} integers beyond 2^53, which were rounded to float64 (subtract a constant before): {shorten(names)}",
+    )  # fmt: skip
 
 
 def likely_mistake(name: str, values: NDArray[Any]) -> str | None:
@@ -301,7 +336,9 @@ def likely_mistake(name: str, values: NDArray[Any]) -> str | None:
         return None
     if _CODES.search(name):
         return f"make {name!r} text or a category, or leave it out, if its numbers are codes: their size means nothing"
-    if len(values) >= _FEWEST_ROWS and np.unique(values).size == len(values):
+    levels = np.unique(values)
+    counts_rows = len(values) >= _FEWEST_COUNTED and levels.size == levels[-1] - levels[0] + 1
+    if levels.size == len(values) and (len(values) >= _FEWEST_ROWS or counts_rows):
         return f"leave {name!r} out if it is an identifier: its first {len(values)} whole numbers are all different"
     return None
 

@@ -167,6 +167,8 @@ class Table(ABC):
         The column that holds the sample labels if no option names one.
     is_text : bool
         Whether a column of text may hold numbers, as in a text file whose types are guessed.
+    whole : frozenset of int
+        The columns whose first values are whole numbers, and that are read as floats.
     remedies : Remedies
         What messages advise.
     """
@@ -178,6 +180,7 @@ class Table(ABC):
     rows: int | None = None
     index: str | None = None
     is_text: bool = False
+    whole: frozenset[int] = frozenset()
     remedies: Remedies = IN_INGEST
 
     @abstractmethod
