@@ -328,7 +328,8 @@ def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
-        words = f"{useless}at most {row['relative_to_total']:.2%} of ||Y||^2 from the best{among}"
+        whole = "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
+        words = f"{useless}at most {row['relative_to_total']:.2%} of {whole} from the best{among}"
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
 
 

@@ -24,7 +24,7 @@ from dsel.passes.cross_validation.disk_cache import cache_file_bytes, cache_widt
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.passes.data_pass import PassCost, PassLog
-from dsel.passes.loss_fits import FEWEST_MODELS, MOST_MODELS, loss_costs
+from dsel.passes.loss_models import FEWEST_MODELS, MOST_MODELS, loss_costs
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.trial import TrialRead
@@ -333,7 +333,11 @@ def make_plan(
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
     placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))
-    worker_bytes = max(chosen.worker_bytes, _round_worker_bytes(validated, chosen))
+    copy, copy_note = _column_copy(validated, copies)
+    copy_bytes = 0 if copy is None else memory.worker_limit(4 * shape.row_block_bytes + memory.COMPILED)
+    if available.worker_memory is not None and copy_bytes > available.worker_memory:
+        copy, copy_note, copy_bytes = None, "", 0
+    worker_bytes = max(chosen.worker_bytes, _round_worker_bytes(validated, chosen), copy_bytes)
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
@@ -345,7 +349,6 @@ def make_plan(
     saves_check = cache is not None and cache.on_disk and grows(dataset)
     known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
     known = known and validated.loss is None
-    copy, copy_note = _column_copy(validated, copies)
     disk_bytes += 0 if copy is None else dataset.x_bytes
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),

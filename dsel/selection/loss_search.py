@@ -25,20 +25,22 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_fits import (
-    FEWEST_MODELS,
-    MOST_MODELLED,
-    MOST_MODELS,
     LossData,
     LossFit,
     Targets,
     deviances,
     fit_subsets,
     loss_targets,
-    model_moments,
     on_rows,
     read_columns,
-    score_columns,
     without_scale_of_targets,
+)
+from dsel.passes.loss_models import (
+    FEWEST_MODELS,
+    MOST_MODELLED,
+    MOST_MODELS,
+    model_moments,
+    score_columns,
     working_rows,
 )
 from dsel.passes.refit import Fit

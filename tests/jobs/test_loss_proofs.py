@@ -111,8 +111,9 @@ def test_the_commands_continue(store: Path) -> None:
     asked = job(store)
     finished(asked)
     out = Path(str(asked.out))
-    code, text, _ = call("certify", out, "--nodes", 10, "--json")
+    code, text, said = call("certify", out, "--nodes", 10, "--json")
     assert code == 0
+    assert "of the deviance without columns from the best" in said
     first = json.loads(text)["certificate"][-1]
     assert first["nodes"] >= 10
     assert not first["proven"]

@@ -17,7 +17,7 @@ import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.row_partition import folds_of
-from dsel.errors import DataError, OptionError
+from dsel.errors import CapacityError, DataError, OptionError
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.registry import LOSSES, find_loss
 from dsel.search.outcome import SearchOutcome
@@ -377,6 +377,14 @@ def test_what_there_is_for_the_squared_error_only_is_refused(tmp_path: Path) -> 
         dsel.alternatives(found, X, y, nbest=2, by="bic")
     with pytest.raises(OptionError, match="no column to choose"):
         dsel.alternatives(dsel.select(X, y, k=2, loss="logistic", lam=1.0, include=[0, 1]), X, y)
+
+
+def test_alternatives_of_columns_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = drawn("logistic")
+    found = dsel.select(X, y, k=2, loss="logistic", lam=1.0)
+    monkeypatch.setattr("dsel.selection.loss_certificate.MOST_RELAXED", 5)
+    with pytest.raises(CapacityError, match=r"would make passes over the data\. *Exclude columns until"):
+        dsel.alternatives(found, X, y)
 
 
 def test_the_registry_lists_every_loss() -> None:

@@ -58,7 +58,8 @@ def _changes(problem: LossProblem, point: Point, S: Ints, k: int, fixed: Bools, 
     """Return the best subsets with one more column, or with one column in place of another, by the model at a fit."""
     model = _Changes.of(problem, point, S, free)
     if S.size < k:
-        order = np.argsort(-np.square(model.g).sum(axis=1) / model.rest, kind="stable")[:_REFITS]
+        with np.errstate(over="ignore"):  # a column that nothing is left of
+            order = np.argsort(-np.square(model.g).sum(axis=1) / model.rest, kind="stable")[:_REFITS]
         return [np.append(S, model.others[j]) for j in order]
     loose = np.flatnonzero(~fixed[S])
     score = model.of_swaps(loose)

@@ -34,6 +34,8 @@ _FREE_LIMIT = 1000.0
 _LARGEST_PART = 1e4
 #: Rounding of the bound of a leaf that counts as equal to its value, in units of what was subtracted for rounding.
 _ROUNDINGS = 4.0
+#: Closed leaves that are kept at most, and rows that are hashed at a time.
+_MOST_LEAVES, _HASHED = 200_000, 4096
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class LossTree:
 
     def _leave(self, node: Node) -> None:
         """Count a node that is closed."""
-        if self.keeps:
+        if self.keeps and len(self._leaves) < _MOST_LEAVES:  # those left out are searched again
             self._leaves.append(Leaf(node.path, node.bound, node.relaxed.point.of(self._columns)))
 
     def _push(self, node: Node) -> None:
@@ -423,7 +425,8 @@ class LossTree:
         """What identifies the problem and the size to the last bit; empty if that is not known."""
         problem, found = self._whole, hashlib.blake2b(digest_size=16)
         for values in (problem.Z, problem.y, problem.w, problem.offset, self._all[0], self._all[1]):
-            found.update(np.ascontiguousarray(values).tobytes())
+            for start in range(0, values.shape[0], _HASHED):
+                found.update(values[start : start + _HASHED].tobytes())
         loss = [problem.loss.name, problem.loss.parameters(), problem.lam, problem.intercept, problem.limit, self._k]
         found.update(json.dumps(loss).encode())
         return found.hexdigest()

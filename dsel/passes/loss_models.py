@@ -1,0 +1,144 @@
+"""Passes for quadratic models of a loss about a fit, and what all passes of a loss cost.
+
+The model is a weighted least-squares problem: with the curvature c_i and the slope s_i of the deviance, rows have the
+weights w_i c_i / 2 and the targets eta_i - s_i / c_i. Its Gram matrix takes one pass, and a search on it takes none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.data.blocks import Block, dense_rows
+from dsel.data.dataset import Dataset
+from dsel.objective.losses.loss import Loss
+from dsel.passes.data_pass import PassCost
+from dsel.passes.loss_fits import COMPLETE_FITS, ROWS, LossData, LossFit, keeps, one_target, read_pass
+from dsel.passes.moments import Moments, block_moments, merge
+from dsel.passes.reduce_blocks import PerBlock, RowPass
+
+#: Models that a search takes at least, which is typical, and at most: the last ones are about the next best subsets.
+FEWEST_MODELS, MOST_MODELS = 4, COMPLETE_FITS
+#: A model has at most this many columns: of wider data those with the largest scores.
+MOST_MODELLED = 1500
+#: Columns of the subsets that are fitted after each model, typically, and those that a pass for them reads on average.
+_FITTED_COLUMNS, _READ_COLUMNS = 50, 16
+#: No step of the working response is longer than this, in units of the linear predictor.
+_LONGEST = 20.0
+
+
+def model_pass(problem: LossData, columns: Ints | None) -> RowPass:
+    """Return the pass that sums the Gram matrix of a quadratic model. Arguments: those of `_block_model`."""
+    dataset = problem.dataset
+    n = dataset.n if columns is None else columns.size
+    per_block = partial(_block_model, loss=problem.loss, where=dataset.name)
+    return RowPass(
+        "model of the loss", dataset, per_block, merge, 8 * n * (n + 1), dataset.m * n * (n + 2), columns, share=True
+    )
+
+
+def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
+    """Return the moments of the quadratic model about a fit, over some ascending columns.
+
+    The columns must contain those of the fit.
+    """
+    whole = columns.size == problem.dataset.n
+    b, b0 = fit.in_data_units(problem.scaling)
+    moments: Moments = model_pass(problem, None if whole else columns).run(
+        problem.engine, members=np.searchsorted(columns, fit.columns), b=b, b0=b0,
+        fill=None if problem.fill is None else problem.fill[columns],
+    )  # fmt: skip
+    return moments
+
+
+def working_rows(loss: Loss, y: Floats, eta: Floats, offset: Floats | float) -> tuple[Floats, Floats]:
+    """Return the weights c / 2 and the targets eta - s / c of the quadratic model about linear predictors.
+
+    eta: without the offset, (r,) or (r, t).
+    """
+    at = (eta.T + offset).T
+    slope = loss.slope(y, at)
+    size = np.abs(slope) if slope.ndim == 1 else np.abs(slope).max(axis=1)
+    curvature = np.maximum(loss.working_curvature(y, at), np.maximum(size / _LONGEST, 1e-12))
+    return curvature / 2.0, eta - (slope.T / curvature).T
+
+
+def _block_model(
+    x: Any, y: Any, block: Block, *, loss: Loss, where: str, members: Ints, b: Floats, b0: Any, fill: Floats | None
+) -> Moments:
+    """Return the moments of the quadratic model of a block: weights w c / 2, targets eta - s / c less the offset."""
+    chosen = x[:, members]
+    eta = np.empty((x.shape[0], *b.shape[1:]))
+    for start in range(0, x.shape[0], ROWS):
+        z = dense_rows(chosen, start, start + ROWS, None if fill is None else fill[members])
+        eta[start : start + ROWS] = z @ b + b0
+    base = 0.0 if block.offset is None else block.offset
+    t = loss.encode(one_target(dense_rows(y, 0, x.shape[0])))
+    weight, target = working_rows(loss, t, eta, base)
+    w = loss.row_weights(t, block.w)
+    weight = weight if w is None else weight * w
+    place = f"{where}, rows {block.start} to {block.stop}"
+    return block_moments(x, target.reshape(len(target), -1), fill, place, block.start, weight)
+
+
+def score_columns(problem: LossData, fit: LossFit) -> Floats:
+    """Return (n,) by how much the deviance falls at first if a scaled column enters a fit: |X'slope|, in one pass."""
+    b, b0 = fit.in_data_units(problem.scaling)
+    per_block = partial(_block_scores, loss=problem.loss)
+    found = scores_pass(problem.dataset, per_block).run(
+        problem.engine, members=fit.columns, b=b, b0=b0, fill=problem.fill
+    )
+    centered = found[:-1] - np.multiply.outer(problem.scaling.center_x, found[-1])
+    size = np.abs(centered) if centered.ndim == 1 else np.sqrt(np.square(centered).sum(axis=1))
+    return np.asarray(size / problem.scaling.scale_x)
+
+
+def scores_pass(dataset: Dataset, per_block: PerBlock) -> RowPass:
+    """Return the pass that sums X'slope. Arguments: those of `_block_scores`."""
+    size, flops = 8 * dataset.n, 2 * dataset.m * dataset.n
+    return RowPass("scores of columns", dataset, per_block, np.add, size, flops, share=True)
+
+
+def _block_scores(
+    x: Any, y: Any, block: Block, *, loss: Loss, members: Ints, b: Floats, b0: Any, fill: Floats | None
+) -> Floats:
+    """Return X'slope of a block, and the sum of the slopes after it."""
+    total = np.zeros((x.shape[1] + 1, *b.shape[1:]))
+    for start in range(0, x.shape[0], ROWS):
+        z = dense_rows(x, start, start + ROWS, fill)
+        rows = slice(start, start + len(z))
+        eta = z[:, members] @ b + b0
+        eta = eta if block.offset is None else (eta.T + block.offset[rows]).T
+        t = loss.encode(one_target(dense_rows(y, rows.start, rows.stop)))
+        slope, w = loss.slope(t, eta), loss.row_weights(t, None if block.w is None else block.w[rows])
+        slope = slope if w is None else (slope.T * w).T
+        total[:-1] += z.T @ slope
+        total[-1] += slope.sum(axis=0)
+    return total
+
+
+def loss_costs(
+    dataset: Dataset, k: int, *, searches: int = 1, sizes: int = 0, begins_elsewhere: bool = False
+) -> list[PassCost]:
+    """Return the costs of the passes that a loss takes typically, besides those of the squared error.
+
+    searches: how many there are, with those on the rows outside each fold. sizes: for how many sizes each of them ends
+    with a model. begins_elsewhere: whether the first model is not the squared error, which that on all rows needs none.
+    """
+    kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)))
+    columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
+    n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
+    model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
+    one = read_pass(dataset, columns).cost()
+    models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
+    times = searches * (FEWEST_MODELS + 1 + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
+    scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
+    return [
+        *([PassCost.total("scores of columns", scores)] if scores else []),
+        PassCost.total("model of the loss", [model] * models),
+        PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
+    ]
