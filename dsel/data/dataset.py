@@ -9,7 +9,7 @@ Notation: X is the data matrix, m samples by n features; Y holds the N targets. 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -157,21 +157,6 @@ class Dataset:
             str(label).startswith(f"{one}=") for label, one in zip(self.features, sources, strict=True) if label != one
         ]
         return sources if made and all(made) else None
-
-    def with_one_column_for_two_classes(self) -> Dataset:
-        """Return the data with the column of the second class, if the targets in a store are those of two classes."""
-        stored = self.store.attributes.get(ATTR_CLASSES, {}) if isinstance(self.store, Store) else {}
-        for name, levels in stored.items():
-            columns_of = [f"{name}={level}" for level in levels]
-            if len(levels) == 2 and self.targets.tolist() == columns_of[1:]:
-                return replace(self, classes={name: list(levels)})
-            if len(levels) == 2 and self.targets.tolist() == columns_of:
-                columns = np.arange(2) if self.target_columns is None else self.target_columns
-                return replace(
-                    self, n_targets=1, targets=self.targets[1:], target_columns=columns[1:], y_bytes=8 * self.m,
-                    classes={name: list(levels)},
-                )  # fmt: skip
-        return self
 
     @property
     def weighted(self) -> bool:
@@ -323,7 +308,8 @@ def as_dataset(
                 return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
-    Y, unused = None if unsupervised else Y, []
+    Y = None if unsupervised else Y
+    unused: list[str] = []
     if Y is None and targets and not unsupervised and frames.may_name(X, targets):
         Y, targets = str(targets[0]) if len(targets) == 1 else [str(target) for target in targets], None
     if in_memory.is_xarray_dataset(X):
@@ -378,18 +364,13 @@ def _from_arrays(
 def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised: bool) -> Dataset:
     m, n = store.shape
     y = None if unsupervised else store.y
-    chosen = None
-    labels = store.targets if y is not None else np.empty(0, object)
-    if y is not None and targets is not None:
-        classes = store.attributes.get(ATTR_CLASSES, {})
-        parts: dict[str | int, list[str | int]] = {
-            one: [f"{one}={level}" for level in classes.get(one, ())] for one in targets if one not in labels
-        }  # fmt: skip
-        targets = [label for one in targets for label in parts.get(one) or [one]]
-        chosen = _resolve_targets(targets, labels)
-        labels = labels[chosen]
-    elif targets is not None:
+    if y is None and targets is not None:
         raise OptionError(f"{store.path} has no targets to choose {list(targets)} from.")
+    labels, chosen = np.empty(0, object), None
+    classes: dict[str, list[str]] = {}
+    if y is not None:
+        chosen, classes = _stored_targets(store.targets, store.attributes.get(ATTR_CLASSES, {}), targets)
+        labels = store.targets if chosen is None else store.targets[chosen]
     blocks = tuple(
         Block(a, b, StoredRows(store.x, a, b), None if y is None else StoredRows(y, a, b))
         for a, b in pairwise(store.row_bounds)
@@ -398,8 +379,32 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     return Dataset(
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen, tag=group_tag(str(store.path)),
-        coordinates={} if (sources := store.sources) is None else {SOURCE: sources},
+        coordinates={} if (sources := store.sources) is None else {SOURCE: sources}, classes=classes,
     )  # fmt: skip
+
+
+def _stored_targets(
+    labels: Labels, stored: Mapping[str, list[str]], targets: Sequence[str | int] | None
+) -> tuple[NDArray[np.int64] | None, dict[str, list[str]]]:
+    """Return the columns of Y in a store that are used, None for all, and the classes that they are of.
+
+    stored: the classes of each target that became columns. Two classes are one column, as they are for a frame.
+    """
+    columns = {name: [f"{name}={level}" for level in levels] for name, levels in stored.items()}
+    if targets is not None:
+        asked: list[str | int] = []
+        for one in targets:
+            asked += [one] if one in labels else columns.get(str(one), [one])
+        chosen = _resolve_targets(asked, labels)
+    else:
+        chosen = np.arange(len(labels))
+    names = labels[chosen].tolist()
+    first = {of[0] for of in columns.values() if len(of) == 2 and set(of) <= set(names)}
+    chosen = chosen[[name not in first for name in names]]
+    left = set(labels[chosen].tolist())
+    used = {name: set(of[1:] if len(of) == 2 else of) for name, of in columns.items()}
+    classes = {name: list(stored[name]) for name, of in used.items() if of and of <= left}
+    return None if len(chosen) == len(labels) and targets is None else chosen, classes
 
 
 def _from_sparse_store(

@@ -421,6 +421,8 @@ def targets_of(Y: Any) -> Targets:
     return Targets(stacked[:, 0] if flat else stacked, list(parts), classes)
 
 
+#: Text with more different values, of which at most this share is no number, holds numbers and not classes.
+_MOST_CLASSES, _FEW_OTHERS = 20, 0.1
 _CLASS_DTYPES: Final = ("category", "Categorical", "Enum")
 
 
@@ -472,7 +474,29 @@ def one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.flo
         if any(isinstance(label, str) for label in values.tolist()):
             values = np.array([str(label) for label in values.tolist()])
     classes = np.unique(values)
+    _require_no_numbers(values, classes)
     if classes.size < 2:
         raise DataError(f"y has {classes.size} class: a selection needs at least two classes.", "Check the column.")
     kept = classes[1:] if classes.size == 2 else classes
     return {f"{prefix}{label}": (values == label).astype(np.float64) for label in kept.tolist()}, classes
+
+
+def _require_no_numbers(values: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Raise DataError if text has many different values that are numbers, all or nearly all of them."""
+    if values.dtype.kind != "U" or classes.size <= _MOST_CLASSES:
+        return
+    other = [i for i, value in enumerate(values.tolist()) if not _is_number(value)]
+    if len(other) <= _FEW_OTHERS * values.size:
+        but = f", but row {other[0]} is {str(values[other[0]])[:60]!r}" if other else ""
+        raise DataError(
+            f"The targets are text ({classes.size} different values) that holds numbers{but}.",
+            "Convert them to numbers.",
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

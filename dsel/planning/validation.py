@@ -285,8 +285,6 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
-    if find_loss(request.loss).classifies and find_loss(request.loss).contrasts is None:
-        dataset = dataset.with_one_column_for_two_classes()
     loss = _loss(dataset, request, method)
     if loss is not None and request.offset is not None:
         dataset = with_offset(dataset, request.offset)

@@ -50,7 +50,7 @@ def candidates_of(
     allowed[validated.exclude] = False
     allowed[dropped] = False
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
-    pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram else []
+    pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram and not request.lam else []
     if pairs:
         more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
         named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))

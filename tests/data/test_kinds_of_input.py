@@ -391,7 +391,7 @@ def test_a_category_that_is_missing_from_new_rows_is_named_by_its_column() -> No
         ({"customer_id": RNG.permutation(10 * M)[:M]}, "leave 'customer_id' out if it is an identifier"),
         ({"zip": RNG.integers(10000, 10050, M)}, "make 'zip' text or a category, or leave it out"),
         ({"plan": RNG.choice(["pro", "Pro ", "basic"], M)}, "write the values of 'plan' in one way: 'Pro ' and 'pro'"),
-        ({"copy": 3 * X[:, 1] + 5}, "the first one represents the others: b for copy"),
+        ({"copy": 3 * X[:, 1] + 5}, "the first represents the others: b for copy"),
     ],
 )
 def test_likely_mistakes_are_named_with_the_remedy(change: dict[str, Any], note: str, tmp_path: Path) -> None:
@@ -464,3 +464,34 @@ def test_numbers_that_no_integer_type_holds_become_floats_with_their_name_in_err
     assert dsel.select(huge, "y", k=1).labels == ["b"]
     with pytest.raises(DataError, match=r"The targets are constant.* subtract a constant"):
         dsel.select(X, 2**60 + np.arange(M), k=1)
+
+
+@pytest.mark.parametrize("given", ["column", "series", "array"])
+@pytest.mark.parametrize("k_classes", [2, 3])
+def test_classes_in_a_store_are_those_of_a_frame(tmp_path: Path, given: str, k_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    y = pd.Series(np.array(["ill", "well", "dead"])[:k_classes][rng.integers(0, k_classes, 60)], name="y")
+    direct = dsel.select(frame.assign(y=y), target="y", k=2)
+    if given == "column":
+        dsel.ingest(frame.assign(y=y), tmp_path / "data.zarr", target="y")
+    else:
+        dsel.ingest(frame, tmp_path / "data.zarr", y=y if given == "series" else y.to_numpy())
+    stored = dsel.select(tmp_path / "data.zarr", k=2)
+    assert (stored.targets, stored.notes) == (direct.targets, direct.notes)
+    assert (stored.labels, stored.error) == (direct.labels, pytest.approx(direct.error))
+    predicted = [
+        np.asarray(found.predict(data)).ravel() for found, data in ((stored, tmp_path / "data.zarr"), (direct, frame))
+    ]
+    np.testing.assert_allclose(*predicted)
+    assert stored.score(frame, y) == pytest.approx(direct.score(frame, y))
+
+
+def test_a_target_of_numbers_with_one_that_is_none_is_no_class() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
+    with pytest.raises(DataError, match=r"holds numbers.*Convert them"):
+        dsel.select(frame, frame["a"].astype(str), k=2)
+    bad = frame["a"].astype(str)
+    bad[7] = "oops"
+    with pytest.raises(DataError, match="but row 7 is 'oops'"):
+        dsel.select(frame, bad, k=2)
