@@ -196,6 +196,8 @@ class DenseObjective(ColumnObjective):
     def restrict(self, allowed: ArrayLike) -> DenseObjective:
         """Return the objective over the local columns `allowed` alone; `columns` still names them in the data."""
         keep = np.asarray(allowed, np.int64)
+        if np.array_equal(keep, np.arange(self.n)):
+            return self
         needs_moments = self.moments is not None or self.cross is None
         return replace(
             self, K=np.ascontiguousarray(self.K[np.ix_(keep, keep)]), columns=self.columns[keep],
