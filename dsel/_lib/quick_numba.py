@@ -27,7 +27,7 @@ KNOWN = (0, 65), (0, 68)
 
 try:
     from numba._dynfunc import make_function
-    from numba.core import compiler, ir_utils
+    from numba.core import ir_utils
     from numba.core.base import BaseContext
     from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
@@ -44,8 +44,7 @@ try:
 
     from dsel._lib import quick_indexing
 
-    _refresh, _refresh_types = CPUContext.refresh, Context.refresh
-    _compile_extra, _process = compiler.compile_extra, PostProcessor.run
+    _process = PostProcessor.run
     _type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
     _size_of = BaseContext.get_abi_sizeof
     _equal_flags, _hash_flags = TargetConfig.__eq__, TargetConfig.__hash__
@@ -71,12 +70,12 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
     if not is_known:
         yield
         return
+    _load_registries()
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
         (BaseFunction, "get_call_type", _remember_type),
         (BaseContext, "get_abi_sizeof", _remember_size),
         (TargetConfig, "__eq__", _same_flags),
         (TargetConfig, "__hash__", _hash_by_type),
-        (compiler, "compile_extra", _compile),
         (CPUContext, "refresh", _load_new_of_both),
         (Context, "refresh", _load_new),
         (JITCPUCodegen, "_pass_builder", _pass_builder),
@@ -184,20 +183,14 @@ def _pass_builder(self: Any, **kwargs: Any) -> Any:
     return llvm.create_pass_builder(self._tm, options)
 
 
-def _compile(*args: Any, **kwargs: Any) -> Any:
-    """Compile a function. One that is in the cache is not, and needs nothing that is loaded here."""
-    _load_registries()
-    return _compile_extra(*args, **kwargs)
-
-
 @cache
 def _load_registries() -> None:
     """Load what numba has for types and functions, once: otherwise each of 250 templates looks for more."""
+    context, refresh = cpu_target.target_context, CPUContext.refresh
     with ExitStack() as stack:
-        for owner, function in ((CPUContext, lambda self: None), (Context, _refresh_types)):
-            stack.callback(setattr, owner, "refresh", owner.refresh)
-            setattr(owner, "refresh", function)  # noqa: B010
-        _refresh(cpu_target.target_context)
+        stack.callback(setattr, CPUContext, "refresh", refresh)
+        setattr(CPUContext, "refresh", lambda self: None)  # noqa: B010
+        refresh(context)
 
 
 def _load_new(self: Any) -> None:
