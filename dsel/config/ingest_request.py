@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
+from dsel._lib.text import suggest
 from dsel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ class SourceOptions:
         from dsel.storage.paths import as_path
 
         values = {name: value for name, value in values.items() if value is not None}
+        known = [option.name for option in fields(cls)]
+        if unknown := sorted(values.keys() - set(known)):
+            raise OptionError(f"{unknown[0]} is no option of ingestion.", suggest(unknown[0], known))
         lists = {option.name for option in fields(cls) if option.default == ()} & values.keys()
         values |= {name: _listed(values[name]) for name in lists}
         if "y" in values:

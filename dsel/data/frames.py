@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.text import shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
 from dsel.config.request import Categories
 from dsel.data.formats.annotated import is_annotated
@@ -143,7 +143,7 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
         raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"X has no column {shorten(missing)}.", "Name columns of X, or give Y as an array.")
+        raise DataError(f"X has no column {shorten(missing)}.", suggest(missing[0], labels, listed=8))
     if type(frame).__name__ == "Table":
         return frame.select([name for name in labels if name not in wanted]), frame.select(wanted)
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns

@@ -495,3 +495,11 @@ def test_a_target_of_numbers_with_one_that_is_none_is_no_class() -> None:
     bad[7] = "oops"
     with pytest.raises(DataError, match="but row 7 is 'oops'"):
         dsel.select(frame, bad, k=2)
+
+
+def test_misspelt_names_get_a_suggestion(tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), columns=["a", "b", "stay"])
+    with pytest.raises(DataError, match=r"no column Stay.*Did you mean 'stay'"):
+        dsel.select(frame, target="Stay", k=1)
+    with pytest.raises(OptionError, match=r"sample_weight is no option of ingestion.*weight"):
+        dsel.ingest(frame, tmp_path / "data.zarr", **{"sample_weight": np.ones(20)})

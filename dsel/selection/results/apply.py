@@ -205,7 +205,7 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     if missing:
         missing, of = (list(dict.fromkeys(_category_of(selection, one) for one in some)) for some in (missing, chosen))
         unlabelled = chosen == [f"x{j}" for j in selection.indices]
-        remedy = "Rename the columns of X."
+        remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
         raise DataError(

@@ -56,7 +56,7 @@ class LossProof:
     seconds : float
         The wall time.
     ended : str
-        Why it ended: "proven", "time", "nodes", "interrupted".
+        Why it ended: "proven", "time", "nodes", "interrupted", or "rounding", whose gap no node can close.
     root_bound : float
         The bound of the first node.
     limit : float
@@ -140,6 +140,7 @@ def proof_by(
         if watcher is not None:
             watcher.at_end(tree)
         proven = ended == "proven" and tree.value - tree.bound <= max(_PROVEN * tree.total, tree.gap * abs(tree.value))
+        ended = "rounding" if ended == "proven" and not proven else ended
         near = tree.near_best_answer(proven)
     return LossProof(
         tree.value, tree.members, tree.bound, proven, tree.nodes, tree.seconds, ended, tree.root_bound, tree.limit,
