@@ -123,7 +123,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("no store", lambda: dsel.open_store("none"), MISSING, "no store .*none", "Check the path"),
     ("another index in score", lambda: saved().score(FRAME, pd.Series(Y)[::-1]), DATA, "indexes of X and Y differ", "loc"),
     ("few weights in score", lambda: saved().score(FRAME, Y, sample_weight=[1.0]), DATA, "has shape", "each sample"),
-    ("columns that lack", lambda: saved().predict(FRAME[["f"]]), DATA, "X lacks 2 of the 2 chosen columns", "Rename"),
+    ("columns that lack", lambda: saved().predict(FRAME[["f"]]), DATA, "X lacks 2 of the 2 chosen columns", "Add or rename"),
     ("few columns", lambda: saved().predict(X[:, :2]), DATA, "X has 2 columns without labels", "Give all"),
     ("Y of a store", select("data.zarr", Y), OPTION, "A store contains its own Y", "Leave Y out"),
     ("a misspelled rule", select(X, Y, k="auto", choose_k={"fold": 3}), OPTION, "'choose_k.fold'", "mean 'folds'"),
