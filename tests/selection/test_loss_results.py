@@ -436,8 +436,8 @@ def test_two_classes_of_a_store_are_one_target_of_the_logistic_loss(tmp_path: Pa
         found = dsel.select(tmp_path / "store.zarr", k=2, loss="logistic", targets=targets, class_weight={"yes": 3.0})
         assert (found.labels, found.targets) == (expected.labels, ("answer=yes",))
         assert found.error == pytest.approx(expected.error, rel=1e-9)
-    assert dsel.select(tmp_path / "store.zarr", k=2, targets=["answer"]).targets == ("answer=no", "answer=yes")
-    with pytest.raises(OptionError, match=r"takes one target, and there are 2. For two classes use loss=.logistic."):
+    assert dsel.select(tmp_path / "store.zarr", k=2, targets=["answer"]).targets == ("answer=yes",)
+    with pytest.raises(DataError, match=r"the target has two classes.*Use loss=.logistic."):
         dsel.select(tmp_path / "store.zarr", k=2, loss="multinomial")
 
 

@@ -186,7 +186,8 @@ def test_what_does_not_fit_the_workers_is_searched_in_column_blocks_with_the_sam
     for method, options in asked.items():
         expected = dsel.select(X, Y, k=3, method=method, **options)
         assert expected.plan is not None
-        assert expected.plan["representation"] == "gram"
+        if method != "forward":  # its few steps take less time on the rows than the Gram matrix
+            assert expected.plan["representation"] == "gram"
         assert found[method].indices == expected.indices
         assert found[method].error == pytest.approx(expected.error, rel=1e-9)
         assert [row.indices for row in found[method].front] == [row.indices for row in expected.front]
