@@ -541,7 +541,8 @@ def certify(
         Prove for the chosen size only, or for every size up to k.
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
-        the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
+        the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets. For a loss
+        other than the squared error, the same as `largest_coefficient`, with any number of columns.
     largest_coefficient : float, optional
         Prove for subsets whose coefficients, for columns of norm 1, are at most this many times the largest one of the
         selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.

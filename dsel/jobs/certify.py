@@ -137,7 +137,9 @@ def proof_events(
     if not is_observed():
         yield lambda found: None
         return
-    with run_events(validated_again(dataset, request, selection), **values) as ended:
+    validated = validated_again(dataset, request, selection)
+    asked = validated.request.model_copy(update={"method": selection.method})  # a proof needs none
+    with run_events(replace(validated, request=asked), **values) as ended:
         yield ended
 
 

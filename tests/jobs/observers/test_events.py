@@ -86,6 +86,7 @@ def test_proofs_in_python_and_of_a_folder_are_observed_as_runs(tmp_path: Path) -
     seen: list[Event] = []
     found = dsel.select(X, y, k=3)
     proved = dsel.certify(found, X, y, on_event=seen.append)
+    assert seen[0].values["method"] == found.method
     assert [seen[0].kind, seen[-1].kind] == ["run-begins", "run-ends"]
     assert seen[0].values["columns"] == 12
     assert [event.values["stage"] for event in seen if event.kind == "stage-ends"] == ["certificate"]
