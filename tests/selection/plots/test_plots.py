@@ -118,6 +118,12 @@ def test_bars_of_gains_end_at_r2() -> None:
     assert bars[-1].get_x() + bars[-1].get_width() == pytest.approx(selection.r2)
 
 
+def test_shares_that_a_penalty_lowers_are_named_so() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    ax = dsel.select(X, X[:, 0] + X[:, 1], k=2, lam=60.0).plot.path()
+    assert ax.get_xlabel() == "share explained so far, less the penalty"
+
+
 def test_the_path_shows_errors_on_left_out_and_on_held_out_rows() -> None:
     selection = selections.with_path()
     ax = selection.plot.path()
