@@ -617,7 +617,7 @@ def alternatives(
 
     A subset of k columns is near-best if it explains at least (1 - within) of what the best one of its size explains. A
     column is *necessary* if every near-best subset has it, *useless* if none has, and *replaceable* if some have it and
-    some do not. It is *undecided* if the time did not suffice.
+    some do not. It is *undecided* if the time did not suffice, or if it represents near-copies.
 
     Parameters
     ----------

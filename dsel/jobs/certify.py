@@ -118,8 +118,8 @@ def certify_selection(
     with stage_events("certificate" if budget.near_best is None else "alternatives"):
         found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
         if budget.near_best is not None and found.alternatives is not None and "copies" in found.counts:
-            exact = not found.counts.get("represented")
-            listed = found.alternatives.over_representatives(found.counts["copies"], exact)
+            inexact = found.counts.get("not_covered", ())
+            listed = found.alternatives.over_representatives(found.counts["copies"], inexact)
             found = replace(found, alternatives=listed)
         for row in found.certificate if budget.near_best is None else ():
             emit("certificate", **row)

@@ -194,18 +194,18 @@ class Alternatives:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
 
-    def over_representatives(self, clusters: Sequence[Sequence[int]], exact: bool) -> Alternatives:
+    def over_representatives(self, clusters: Sequence[Sequence[int]], inexact: Sequence[int]) -> Alternatives:
         """Return the same where columns represent others: no such column is necessary.
 
-        clusters: near-copies, of which the first represents the others. exact: whether the others are multiples of it,
-        with which every subset has the same f. Otherwise nothing is proved about subsets with them.
+        clusters: near-copies, of which the first represents the others. inexact: those that may have another f in its
+        place, so that nothing is proved about subsets with them.
         """
-        copy = {first: others[0] for first, *others in clusters}
+        copy = {first: min(others, key=lambda j: j in inexact) for first, *others in clusters}
 
         def judged(price: Price) -> Price:
             if price.index not in copy or price.verdict != "necessary":
                 return price
-            if not exact or price.error_with is None:
+            if copy[price.index] in inexact or price.error_with is None:
                 return replace(price, verdict="undecided", bound_without=0.0)
             members = tuple(copy[j] if j == price.index else j for j in price.with_column)
             return replace(
@@ -213,7 +213,7 @@ class Alternatives:
                 without_column=members,
             )  # fmt: skip
 
-        smaller = tuple(one.over_representatives(clusters, exact) for one in self.smaller)
+        smaller = tuple(one.over_representatives(clusters, inexact) for one in self.smaller)
         return replace(
             self, columns=tuple(map(judged, self.columns)), smaller=smaller, copies=tuple(map(tuple, clusters))
         )  # fmt: skip

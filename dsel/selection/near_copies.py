@@ -207,18 +207,18 @@ def left_out(clusters: Sequence[Sequence[int]]) -> list[int]:
     return sorted(j for _, *rest in clusters for j in rest)
 
 
-def not_covered(clusters: Clusters, lam: float, statistics: ColumnScales, whole: Objective) -> int:
-    """Return how many columns are left out that may be in better subsets.
+def not_covered(clusters: Clusters, lam: float, statistics: ColumnScales, whole: Objective) -> list[int]:
+    """Return the columns that are left out and may be in better subsets.
 
     With a penalty these are all that others represent, since two coefficients cost less than one. Without, these are
     the columns that are no multiples of their representative, up to rounding.
     """
     if lam > 0.0:
-        return len(left_out(clusters))
+        return left_out(clusters)
     pairs = [(first, j) for first, *rest in clusters for j in rest]
     if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
         z = {j: statistics.sums[j] / np.sqrt(statistics.squares[j]) for pair in pairs for j in pair}
-        apart = (min(float(np.square(z[i] + sign * z[j]).mean()) for sign in (1, -1)) for i, j in pairs)
-        return sum(squared > 2.0 * EXACT_COPY for squared in apart)
+        apart = {j: min(float(np.square(z[i] + sign * z[j]).mean()) for sign in (1, -1)) for i, j in pairs}
+        return [j for j, squared in apart.items() if squared > 2.0 * EXACT_COPY]
     K = whole.K
-    return int(sum(abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j]) for i, j in pairs))
+    return [j for i, j in pairs if abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j])]

@@ -242,8 +242,8 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     represented = not_covered(run.clusters, run.validated.request.lam, run.prepared.statistics, run.whole)
     if not represented:
         return outcome
-    counts = {**outcome.counts, "represented": represented}
-    proofs = tuple(replace(proof, represented=represented) for proof in outcome.certificates)
+    counts = {**outcome.counts, "represented": len(represented), "not_covered": represented}
+    proofs = tuple(replace(proof, represented=len(represented)) for proof in outcome.certificates)
     if counts.get("status") == "optimal":
         counts |= {"status": "optimal-except-near-copies"}
     if "proven" in counts:

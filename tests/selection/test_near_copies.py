@@ -193,3 +193,12 @@ def test_without_centering_the_note_speaks_of_the_cosine() -> None:
     X = rng.normal(size=(100, 3)) + 1e4
     found = dsel.select(X, X[:, 0] - X[:, 1], k=2, preprocess="unit")
     assert any("cosine is above 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)
+
+
+def test_an_exact_copy_replaces_a_column_where_another_one_has_a_near_copy() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    X = np.column_stack([X, 3 * X[:, 1] - 1, X[:, 2] + 1e-5 * rng.normal(size=60)])
+    y = X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=60)
+    listed = dsel.alternatives(dsel.select(X, y, k=2), X, y)
+    assert (listed.verdicts["x1"], listed.verdicts["x2"]) == ("replaceable", "undecided")

@@ -70,6 +70,8 @@ def _total_square(selection: SelectionRecord) -> float | None:
 def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     iterations, values = improvements(selection)
+    if len(values) == 1:
+        return f"The first subset has {values[0]:.4g}, and none of {selection.iterations:,} iterations improved it."
     return (
         f"{len(values)} improvements in {selection.iterations:,} iterations, from {values[0]:.4g} to {values[-1]:.4g}. "
         f"The last came at iteration {iterations[-1]:,}."
