@@ -32,15 +32,15 @@ _TOLERANCE = 1e-13
 #: The share of the working curvature is divided by the first number after a step that helps, and multiplied by the
 #: second after one that does not. It is at least the third.
 _BOLDER, _SAFER, _LEAST_SAFE = 4.0, 16.0, 1e-4
-#: Rows are processed so many at a time: their columns stay in the cache.
+#: This number of rows is processed at a time: their columns stay in the cache.
 ROWS = 4096
-#: F falls by about half of a step's decrement, so by less than so many decrements.
+#: F falls by about half of a step's decrement, so by less than this number of decrements.
 _HOPE = 10.0
 #: Columns of at most this many bytes are read once, and all Newton steps run in this process.
 KEPT_BYTES = 512 << 20
 #: Rows of columns that are read into this process are merged on workers up to this size.
 _RANGE_BYTES = 16 << 20
-#: Of each size, so many fits are complete where others end early.
+#: Of each size, this number of fits is complete where others end early.
 COMPLETE_FITS = 8
 #: A coefficient of a column with standard deviation 1 beyond this says that the fit is infinite.
 _INFINITE = 30.0
@@ -277,13 +277,13 @@ def read_columns(dataset: Dataset, columns: Ints, fill: Floats | None, engine: E
 
 
 def keeps(dataset: Dataset, columns: int) -> bool:
-    """Return whether so many columns of a dataset are read once and kept in this process: not those of a copy."""
+    """Return whether this number of columns is read once and kept in this process: not those of a copy."""
     by_columns = isinstance(dataset.blocks[0].x, TransposedRows)  # workers read little for a step, and share the work
     return dataset.in_memory or (not by_columns and 8 * dataset.m * (columns + 3) <= KEPT_BYTES)
 
 
 def read_pass(dataset: Dataset, columns: Ints) -> RowPass:
-    """Return the pass that reads some columns into this process, so many rows at a time that workers hold few."""
+    """Return the pass that reads some columns into this process, few rows at a time, so that workers hold little."""
     row_bytes, ranges = 8 * (columns.size + 3), [(0, 0)]
     for b in dataset.blocks:
         first = ranges[-1][0]

@@ -124,7 +124,7 @@ def _block_scores(
 def loss_costs(
     dataset: Dataset, k: int, *, searches: int = 1, sizes: int = 0, begins_elsewhere: bool = False
 ) -> list[PassCost]:
-    """Return the costs of the passes that a loss takes typically, besides those of the squared error.
+    """Return the costs of the passes that a loss typically takes in addition to those of the squared error.
 
     searches: how many there are, with those on the rows outside each fold. sizes: for how many sizes each of them ends
     with a model. begins_elsewhere: whether the first model is not the squared error, which that on all rows needs none.

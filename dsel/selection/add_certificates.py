@@ -37,10 +37,11 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
 
     features: the labels of all columns.
     """
-    represented = int(selection.counts.get("represented", 0))  # the search left these columns out
+    counts = selection.counts  # the search left columns out; earlier versions saved their number
+    represented = len(counts.get("not_covered", ())) or int(counts.get("represented", 0))
     # Two copies share a coefficient between them, so that limits leave out multiples, too.
-    limited = len(left_out(selection.counts.get("copies", ())))
-    noise = float(selection.counts.get("noise", {}).get("share", 0.0))
+    limited = len(left_out(counts.get("copies", ())))
+    noise = float(counts.get("noise", {}).get("share", 0.0))
     merged = {
         size: replace(
             one, represented=limited if one.coefficients or one.largest_coefficient else represented, noise=noise

@@ -91,11 +91,11 @@ class _Comparison:
     whole: the objective over all columns of m rows. any_scale: whether columns of different norms may be in a cluster.
     """
 
-    def __init__(self, whole: Objective, m: int, any_scale: bool = True) -> None:
-        self.K, self.any_scale = whole.K, any_scale
+    def __init__(self, whole: Objective, m: int, any_scale: bool) -> None:
+        self._K, self._any_scale = whole.K, any_scale
         self._cross, self._total, self._lam = whole.cross, whole.total, whole.lam
         self._least = _LEAST_GAIN + _CHANCE / m
-        self._norms = np.sqrt(np.maximum(np.diag(self.K), 0.0))
+        self._norms = np.sqrt(np.maximum(np.diag(self._K), 0.0))
         self._telling: list[tuple[int, int, float, bool]] = []
 
     def clusters(self, columns: Sequence[int]) -> Clusters:
@@ -111,8 +111,8 @@ class _Comparison:
                 continue
             j = int(order[i])
             others = order[i + 1 :]
-            near = free[i + 1 :] & (np.abs(self.K[j, others]) >= (1.0 - NEAR_COPY) * norms[j] * norms[others])
-            near &= self.any_scale | same_norm(norms[j], norms[others])
+            near = free[i + 1 :] & (np.abs(self._K[j, others]) >= (1.0 - NEAR_COPY) * norms[j] * norms[others])
+            near &= self._any_scale | same_norm(norms[j], norms[others])
             if near.any():
                 near[near] = ~self._differ(j, others[near])
                 free[i + 1 :][near] = False
@@ -122,11 +122,11 @@ class _Comparison:
     def _with_copies(self, order: Ints) -> Ints:
         """Return the places of the columns that have a near-copy, ascending."""
         scale = (1.0 - NEAR_COPY) * self._norms[order]
-        whole = np.array_equal(order, np.arange(len(self.K)))
+        whole = np.array_equal(order, np.arange(len(self._K)))
         found = [np.empty(0, np.int64)]
         for start in range(0, order.size, _ROWS):
             places = np.arange(start, min(start + _ROWS, order.size))
-            rows = np.abs(self.K[start : places[-1] + 1] if whole else self.K[np.ix_(order[places], order)])
+            rows = np.abs(self._K[start : places[-1] + 1] if whole else self._K[np.ix_(order[places], order)])
             near = rows >= np.outer(self._norms[order[places]], scale)
             near[places - start, places] = False
             found.append(places[near.any(axis=1)])
@@ -134,13 +134,13 @@ class _Comparison:
 
     def _differ(self, i: int, copies: Ints) -> NDArray[np.bool_]:
         """Return which near-copies of a column can be chosen with it, and then explain much more than it does."""
-        slope = self.K[copies, i] / self.K[i, i]
-        left = np.diag(self.K)[copies] - slope * self.K[copies, i]
-        of_targets = self.K if self._cross is None else self._cross
+        slope = self._K[copies, i] / self._K[i, i]
+        left = np.diag(self._K)[copies] - slope * self._K[copies, i]
+        of_targets = self._K if self._cross is None else self._cross
         explained = np.square(of_targets[copies] - slope[:, None] * of_targets[i]).sum(axis=1)
-        real = left > REAL * perturbation(len(self.K)) * np.diag(self.K)[copies]
+        real = left > REAL * perturbation(len(self._K)) * np.diag(self._K)[copies]
         gain = np.where(real, explained / (np.maximum(left, 1e-300) + 2.0 * self._lam), 0.0) / self._total
-        independent: NDArray[np.bool_] = left > DEPENDENCE_TOLERANCE * np.diag(self.K)[copies]
+        independent: NDArray[np.bool_] = left > DEPENDENCE_TOLERANCE * np.diag(self._K)[copies]
         telling = gain > self._least
         rows = zip(copies[telling].tolist(), gain[telling].tolist(), independent[telling].tolist(), strict=True)
         self._telling += [(i, j, share, both) for j, share, both in rows]
@@ -150,14 +150,11 @@ class _Comparison:
         """Yield which differences of near-copies explain much, first those that explain most."""
         for i, j, share, both in sorted(self._telling, key=lambda row: -row[2])[:_MOST_NAMED]:
             pair = f"{labels[i]} and {labels[j]} are nearly copies, but their difference explains {share:.1%} of Y more"
-            yield (
-                f"{pair}: both are searched"
-                if both
-                else (f"{pair}, and no subset has both, as they depend on each other within 1e-7: make it a column")
-            )
+            alone = ", and no subset has both, as they depend on each other within 1e-7: make it a column"
+            yield pair + (": both are searched" if both else alone)
 
 
-def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any_scale: bool = True) -> Clusters:
+def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any_scale: bool) -> Clusters:
     """Return the same for wide data, by sums of the standardized columns with random signs: O(n log n).
 
     The squares of the differences of the sums of two columns have twice 1 - correlation as their expected value.

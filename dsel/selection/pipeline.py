@@ -242,7 +242,7 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     represented = not_covered(run.clusters, run.validated.request.lam, run.prepared.statistics, run.whole)
     if not represented:
         return outcome
-    counts = {**outcome.counts, "represented": len(represented), "not_covered": represented}
+    counts = {**outcome.counts, "not_covered": represented}
     proofs = tuple(replace(proof, represented=len(represented)) for proof in outcome.certificates)
     if counts.get("status") == "optimal":
         counts |= {"status": "optimal-except-near-copies"}

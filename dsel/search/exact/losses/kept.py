@@ -18,7 +18,7 @@ from dsel.search.exact.losses.problem import START, Point
 
 #: Columns of the problem from 1 on, the first split first: positive if the column is in, negative if it is out.
 Path = tuple[int, ...]
-#: Bytes of a leaf besides its path and its coefficients.
+#: Bytes of a leaf without its path and its coefficients.
 _LEAF_BYTES = 40
 
 

@@ -24,7 +24,7 @@ _INSIDE, _INSIDE_RIDGE = 0.999, 1.0 - 1e-6
 _SMALLEST_RIDGE = 1e-6
 #: More columns than this have no D beyond the ridge penalty: its eigenvalues would take too long.
 MOST_OUTSIDE = 5000
-#: With so many columns a part of them shows whether all are independent, in less time.
+#: With this number of columns, some of them show whether all are independent, in less time.
 _MANY = 1000
 #: Seconds of `diagonal_outside`, about, over n^3.
 _OUTSIDE_SECONDS = 6e-10
