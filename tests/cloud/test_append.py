@@ -21,7 +21,8 @@ from dsel.selection.changes.runs import read_history, run_names
 from dsel.storage.paths import as_path, latest_name, walk
 from pipelines.s3_faults import FaultProxy, drawn
 from tests.cloud.test_publication import writes_through
-from tests.jobs.test_series import NOWHERE, Job, answer, from_the_beginning, night, run_here
+from tests.jobs.test_series import NOWHERE, Job, answer, from_the_beginning, night
+from tests.no_workers import run_here
 
 M = 37
 X = np.random.default_rng(7).normal(size=(M, 5))

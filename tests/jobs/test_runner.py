@@ -78,6 +78,7 @@ class TestARunFromTheShell:
         code, out, err = call("show", store.parent / "job.result")
         assert f"{saved.r2:.4%}" in out
 
+    @pytest.mark.usefixtures("no_workers")
     def test_next_to_finished_work_saved_statistics_are_read_and_the_work_is_kept(self, store: Path) -> None:
         assert call("run", write_job(store))[0] == 0
         other = write_job(store, k=4)
@@ -97,6 +98,7 @@ class TestARunFromTheShell:
         assert "other data" in err
 
     @pytest.mark.parametrize("interrupted", [False, True])
+    @pytest.mark.usefixtures("no_workers")
     def test_the_data_are_opened_and_the_request_is_validated_and_planned_once(
         self, store: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
     ) -> None:
@@ -137,6 +139,7 @@ def test_the_log_begins_with_a_header_and_has_no_line_of_dask_and_no_traceback(
     assert not [line for line in [*log, *err.splitlines()] if "distributed." in line or "Traceback" in line]
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_the_log_of_a_job_that_chooses_its_size_is_complete(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = call("run", write_job(store, method="forward", k="auto"))
     log = (store.parent / "job.result" / "run.log").read_text()
@@ -173,6 +176,7 @@ def test_exit_codes_and_messages_before_any_worker_starts(
     assert not out
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> None:
     bad = X.copy()
     bad[1234, 5] = np.nan
