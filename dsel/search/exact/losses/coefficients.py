@@ -6,6 +6,8 @@ t outputs. fixed, free (n,): which items are in all subsets, and which may be. q
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.linalg.lapack import dposv
 
@@ -70,7 +72,7 @@ def priced(
     H (p, p): the Hessian of each output. r: the gradient at b. s: a guess of the price.
     """
     starts, inside = _blocks(problem, S, fixed)
-    steps = np.array([_largest_eigenvalue(H[i:j, i:j]) for i, j in zip(starts[:-1], starts[1:], strict=True)])
+    steps = np.array([_largest_eigenvalue(H[i:j, i:j]) for i, j in pairwise(starts)])
     shape = (b.shape[0], problem.loss.outputs)
     new, left = (np.array(x, np.float64).reshape(shape) for x in (b, r))
     limit, moves = min(problem.largest, LARGEST), np.empty(shape[0])

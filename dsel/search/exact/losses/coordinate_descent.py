@@ -114,8 +114,8 @@ def weight_of_groups(
     """Do what `weight_at` does for blocks of coefficients b (p, t), whose lengths are priced and limited.
 
     H (p, p): the Hessian of each output. r (p, t): the gradient at b, which is kept up to date. starts (g + 1,): where
-    the rows of each block begin. steps (g,): the largest eigenvalue of H in each block: its model has this curvature. moves (p,):
-    is overwritten.
+    the rows of each block begin. steps (g,): the largest eigenvalue of H in each block: its model has this curvature.
+    moves (p,): is overwritten.
     """
     knee = limit if lam == 0.0 else min(s / (2.0 * lam), limit)
     outputs = b.shape[1]

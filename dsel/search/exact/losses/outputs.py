@@ -151,7 +151,7 @@ def relax_outputs(
 
 
 def _newton(problem: LossProblem, columns: Floats, b: Floats, eta: Floats) -> tuple[Floats, Floats]:
-    """Return the coefficients (p, t) of columns (p, m) after a full Newton step, and the change of the intercepts (t,)."""
+    """Return coefficients (p, t) of columns (p, m) after a full Newton step, and the change of the intercepts (t,)."""
     t, w, p = problem.loss.outputs, problem.w, len(columns)
     Z1 = np.hstack([columns.T, np.ones((eta.shape[0], int(problem.intercept)))])
     slope, curvature = problem.loss.slope(problem.y, eta) * w[:, None], problem.loss.curvature(problem.y, eta)

@@ -5,9 +5,8 @@ For any a, with d_i* the conjugate of the loss of row i, and sum a_i = 0 where t
     F(S) >= a'offset - sum_i w_i d_i*(a_i / w_i) - sum over S of h(z_j'a),
     h(g) = max over |b| <= limit of g b - lam b^2,
 
-so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns. Where groups
-of columns are chosen, the h of a group is the sum of those of its columns. An item is what is chosen: a column, or a
-group.
+so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns. An item is
+what is chosen: a column, or a group of columns. The h of a group is the sum of those of its columns.
 """
 
 from __future__ import annotations
