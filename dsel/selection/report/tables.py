@@ -153,6 +153,8 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
+    elif len(selection.predicted) == 1:
+        subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} explain {share(selection.r2)} of {subject}"
 
