@@ -198,8 +198,7 @@ def fit_subsets(
         half = len(subsets) // 2  # fits of fewer columns at a time
         if not half:
             raise too_many_rows(problem.loss, problem.dataset, union.size)
-        parts = ((subsets[a:b], first[a:b]) for a, b in ((0, half), (half, len(subsets))))
-        return [fit for some, begin in parts for fit in fit_subsets(problem, some, begin)]
+        return fit_subsets(problem, subsets[:half], first[:half]) + fit_subsets(problem, subsets[half:], first[half:])
     rows = _kept(problem, union)
     for _ in range(MOST_STEPS):
         active = [fit for fit in fits if not fit.done]

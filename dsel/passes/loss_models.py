@@ -17,7 +17,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.weights import Weights
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
 from dsel.passes.loss_fits import (
@@ -69,16 +69,22 @@ def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
 
 def as_squares(problem: LossData, fit: LossFit) -> LossData:
     """Return the squared error that has the slope and the curvature of the loss at a fit, row by row."""
-    targets, loss = problem.targets, problem.loss
+    rows, at = rows_at(problem, fit)
+    weight, step = rows.working_response(at)
+    target = at - step if problem.targets.offset is None else at - step - problem.targets.offset
+    dataset = with_rows(problem.dataset, weight, target)
+    return replace(problem, dataset=dataset, loss=Squared(), targets=Targets(target, weight, None))
+
+
+def rows_at(problem: LossData, fit: LossFit) -> tuple[LossOfRows, Floats]:
+    """Return the loss of all rows together, and the linear predictors of a fit with the offset."""
+    targets, loss, order = problem.targets, problem.loss, np.argsort(fit.columns)
     b, b0 = fit.in_data_units(problem.scaling)
-    order = np.argsort(fit.columns)
     y = loss.encode(targets.y)
     w = loss.row_weights(y, targets.w)
     eta = columns_of(problem, fit.columns[order]) @ b[order] + b0
     at = eta if targets.offset is None else (eta.T + targets.offset).T
-    weight, step = loss.of_rows(y, np.ones(len(y)) if w is None else w).working_response(at)
-    dataset = with_rows(problem.dataset, weight, eta - step)
-    return replace(problem, dataset=dataset, loss=Squared(), targets=Targets(eta - step, weight, None))
+    return loss.of_rows(y, np.ones(len(y)) if w is None else w), at
 
 
 def with_rows(dataset: Dataset, weight: Floats, target: Floats) -> Dataset:

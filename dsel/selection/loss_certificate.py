@@ -281,4 +281,5 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
     figures = search.class_figures()
-    return replace(selection, **fields, class_figures=figures, notes=(*selection.notes, note))
+    counts = {**selection.counts, **search.figures()}
+    return replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))

@@ -39,6 +39,7 @@ from dsel.passes.loss_models import (
     MOST_MODELLED,
     MOST_MODELS,
     model_moments,
+    rows_at,
     score_columns,
     with_rows,
 )
@@ -329,7 +330,7 @@ class LossSearch:
             members = tuple(place[j] for j in S if j not in included)
             front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
         errors = {S: (self.known[S].value, self.known[S].deviance) for S in self.front()}
-        counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
+        counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known), **self.figures()}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
 
     def final_fit(self, run: SelectionRun) -> tuple[Ints, Ints, Fit]:
@@ -393,6 +394,13 @@ class LossSearch:
         name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else dataset.targets[0]
         return tuple(f"{name}={class_name(value)}" for value in loss.parameters()["classes"])
 
+    def figures(self) -> dict[str, float]:
+        """Return further figures of the best fit on the rows, such as the concordance."""
+        if self.problem.loss.by_rows:
+            return {}
+        rows, eta = rows_at(self.problem, self.known[self.best])
+        return rows.figures(eta)
+
     def class_figures(self) -> ClassFigures | None:
         """Return how well the best fit tells the classes apart on the rows; None for a loss without classes."""
         problem = self.problem
@@ -407,8 +415,8 @@ class LossSearch:
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)
             notes.append(
-                f"columns {names} {self.problem.loss.endless}: without a penalty the fit is infinite, and the coefficients "
-                "are those where it was stopped; set lam above 0 for finite ones"
+                f"columns {names} {self.problem.loss.endless}: without a penalty the fit is infinite, and the "
+                "coefficients are those where it was stopped; set lam above 0 for finite ones"
             )
         return notes
 

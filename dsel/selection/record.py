@@ -351,6 +351,14 @@ class SelectionRecord:
         return (self.loss.predicts,) if one else self.targets
 
     @property
+    def concordance(self) -> float | None:
+        """Of pairs of rows whose order in time is known, the share in which the first has more predicted risk, or None.
+
+        It is that of the rows of the selection, with the loss "cox"; `score` has that of other rows.
+        """
+        return self.counts.get("concordance")
+
+    @property
     def ratio_name(self) -> str | None:
         """What the exponential of a coefficient is: an odds ratio, a rate ratio, a hazard ratio, or None."""
         return self.loss.ratio if self.by_loss else None

@@ -25,22 +25,20 @@ def random_times(signal: Floats, rng: Generator) -> tuple[Cox, Floats]:
     return loss, loss.encode(y)
 
 
-def cox_sums(y: Floats, w: Long, eta: Long, A: Long) -> tuple[Long, Long, Long]:
+def cox_sums(y: Long, w: Long, eta: Long, A: Long) -> tuple[Long, Long, Long]:
     """Return the deviance (B,) at linear predictors (B, m), and its derivatives by the coefficients of A (B, m, s)."""
     time, event = np.abs(np.asarray(y, np.float64)), ~np.signbit(np.asarray(y, np.float64)) & (w > 0)
     at_risk = np.asarray(time[None] >= time[event][:, None], np.longdouble)
     own = np.asarray([w[event & (time == t)].sum() for t in time[event]], np.longdouble)
-    top = eta.max(axis=1, keepdims=True)
-    # a risk set far below the largest predictor has its own largest one
-    inside = np.where(at_risk[None] > 0, eta[:, None], -np.inf)
-    high = inside.max(axis=2, keepdims=True) if inside.size else top[:, None]
+    inside = np.where((at_risk[None] > 0) & (w > 0), eta[:, None], -np.inf)
+    high = inside.max(axis=2, keepdims=True)  # each risk set has its own largest predictor
     p = w * np.exp(np.maximum(inside - high, -11000)) * at_risk
     total = p.sum(axis=2, keepdims=True)
     p = p / total
     weight = w[event]
-    value = 2 * (weight * (np.log(total[..., 0]) + high[..., 0] - eta[:, event] - np.log(own))).sum(axis=1)
+    value = 2 * (weight * (high[..., 0] - eta[:, event] + (np.log(total[..., 0]) - np.log(own)))).sum(axis=1)
     means = np.einsum("bkm,bmi->bki", p, A)
     g = 2 * np.einsum("k,bki->bi", weight, means - A[:, event])
-    spread = np.einsum("k,bkm->bm", weight, p)
+    spread = np.einsum("k,bkm->bm", weight, p) + 1e-9 * w  # the least curvature, with which Newton steps are finite
     H = 2 * (np.einsum("bmi,bm,bmj->bij", A, spread, A) - np.einsum("bki,k,bkj->bij", means, weight, means))
-    return value, g, H
+    return np.maximum(value, 0), g, H

@@ -33,6 +33,8 @@ from pipelines.proof_check.multinomial import fitted_classes, random_classes
 Long = NDArray[np.longdouble]
 #: Most Newton steps of a fit, the share of F by which fits may differ, and the gap that rounding may leave.
 _STEPS, _EQUAL, _GAP = 200, 1e-8, 1e-6
+#: The longest step of a coefficient: differences of linear predictors, which the Cox loss takes, would be lost.
+_LONGEST = 1e6
 
 
 @dataclass
@@ -211,6 +213,7 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
         g, H = g + (2 * lam * b)[:, loose], H + 2 * np.diag(lam[loose])
         step = np.zeros_like(b)
         step[:, loose] = -_solve(H, g)
+        step *= np.minimum(1, _LONGEST / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1))
         share, open_ = np.ones(B, np.longdouble), np.ones(B, np.bool_)
         new, moved = f.copy(), b.copy()
         for _ in range(45):

@@ -154,7 +154,8 @@ class RiskSets(LossOfRows):
         times, number = np.unique(time[happened], return_inverse=True)
         first = np.searchsorted(time[order], times)
         group = np.searchsorted(times, time, side="right")
-        return order, times, first, group, np.bincount(number, self.w[happened], times.size)
+        D = np.bincount(number, self.w[happened], times.size).astype(np.float64)
+        return order.astype(np.int64), times, first.astype(np.int64), group.astype(np.int64), D
 
     @property
     def group(self) -> Ints:

@@ -79,6 +79,8 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
     ]
     if selection.criterion is not None:
         figures.insert(1, ("Criterion", number(selection.criterion), "minimized", ""))
+    if selection.concordance is not None:
+        figures.insert(2, ("Concordance", fixed(selection.concordance, 4), "on the rows of the selection", ""))
     return figures
 
 

@@ -252,6 +252,9 @@ class LossTree:
                 continue
             fixed, free = root.fixed.copy(), root.free.copy()
             fixed[inside], free[inside], free[outside] = True, False, False
+            if int(fixed.sum()) > self._k:  # with what the root has fixed, too many
+                self._leaves.append(replace(leaf, bound=np.inf))
+                continue
             S = place[leaf.point.S]
             point = replace(leaf.point, S=S[S >= 0], b=leaf.point.b[S >= 0])
             relaxed, floor = replace(root.relaxed, bound=-np.inf, point=point), leaf.bound if same else -np.inf
