@@ -232,6 +232,6 @@ def not_covered(
         first, copies = np.asarray(pairs, np.int64).reshape(-1, 2).T
         a, b = (_points(statistics, columns, preprocess) for columns in (first, copies))
         apart = np.minimum(np.square(a - b).sum(axis=1), np.square(a + b).sum(axis=1))
-        return copies[apart > 2.0 * EXACT_COPY * SIGNED].tolist()
+        return [int(j) for j in copies[apart > 2.0 * EXACT_COPY * SIGNED]]
     K = whole.K
     return [j for i, j in pairs if abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j])]
