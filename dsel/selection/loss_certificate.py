@@ -152,8 +152,10 @@ class _Prover:
             problem = replace(problem, groups=Grouping.of_sizes([places.size for places in local]))
             return cls(run, data, replace(problem, Z=Z[:, np.concatenate(local)]), every, [columns[i] for i in local])
         _require_wide(problem, columns.size)
-        if problem.loss.outputs > 1 or run.validated.groups is not None:
-            what = "groups of columns" if problem.loss.outputs == 1 else "three or more classes"
+        grouped, loss = run.validated.groups is not None, problem.loss
+        if loss.outputs > 1 or grouped or not loss.by_rows:
+            what = "three or more classes" if loss.outputs > 1 else f"the loss {loss.name}"
+            what = "groups of columns" if grouped else what
             raise CapacityError(
                 f"A proof for {what} holds all columns in memory, and {columns.size} are too many.",
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
@@ -292,4 +294,5 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
     figures = search.class_figures()
-    return replace(selection, **fields, class_figures=figures, notes=(*selection.notes, note))
+    counts = {**selection.counts, **search.figures()}
+    return replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))

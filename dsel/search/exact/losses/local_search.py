@@ -92,8 +92,8 @@ class _Changes:
         inside = problem.members(S)
         b = np.zeros((len(Zt), loss.outputs))
         b[problem.members(point.S)] = problem.coefficients(point).reshape(-1, loss.outputs)
-        a = problem.w[:, None] * loss.slope(problem.y, eta).reshape(-1, loss.outputs)
-        W = problem.w * (loss.curvature if loss.outputs == 1 else loss.working_curvature)(problem.y, eta)
+        a = problem.rows.slope(eta).reshape(-1, loss.outputs)
+        W = problem.rows.curvature(eta)
         total = float(W.sum())
         own = np.split(np.arange(inside.size), np.cumsum(problem.sizes(S))[:-1]) if S.size else []
         others = np.flatnonzero(free & ~np.isin(np.arange(free.size), S)) if total > 0.0 else np.zeros(0, np.int64)
