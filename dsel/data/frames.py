@@ -23,7 +23,7 @@ from dsel.config.request import Categories
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
-from dsel.data.formats.tables.encoders import indicators
+from dsel.data.formats.tables.encoders import indicators, rounded_names
 from dsel.data.formats.tables.scan import (
     IDENTIFIER_ROWS,
     as_words,
@@ -228,14 +228,14 @@ def numbers_of(
     the columns that cannot be used.
     """
     if is_series(data):
-        data = data.to_frame(name="x0" if data.name is None else str(data.name))
+        data = data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name))
     if frame_labels(data) is None:
         return Numbers(data)
-    is_pandas = is_a(data, "pandas", "DataFrame")
+    is_pandas, is_x = is_a(data, "pandas", "DataFrame"), what == "X"
     plain = (is_pandas or arrow.is_dask_frame(data)) and _is_plain(set(data.dtypes))
     if plain and is_pandas:
         values = np.asarray(data.to_numpy())
-        return Numbers(values, notes=(*(_rounded(data) if values.dtype.kind == "f" else ()), *_mistakes(data)))
+        return Numbers(values, notes=_rounded(data, "column") + _mistakes(data) if is_x else _rounded(data, "target"))
     if plain:
         return Numbers(data.to_dask_array(lengths=True))
     table = arrow.frame_table(data, what)
@@ -249,7 +249,8 @@ def numbers_of(
         _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
     coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
     values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
-    return Numbers(values, source.features, coordinates, source.notes, left_out)
+    notes = source.notes if is_x else rounding_note(rounded_names(source.encoders.features), "target")
+    return Numbers(values, source.features, coordinates, notes, left_out)
 
 
 def _refuse_categories(named: Sequence[str], what: str) -> None:
@@ -266,10 +267,10 @@ def _is_plain(dtypes: set[Any]) -> bool:
     return numbers or dtypes == {np.dtype(bool)}
 
 
-def _rounded(frame: Any) -> tuple[str, ...]:
-    """Return a note on columns of whole numbers that floats cannot hold."""
+def _rounded(frame: Any, word: str) -> tuple[str, ...]:
+    """Return a note on columns or targets of whole numbers that floats cannot hold."""
     whole = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
-    return rounding_note([str(frame.columns[j]) for j in whole if beyond_floats(frame.iloc[:, j].to_numpy())])
+    return rounding_note([str(frame.columns[j]) for j in whole if beyond_floats(frame.iloc[:, j].to_numpy())], word)
 
 
 def _mistakes(frame: Any) -> tuple[str, ...]:

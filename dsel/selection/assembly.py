@@ -145,7 +145,7 @@ def assemble(
         targets=answer.targets or tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
-        notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)),
+        notes=tuple(dict.fromkeys((*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)))),
         certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
         source=dataset.name,
         fingerprint=dataset.fingerprint,

@@ -444,7 +444,7 @@ def without_target(kind: Kind) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "nullable", "objects", "csv", "parquet"])
 def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Path) -> None:
-    note = "1 column has integers beyond 2^53, which were rounded to float64 (subtract a constant before): count"
+    note = "1 column has numbers beyond 2^53, which float64 may round (subtract a constant before): count"
     large = NUMBERS[["a", "b"]].assign(count=2**60 + np.arange(M), y=Y)
     if kind in ("csv", "parquet"):
         getattr(large, f"to_{kind}")(tmp_path / f"data.{kind}", index=False)
@@ -462,7 +462,7 @@ def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Pa
 def test_numbers_that_no_integer_type_holds_become_floats_with_their_name_in_errors() -> None:
     huge = NUMBERS.assign(count=[10**25 + 10**22 * i for i in range(M)], y=Y)
     assert dsel.select(huge, "y", k=1).labels == ["b"]
-    with pytest.raises(DataError, match=r"The targets are constant.* subtract a constant"):
+    with pytest.raises(DataError, match=r"The targets are constant up to the rounding.* subtract a constant"):
         dsel.select(X, 2**60 + np.arange(M), k=1)
 
 
