@@ -293,6 +293,7 @@ def as_dataset(
     (4, 3, 1, ['x0', 'x1', 'x2'])
     """
     targets = None if targets is None else column_list(targets, "targets")
+    X = frames.collected(X)
     if isinstance(X, Dataset):
         as_it_is = Y is None and targets is None and not unsupervised
         if not as_it_is or not (sample_weight is None or sample_weight is False):

@@ -54,6 +54,15 @@ def frame_labels(data: Any) -> list[str] | None:
     return None
 
 
+def collected(data: Any) -> Any:
+    """Return a LazyFrame of polars as a DataFrame, and record batches of Arrow as a Table; anything else as it is."""
+    if is_a(data, "polars", "LazyFrame"):
+        return data.collect()
+    if is_a(data, "pyarrow", "RecordBatchReader"):
+        return data.read_all()
+    return arrow.arrow_table(data)[0] if is_a(data, "pyarrow", "RecordBatch") else data
+
+
 def numbered(data: Any, labels: Labels) -> bool:
     """Return whether whole numbers name the columns of a frame or an xarray array, and `labels` are these as text."""
     names: Any = ()
@@ -83,7 +92,7 @@ def may_name(X: Any, targets: Sequence[Any]) -> bool:
     """Return whether targets without Y name columns of X: of a frame, of AnnData, or variables of a Dataset."""
     if is_a(X, "xarray", "Dataset"):
         return all(name in X for name in targets)
-    return is_a(X, "polars", "LazyFrame") or frame_labels(X) is not None or is_annotated(X)
+    return frame_labels(X) is not None or is_annotated(X)
 
 
 def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
@@ -101,10 +110,10 @@ def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     """Return X, Y and the weights with the columns that they name, and the labels of X where it has none of its own.
 
-    A LazyFrame of polars is collected. Of AnnData, X is the matrix, and targets and weights are columns of obs.
+    All are `collected`. Of AnnData, X is the matrix, and targets and weights are columns of obs.
     Errors: DataError for a name that does not exist.
     """
-    X, Y, weights = (part.collect() if is_a(part, "polars", "LazyFrame") else part for part in (X, Y, weights))
+    X, Y, weights = map(collected, (X, Y, weights))
     features = None
     if is_annotated(X):
         if getattr(X, "isbacked", False):
@@ -119,6 +128,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
+    elif isinstance(Y, list) and Y and all(map(_is_whole, Y)) and set(Y) <= set(getattr(X, "columns", ())):
+        Y = Y if len(Y) == len(X) else [str(name) for name in Y]  # as many as rows are the values of one target
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
@@ -128,7 +139,9 @@ def _columns(frame: Any, names: Any, where: str) -> Any:
     labels = frame_labels(frame) or []
     wanted = [names] if isinstance(names, str) else list(names)
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"{where} has no column {shorten(missing)}, only {shorten(labels)}.", "Check the name.")
+        raise DataError(
+            f"{where} has no column {shorten(map(repr, missing))}, only {shorten(labels)}.", "Check the name."
+        )
     return frame[names] if isinstance(names, str) else frame[wanted]
 
 
@@ -143,7 +156,7 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
         raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"X has no column {shorten(missing)}.", suggest(missing[0], labels, listed=8))
+        raise DataError(f"X has no column {shorten(map(repr, missing))}.", suggest(missing[0], labels, listed=8))
     if type(frame).__name__ == "Table":
         return frame.select([name for name in labels if name not in wanted]), frame.select(wanted)
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns

@@ -27,6 +27,8 @@ PREPROCESS: tuple[Preprocess, ...] = get_args(Preprocess)
 #: Columns whose norm is outside of these limits are divided by a power of two, so that squares of their squares are in
 #: float64's range, and so are those whose square times ||Y||^2 is not. Without a penalty this changes no error.
 _SMALL, _LARGE, _RANGE = 1e-60, 1e60, 1e285
+#: By such a ratio of mean and standard deviation, rounding shows in the results.
+_HARDLY = 1e6
 #: Rows of a matrix that are made symmetric together.
 _ROWS = 256
 
@@ -140,6 +142,11 @@ class ColumnScales:
                 f"The targets are constant{words}: there is nothing to explain.", f"Check which column is Y{more}."
             )
         return B, float(yy.sum())
+
+    def hardly_varying(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which columns of X, and which of Y, are more than a million times as large as their deviation."""
+        ratios = _ratios(self.weight, self.mean_x, self.squares), _ratios(self.weight, self.mean_y, self.yy)
+        return ratios[0] > _HARDLY, ratios[1] > _HARDLY
 
     def centering_error(self, preprocess: Preprocess, blocks: int, filled: bool, merged: bool = True) -> CenteringError:
         """Return how far the rounding of means may change the inner products of the preprocessed columns.
