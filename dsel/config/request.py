@@ -263,8 +263,9 @@ class SelectionRequest(Section):
         code, which runs with the rights of the job.
     loss : str or Loss
         What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "multinomial" (three or
-        more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers) or "quantile" (the
-        median). Or a loss with its parameters, such as ``Quantile(0.9)``.
+        more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers), "quantile" (the median)
+        or "cox" (times to an event, with the targets time and event). Or a loss with its parameters, such as
+        ``Quantile(0.9)``.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
         a variable over the samples. It needs a loss other than the squared error.

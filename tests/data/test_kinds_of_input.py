@@ -520,7 +520,7 @@ def test_a_list_of_whole_names_gives_targets_unless_it_has_a_value_for_each_row(
 
 
 def test_an_unknown_name_is_quoted_and_spaces_around_it_do_not_matter() -> None:
-    with pytest.raises(DataError, match="X has no column ' y'. Did you mean 'y'"):
+    with pytest.raises(DataError, match=r"X has no column ' y'\. Did you mean 'y'"):
         dsel.select(NUMBERS.assign(y=Y), " y", k=1)
 
 

@@ -18,7 +18,6 @@ from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import CapacityError, DataError
 from dsel.passes import column_copy, loss_fits
 from dsel.passes.column_copy import ColumnCopy, copied
-from dsel.planning import plan as planning
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection
@@ -38,7 +37,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder for temporary files, where small data are copied, too, and not read into this process."""
-    monkeypatch.setattr(planning, "SAVES_BYTES", 1)
+    monkeypatch.setattr(column_copy, "_SAVES_BYTES", 1)
     monkeypatch.setattr(loss_fits, "KEPT_BYTES", 0)
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -74,7 +73,7 @@ def test_the_answer_is_that_without_a_copy_and_much_less_is_read(
     assert planned["passes"] == measured["passes"] == 6  # the Gram matrix, the copy, three models, the check
     assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.2)
     assert not list(small.iterdir())
-    monkeypatch.setattr(planning, "SAVES_BYTES", 1 << 60)
+    monkeypatch.setattr(column_copy, "_SAVES_BYTES", 1 << 60)
     direct = dsel.select(store, k=3, loss="logistic", lam=1.0)
     assert (direct.indices, direct.error) == (found.indices, found.error)
     assert reads(direct)[1]["bytes_read"] > 1.8 * measured["bytes_read"]

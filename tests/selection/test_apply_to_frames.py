@@ -150,7 +150,7 @@ def test_targets_and_weights_are_scored_by_their_name_in_a_frame(kind: str) -> N
 
 
 def test_classes_are_scored_and_drawn_by_their_name_in_a_frame() -> None:
-    frame = NUMBERS.assign(kind=np.where(Y > Y.median(), "high", "low"))
+    frame = NUMBERS.assign(kind=np.where(Y.median() < Y, "high", "low"))
     found = dsel.select(frame, "kind", k=1, loss="logistic")
     assert found.score(frame, "kind") == found.score(frame, frame["kind"])
     assert len(found.plot.roc(frame, "kind").lines) == len(found.plot.roc(frame, frame["kind"]).lines)
