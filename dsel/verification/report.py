@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from dsel._lib.text import printable
+
 
 @dataclass(frozen=True)
 class ListCheck:
@@ -83,6 +85,8 @@ class ProofCheck:
         What `size` counts: columns, or groups of columns.
     near_best : ListCheck, optional
         The near-best subsets, if the log claims to list them.
+    labels : tuple of str
+        The labels of `indices`.
     """
 
     size: int
@@ -100,6 +104,7 @@ class ProofCheck:
     seed: int | None = None
     noun: str = "columns"
     near_best: ListCheck | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -131,7 +136,7 @@ class ProofCheck:
             f"  the leaves cover all subsets: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every subset has an error of at least {self.bound:.12g}",
-            f"  the error of columns {list(self.indices)} is {self.value:.12g}"
+            f"  the error of columns {', '.join(map(printable, self.labels or self.indices))} is {self.value:.12g}"
             + (": the best there is" if self.optimal else ""),
             f"  no subset is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
         ]
