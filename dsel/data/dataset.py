@@ -84,6 +84,8 @@ class Dataset:
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
         Whether whole numbers name the features in their frame. `features` holds them as text.
+    whole : tuple of str
+        Columns of integers of 8 bytes in a frame that is computed later.
     dtype : dtype, optional
         The dtype of X that is in memory or computed later.
     """
@@ -112,13 +114,16 @@ class Dataset:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     numbered: bool = False
+    whole: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
 
     @property
-    def has_long_integers(self) -> bool:
-        """Whether X has integers of 8 bytes, of which float64 holds those up to 2^53."""
+    def long_integers(self) -> NDArray[np.bool_]:
+        """Return (n,) which columns of X are integers of 8 bytes, of which float64 holds those up to 2^53."""
         dtype = self.store.dtype if isinstance(self.store, Store) else self.dtype
-        return dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
+        if dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8:
+            return np.ones(self.n, np.bool_)
+        return np.isin(self.features.astype(str), self.whole) if self.whole else np.zeros(self.n, np.bool_)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -357,7 +362,7 @@ def _from_arrays(
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
         classes=classes.classes, notes=found.notes, left_out=found.left_out, numbered=frames.numbered(X, labels),
-        dtype=np.dtype(x.dtype),
+        dtype=np.dtype(x.dtype), whole=found.whole,
     )  # fmt: skip
 
 

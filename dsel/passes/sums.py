@@ -21,6 +21,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrttp
 
 from dsel._lib.text import shorten
@@ -112,9 +113,9 @@ class Sums(Dataset):
         return NoiseRecord.together(found) if found else None
 
     @property
-    def has_long_integers(self) -> bool:
-        """Whether X has integers of 8 bytes, which sums do not tell."""
-        return False
+    def long_integers(self) -> NDArray[np.bool_]:
+        """Return (n,) which columns of X are integers of 8 bytes: none, as sums do not tell."""
+        return np.zeros(self.n, np.bool_)
 
     def rows(self, start: int, stop: int) -> tuple[Block, ...]:
         """Raise OptionError: there are no rows."""

@@ -112,7 +112,7 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     rounded = np.flatnonzero(_rounded(dataset, statistics))
     if rounded.size:
         notes.append(
-            f"{rounded.size} columns have integers beyond 2^53, which were rounded to float64 (subtract a constant): "
+            f"{counted(rounded.size, 'column has', 'columns have')} integers beyond 2^53, which were rounded to float64 (subtract a constant before): "
             f"{format_labels(labels, rounded)}"
         )
     if unusable.any():
@@ -136,11 +136,9 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
 
 def _rounded(dataset: Dataset, statistics: ColumnScales) -> NDArray[np.bool_]:
     """Return (n,) which columns are of integers so large that float64 does not hold them."""
-    if not dataset.has_long_integers:
-        return np.zeros(dataset.n, np.bool_)
     with np.errstate(over="ignore"):
         size = np.sqrt(statistics.mean_x**2 + statistics.squares / statistics.weight)
-    return np.asarray(size > EXACT_INTEGERS)
+    return np.asarray(dataset.long_integers & (size > EXACT_INTEGERS))
 
 
 def require_variation(total: float, *, squared: bool = False) -> None:
