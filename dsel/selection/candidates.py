@@ -111,8 +111,9 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     unusable = statistics.unusable(validated.request.preprocess)
     rounded = np.flatnonzero(_rounded(dataset, statistics))
     if rounded.size:
+        which = counted(rounded.size, "column has", "columns have")
         notes.append(
-            f"{counted(rounded.size, 'column has', 'columns have')} integers beyond 2^53, which were rounded to float64 (subtract a constant before): "
+            f"{which} integers beyond 2^53, which were rounded to float64 (subtract a constant before): "
             f"{format_labels(labels, rounded)}"
         )
     if unusable.any():

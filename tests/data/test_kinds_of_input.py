@@ -10,6 +10,7 @@ from typing import Any
 
 import anndata
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
