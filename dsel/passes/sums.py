@@ -45,7 +45,7 @@ from dsel.storage.paths import AnyPath, as_path, make_folder
 _KIND = "sums of rows"
 #: The format of a file. Versions that know no noise refuse the second.
 _FORMAT, _NOISY_FORMAT = 1, 2
-_AGAIN = "Copy it again from its site, or write it again there: dsel sums STORE --out FILE."
+_AGAIN = "Copy it again from its site, or write it again there with dsel.sums or `dsel sums`."
 #: What rounding may leave of a sum of squares after the mean is subtracted, as a share of it.
 _ROUNDING = 1e-13
 #: How much a product of two columns may be above that of their norms, as a share of it.

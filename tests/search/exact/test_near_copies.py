@@ -108,7 +108,7 @@ def test_every_view_says_the_same(tmp_path: Path) -> None:
     X, y = near_copy()
     X = np.column_stack([X, X[:, [0, 0, 1, 1, 2]]])  # many copies, which must not hide the pair that matters
     selection = certified(X, y)
-    remedy = "exclude: [x3]" if 7 in selection.indices else "exclude: [x7]"
+    remedy = 'exclude: ["x3"]' if 7 in selection.indices else 'exclude: ["x7"]'
     selection.save(tmp_path / "saved")
     assert dsel.open_selection(tmp_path / "saved").certificate == selection.certificate
     page = plain(selection.report(tmp_path / "page.html").read_text())
