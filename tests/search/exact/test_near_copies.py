@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def certified(X: np.ndarray, y: np.ndarray, k: int = 3, **arguments: Any) -> dse
 
 
 def plain(html: str) -> str:
-    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", html))
+    return re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", html)))
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
