@@ -139,7 +139,8 @@ def select(
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
         substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, the
-        correlations of centered columns are estimated. Groups stay whole, and custom criteria see all columns.
+        correlations are estimated. If columns are not centered either, near-copies are multiples of each other. Groups
+        stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -162,10 +163,10 @@ def select(
         two values of a variable over the samples (from the first value on, up to but without the second).
     loss : str or Loss
         What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes),
-        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers) or
-        "quantile" (the median). Or a loss with its parameters, such as ``Quantile(0.9)``. `error` is then the deviance
-        with the penalty, and `r2` the share of the deviance that the columns explain (D2). The intercept is not
-        penalized.
+        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers),
+        "quantile" (the median) or "cox" (times to an event: Y has the time, and 1 for an event or 0 if it was cut off).
+        Or a loss with its parameters, such as ``Quantile(0.9)``. `error` is then the deviance with the penalty, and
+        `r2` the share of the deviance that the columns explain (D2). The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a variable over the samples. It needs a loss other than the squared error.

@@ -98,6 +98,18 @@ def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
     return list(found) if set(found) <= set(labels) else None
 
 
+def with_plain_columns(Y: Any) -> Any:
+    """Return a structured array as columns (m, q), those of numbers before booleans; anything else as it is.
+
+    So times come before events, as `sksurv.util.Surv` has them in the other order.
+    """
+    fields = getattr(getattr(Y, "dtype", None), "fields", None)
+    if not isinstance(Y, np.ndarray) or not fields:
+        return Y
+    order = sorted(fields, key=lambda name: fields[name][0].kind == "b")
+    return np.column_stack([np.asarray(Y[name]).reshape(len(Y)) for name in order])
+
+
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     """Return X, Y and the weights with the columns that they name, and the labels of X where it has none of its own.
 
@@ -105,7 +117,7 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     Errors: DataError for a name that does not exist.
     """
     X, Y, weights = (part.collect() if is_a(part, "polars", "LazyFrame") else part for part in (X, Y, weights))
-    features = None
+    features, Y = None, with_plain_columns(Y)
     if is_annotated(X):
         if getattr(X, "isbacked", False):
             raise OptionError("X is an AnnData object in a file.", "Ingest the file: dsel.ingest(path, store).")

@@ -463,6 +463,8 @@ def _chosen_statistics(
     covariance = fit.gram - statistics.weight * np.outer(mean, mean)
     std_x = np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight)
     std_y = std_x if statistics.unsupervised else np.sqrt(np.maximum(statistics.yy, 0.0) / statistics.weight)
+    if not statistics.unsupervised and std_y.size != fit.coefficients.shape[1]:  # a loss with other outputs
+        std_y = np.full(fit.coefficients.shape[1], np.nan)
     correlation = np.full((size, size), np.nan)
     correlation[: S.size, : S.size] = _correlation(covariance)
     gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])

@@ -145,9 +145,10 @@ class _Prover:
         if columns.size <= MOST_RELAXED and 16 * m * columns.size <= MOST_BYTES:
             return cls(run, data, replace(problem, Z=every.read(columns)), every, columns)
         _require_wide(problem, columns.size)
-        if problem.loss.outputs > 1:
+        if problem.loss.outputs > 1 or not problem.loss.by_rows:
+            what = "three or more classes" if problem.loss.outputs > 1 else f"the loss {problem.loss.name}"
             raise CapacityError(
-                f"A proof for three or more classes holds all columns in memory, and {columns.size} are too many.",
+                f"A proof for {what} holds all columns in memory, and {columns.size} are too many.",
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
             )
         return cls(run, data, problem, every, None)
@@ -280,4 +281,5 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
     figures = search.class_figures()
-    return replace(selection, **fields, class_figures=figures, notes=(*selection.notes, note))
+    counts = {**selection.counts, **search.figures()}
+    return replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))

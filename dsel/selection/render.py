@@ -63,6 +63,8 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):
         yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
+    if selection.concordance is not None:
+        yield f"Concordance on these rows: {selection.concordance:.4f}"
     for certificate in selection.certificate:
         yield _proof(certificate, selection.lam > 0.0, selection.share_name)
         if sentence := caveat(certificate, selection.label):

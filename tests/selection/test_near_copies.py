@@ -115,7 +115,7 @@ def test_a_loss_searches_one_column_of_each_cluster_and_its_proof_says_so() -> N
     assert sorted(found.indices) == [2, 3, 5]
     assert found.counts["copies"] == [[2, 13], [3, 10, 11], [5, 12]]
     proved = dsel.certify(found, with_copies(1e-5), classes)
-    assert proved.certificate[-1]["represented"] == 3  # the proof limits coefficients, which copies may share
+    assert proved.certificate[-1]["represented"] == 4  # the proof limits coefficients, which copies may share
     assert proved.certificate[-1]["status"] == "optimal-except-near-copies"
     assert sorted(proved.indices) == [2, 3, 5]
     assert "copies" not in dsel.select(with_copies(1e-5), classes, k=3, loss="logistic", near_copies="keep").counts

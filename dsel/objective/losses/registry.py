@@ -7,6 +7,7 @@ from typing import Any
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
+from dsel.objective.losses.cox import Cox
 from dsel.objective.losses.gamma import Gamma
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.logistic import Logistic
@@ -24,7 +25,7 @@ LOSSES: Registry[Loss] = Registry(
     "loss",
     Loss,  # type: ignore[type-abstract]
     GROUP,
-    (Squared(), Logistic(), Multinomial(), Poisson(), Gamma(), Huber(), Quantile()),
+    (Squared(), Logistic(), Multinomial(), Poisson(), Gamma(), Huber(), Quantile(), Cox()),
 )
 
 #: Names that other libraries use, and what takes their place.
@@ -32,7 +33,8 @@ _REMARKS = {
     "binomial": "logistic", "logit": "logistic", "log_loss": "logistic", "logloss": "logistic", "gaussian": "squared",
     "squared_error": "squared", "mse": "squared", "quadratic": "squared", "softmax": "multinomial",
     "pinball": "quantile", "median": "quantile", "absolute_error": "quantile", "mae": "quantile",
-    "categorical": "multinomial", "cross_entropy": "multinomial",
+    "categorical": "multinomial", "cross_entropy": "multinomial", "coxph": "cox", "survival:cox": "cox",
+    "survival": "cox", "proportional_hazards": "cox",
 }  # fmt: skip
 
 

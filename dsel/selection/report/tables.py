@@ -79,6 +79,8 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
     ]
     if selection.criterion is not None:
         figures.insert(1, ("Criterion", number(selection.criterion), "minimized", ""))
+    if selection.concordance is not None:
+        figures.insert(2, ("Concordance", fixed(selection.concordance, 4), "on the rows of the selection", ""))
     return figures
 
 
@@ -153,6 +155,8 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
+    elif len(selection.predicted) == 1:
+        subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} explain {share(selection.r2)} of {subject}"
 

@@ -55,7 +55,7 @@ class LinearModel:
     @classmethod
     def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
-        flat = selection.flat_target and selection.coefficients.shape[1] == 1
+        flat = selection.coefficients.shape[1] == 1 and (selection.flat_target or len(selection.targets) > 1)
         return cls(selection.names, selection.coefficients, selection.intercept, selection.fill, flat)
 
     def __call__(self, x: Any) -> Floats:
@@ -170,7 +170,7 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
+    targets = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):

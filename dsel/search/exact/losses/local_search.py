@@ -93,8 +93,8 @@ class _Changes:
         loss, Zt, eta = problem.loss, problem.columns, problem.predictors(point)
         b = np.zeros((free.size, loss.outputs))
         b[point.S] = point.b.reshape(-1, loss.outputs)
-        a = problem.w[:, None] * loss.slope(problem.y, eta).reshape(-1, loss.outputs)
-        W = problem.w * (loss.curvature if loss.outputs == 1 else loss.working_curvature)(problem.y, eta)
+        a = problem.rows.slope(eta).reshape(-1, loss.outputs)
+        W = problem.rows.curvature(eta)
         total = float(W.sum())
         others = np.flatnonzero(free & ~np.isin(np.arange(free.size), S)) if total > 0.0 else np.zeros(0, np.int64)
         if not others.size:

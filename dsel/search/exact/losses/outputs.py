@@ -198,17 +198,10 @@ def _with_needed(
 
 def _newton(problem: LossProblem, S: Ints, b: Floats, eta: Floats) -> tuple[Floats, Floats]:
     """Return the coefficients (p, t) after a full Newton step, and the change of the intercepts (t,)."""
-    t, w = problem.loss.outputs, problem.w
+    t = problem.loss.outputs
     Z1 = np.hstack([problem.columns[S].T, np.ones((eta.shape[0], int(problem.intercept)))])
-    slope, curvature = problem.loss.slope(problem.y, eta) * w[:, None], problem.loss.curvature(problem.y, eta)
-    curvature = curvature * w[:, None, None]
-    H = np.empty((Z1.shape[1], t, Z1.shape[1], t))
-    for i in range(t):
-        for j in range(t):
-            H[:, i, :, j] = Z1.T @ (Z1 * curvature[:, i, j, None])
-    g = Z1.T @ slope
+    g, flat = Z1.T @ problem.rows.slope(eta), problem.rows.hessian(eta, Z1)
     g[: S.size] += 2.0 * problem.lam * b
-    flat = H.reshape(g.size, g.size)
     flat[np.diag_indices(S.size * t)] += 2.0 * problem.lam
     step = -scipy.linalg.lstsq(flat, g.ravel(), cond=1e-14)[0].reshape(g.shape)
     d0 = step[S.size] if problem.intercept else np.zeros(t)

@@ -5,7 +5,8 @@ For any a, with d_i* the conjugate of the loss of row i, and sum a_i = 0 where t
     F(S) >= a'offset - sum_i w_i d_i*(a_i / w_i) - sum over S of h(z_j'a),
     h(g) = max over |b| <= limit of g b - lam b^2,
 
-so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns.
+so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns. A loss that
+is not a sum over rows has its conjugate at gradients only, which is enough.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.search.exact.perspective.coordinate_descent import largest
 
 #: Stands for an infinite limit of coefficients.
@@ -72,6 +73,11 @@ class LossProblem:
         return np.inf if self.limit is None else self.limit
 
     @cached_property
+    def rows(self) -> LossOfRows:
+        """The loss of the rows, as a function of all linear predictors."""
+        return self.loss.of_rows(self.y, self.w)
+
+    @cached_property
     def columns(self) -> Floats:
         """The columns (n, m), one after the other in memory, and centered where there is an intercept.
 
@@ -96,12 +102,12 @@ class LossProblem:
     def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
         """Return the problem of other columns (s, m), centered where there is an intercept, with their norms (s,)."""
         problem = replace(self, Z=columns.T)
-        problem.__dict__.update(columns=columns, norms=norms)  # the cached values
+        problem.__dict__.update(columns=columns, norms=norms, rows=self.rows)  # the cached values
         return problem
 
     def loss_at(self, eta: Floats) -> float:
         """Return the weighted sum of the losses of the rows at linear predictors (m,), or (m, t) for t outputs."""
-        return float(self.w @ self.loss.deviance(self.y, eta))
+        return self.rows.value(eta)
 
     def predictors(self, point: Point) -> Floats:
         """Return the linear predictors (m,) at a point, or (m, t) for t outputs."""
@@ -120,6 +126,17 @@ class LossProblem:
             found = np.where(g > 2.0 * self.lam * self.limit, self.limit * (g - self.lam * self.limit), found)
         return np.asarray(found)
 
+    def dual_at(self, eta: Floats, a: Floats) -> Dual:
+        """Return what the gradient a (m,) at linear predictors eta proves, or one near it."""
+        if self.loss.by_rows:
+            return self.dual(a)
+        a, constant, rounding, error = self.rows.dual(eta, self.offset)
+        return self.of_all_columns(Dual(a, constant, np.zeros(0), rounding, error))
+
+    def of_all_columns(self, dual: Dual) -> Dual:
+        """Return a dual vector with the gains of the columns of this problem."""
+        return replace(dual, gains=self.gains_of(dual.a, error=dual.error))
+
     def dual(self, a: Floats) -> Dual:
         """Return what a dual vector (m,) proves, whichever it is."""
         a = np.where(self.w > 0.0, a * (1.0 - 8.0 * _EPS), 0.0)  # inside the domain, in spite of rounding
@@ -135,10 +152,13 @@ class LossProblem:
         rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
         return Dual(a, constant - rounding, self.gains_of(a), rounding)
 
-    def gains_of(self, a: Floats, first: int = 0) -> Floats:
-        """Return the gains (n - first,) of the columns from `first` on by a dual vector, rounding included."""
+    def gains_of(self, a: Floats, first: int = 0, error: float = 0.0) -> Floats:
+        """Return the gains (n - first,) of the columns from `first` on by a dual vector, rounding included.
+
+        error: by how much the vector may be wrong, as a norm.
+        """
         products = np.abs(self.columns[first:] @ a)
-        return self.gains(products + rounding_of_products(a, self.norms[first:]))
+        return self.gains(products + rounding_of_products(a, self.norms[first:]) + error * self.norms[first:])
 
     def _size(self, a: Floats, unit: Floats) -> float:
         """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
@@ -159,13 +179,15 @@ class Dual:
     """What a dual vector proves: F(S) >= constant - sum over S of gains_j, rounding included.
 
     a: (m,) the vector, with the sum 0 where there is an intercept. constant: a'offset less the conjugates. gains: (n,)
-    the most that each column may lower the error. rounding: what was subtracted from the constant for rounding.
+    the most that each column may lower the error. rounding: what was subtracted from the constant for rounding. error:
+    by how much the vector may differ from the one that the constant is about, as a norm.
     """
 
     a: Floats
     constant: float
     gains: Floats
     rounding: float = 0.0
+    error: float = 0.0
 
     def bound(self, fixed: Bools, free: Bools, q: int, more: Floats | None = None) -> float:
         """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,).
@@ -269,7 +291,8 @@ def dual_bound(
     problem : LossProblem
         The problem.
     a : (m,) array
-        Any vector. With an intercept, some values are made smaller, so that their sum is 0.
+        Any vector. With an intercept, some values are made smaller, so that their sum is 0. For a loss that is not a
+        sum over rows, any linear predictors, whose gradient counts.
     k : int
         The largest number of columns, with the included ones.
     include, exclude : sequence of int
@@ -281,4 +304,5 @@ def dual_bound(
         The bound, less what rounding may be worth; -infinity if the vector proves nothing.
     """
     fixed, free = masks(problem.Z.shape[1], include, exclude)
-    return problem.dual(np.asarray(a, np.float64)).bound(fixed, free, k - len(include))
+    a = np.asarray(a, np.float64)
+    return problem.dual_at(a, a).bound(fixed, free, k - len(include))

@@ -46,7 +46,7 @@ def relax(
     """
     if problem.loss.outputs > 1:
         return relax_outputs(problem, fixed, free, q, start, enough, close)
-    Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
+    Zt = problem.columns
     kept = (fixed | free)[start.S]
     S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
     b = _feasible(b, fixed[S], q, problem.largest)
@@ -57,8 +57,8 @@ def relax(
     best: tuple[float, Dual] | None = None
     polished, tolerance = 0, _EXACT if close == 0.0 else _ROUGH
     for step in range(_STEPS):
-        a = w * loss.slope(y, eta)
-        dual = problem.dual(a)
+        a = problem.rows.slope(eta)
+        dual = problem.dual_at(eta, a)
         bound = dual.bound(fixed, free, q)
         if best is None or bound > best[0]:
             best = bound, dual
@@ -68,14 +68,14 @@ def relax(
         S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         moved = None
         for curvature in _curvatures(problem, eta, a):
-            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s, tolerance)
+            s, direction, expected = _newton_step(problem, S, b, eta, a, curvature, fixed[S], q, s, tolerance)
             last = not expected > _SETTLED * abs(value)
             moved = _line_search(problem, (b, b0, eta, value), direction, fixed[S], q,
                                  -_ROUNDING * abs(value) if last else expected)  # fmt: skip
             if moved is not None or last:
                 break
         if close == 0.0 and (last or moved is None):  # the step for the dual vector itself has no rounding of eta
-            dual = problem.dual(a + curvature * direction[2])
+            dual = problem.dual_at(eta + direction[2], a + curvature * direction[2])
             best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
         polished += last
         if moved is None or polished > (_POLISHING if close == 0.0 else 0):
@@ -89,7 +89,7 @@ def relaxed_at(problem: LossProblem, fixed: Bools, free: Bools, q: int, point: P
     """Return what the dual vector at a point proves, without a step. Arguments: those of `relax`."""
     eta = problem.predictors(point)
     one = problem.loss.outputs == 1
-    dual = problem.dual(problem.w * problem.loss.slope(problem.y, eta)) if one else dual_of_outputs(problem, eta)
+    dual = problem.dual_at(eta, problem.rows.slope(eta)) if one else dual_of_outputs(problem, eta)
     return Relaxed(dual.bound(fixed, free, q), dual, point, np.inf)
 
 
@@ -108,7 +108,7 @@ def relax_near(
     for _ in range(_ROUNDS):
         at = np.flatnonzero(inside)
         found = relax(problem.of_columns(at), fixed[at], free[at], q, point.among(at), enough, close)
-        dual, point = problem.dual(found.dual.a), found.point.of(at)
+        dual, point = problem.of_all_columns(found.dual), found.point.of(at)
         bound = dual.bound(fixed, free, q)
         if best is None or bound > best.bound:
             best = Relaxed(bound, dual, point, found.value)
@@ -144,23 +144,31 @@ def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:
 def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
     """Yield the curvature of each row (m,), then what the parabola through the loss and 0 has, where that is larger.
 
-    The second one is for rows that are far from a fit, where a Newton step is too long.
+    The second one is for rows that are far from a fit, where a Newton step is too long. For a loss that is not a sum
+    over rows, the first one is NaN: the Hessian of all rows counts. The second one is above it.
     """
     w = problem.w
-    curvature = w * problem.loss.curvature(problem.y, eta)
-    curvature = np.maximum(curvature, _LEAST_CURVATURE * w)
+    curvature = np.maximum(problem.rows.curvature(eta), _LEAST_CURVATURE * w)
+    if not problem.loss.by_rows:
+        yield np.full(w.size, np.nan)
+        yield curvature
+        return
     yield curvature
     deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
     yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
 
 
 def _newton_step(
-    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float,
-    tolerance: float,
+    problem: LossProblem, S: Ints, b: Floats, eta: Floats, a: Floats, curvature: Floats, inside: Bools, q: int,
+    s: float, tolerance: float,
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
     """Return the price, the step of b, of the intercept and of linear predictors, and by how much the model falls."""
     columns = problem.columns[S]
-    H, r, shift, slope = _model(problem, columns, a, curvature)
+    if np.isnan(curvature).any():
+        H, r, shift, slope = problem.rows.hessian(eta, columns.T), columns @ a, np.zeros(S.size), 0.0
+        curvature = np.zeros(1)
+    else:
+        H, r, shift, slope = _model(problem, columns, a, curvature)
     new, s = _minimized(problem, H, r, b, inside, q, s, tolerance)
     change = new - b
     d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0

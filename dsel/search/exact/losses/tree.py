@@ -21,7 +21,7 @@ from dsel.search.exact.losses.kept import KeptLeaves, Leaf, Path
 from dsel.search.exact.losses.listing import LossListing
 from dsel.search.exact.losses.local_search import improved, refit
 from dsel.search.exact.losses.outputs import lengths
-from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, masks
+from dsel.search.exact.losses.problem import START, LossProblem, Point, Relaxed, masks
 from dsel.search.exact.losses.relaxation import relax, relax_near, relaxed_at, weights
 from dsel.search.exact.near_best import ListRule, OpenBounds
 
@@ -252,6 +252,9 @@ class LossTree:
                 continue
             fixed, free = root.fixed.copy(), root.free.copy()
             fixed[inside], free[inside], free[outside] = True, False, False
+            if int(fixed.sum()) > self._k:  # with what the root has fixed, too many
+                self._leaves.append(replace(leaf, bound=np.inf))
+                continue
             S = place[leaf.point.S]
             point = replace(leaf.point, S=S[S >= 0], b=leaf.point.b[S >= 0])
             relaxed, floor = replace(root.relaxed, bound=-np.inf, point=point), leaf.bound if same else -np.inf
@@ -271,7 +274,7 @@ class LossTree:
         kept = place[point.S] >= 0
         point = replace(point, S=place[point.S[kept]], b=point.b[kept])
         self._problem, self._columns = self._problem.of_columns(alive), self._columns[alive]
-        dual = Dual(dual.a, dual.constant, dual.gains[alive], dual.rounding)
+        dual = replace(dual, gains=dual.gains[alive])
         return Node(node.fixed[alive], node.free[alive], replace(node.relaxed, point=point, dual=dual))
 
     def _rounded(self, point: Point, fixed: Bools, q: int) -> Ints:
