@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dsel._lib.text import shorten
+from dsel._lib.text import printable, shorten
 
 #: Columns that a log leaves out, with the columns that they nearly copy, and whether these have the same f.
 Copies = Mapping[int, Mapping[int, bool]]
@@ -106,6 +106,8 @@ class ProofCheck:
     represented : tuple of int
         Columns of the data that the log leaves out, because others, which they nearly copy, represent them. Nothing is
         proved about subsets with them.
+    labels, represented_labels : tuple of str
+        The labels of `indices`, and of `represented`.
     """
 
     size: int
@@ -124,6 +126,8 @@ class ProofCheck:
     noun: str = "columns"
     near_best: ListCheck | None = None
     represented: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    represented_labels: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -149,7 +153,7 @@ class ProofCheck:
         """What the proof covers, in words."""
         if not self.represented:
             return "independent subset"
-        columns = shorten(map(str, self.represented))
+        columns = shorten(map(printable, self.represented_labels or self.represented))
         if len(self.represented) == 1:
             return f"independent subset without column {columns}, which another one represents,"
         return f"independent subset without the {len(self.represented)} columns {columns}, which others represent,"
@@ -170,7 +174,7 @@ class ProofCheck:
             f"  the leaves cover all subsets{others}: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every {self._subsets} has an error of at least {self.bound:.12g}",
-            f"  the error of columns {list(self.indices)} is {self.value:.12g}"
+            f"  the error of columns {', '.join(map(printable, self.labels or self.indices))} is {self.value:.12g}"
             + (": the best of these" if self._best_of_covered else ""),
             f"  none of these subsets is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
         ]

@@ -33,7 +33,7 @@ def test_a_log_over_one_column_of_each_cluster_is_accepted(tmp_path: Path) -> No
     assert found.accepted
     assert found.checks[0].represented == (12, 13)
     assert not found.as_dict()["checks"][0]["optimal"]
-    assert "every independent subset without the 2 columns 12, 13, which others represent, has" in str(found)
+    assert "every independent subset without the 2 columns x12, x13, which others represent, has" in str(found)
 
 
 @pytest.mark.parametrize(("lam", "represented"), [(0.0, (13,)), (0.5, (12, 13))])
