@@ -144,7 +144,7 @@ class ExtendedSums:
             near &= any_scale | same_norm(float(norms[j]), scales.astype(np.float64))
             same = (products >= (1 - EXACT_COPY) * norms[j] * scales) & (lam == 0.0)
             if near.any():
-                found[int(j)] = {int(others[i]): bool(same[i]) for i in np.flatnonzero(near)}
+                found[int(j)] = {int(others[i]): bool(same[i]) for i in np.flatnonzero(near).tolist()}
         return found
 
     def problem(self, columns: Sequence[int], included: Sequence[int], lam: float) -> Problem:
