@@ -22,6 +22,7 @@ from dsel.jobs.locations import as_selected, dataset_of
 from dsel.jobs.loss_watcher import LossWatcher
 from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
+from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import Objective
 from dsel.passes.data_pass import PassLog, log_passes
 from dsel.planning.plan import available_resources
@@ -287,7 +288,8 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
 def require_one_target(dataset: Dataset, request: SelectionRequest, limits: ProofLimits | None) -> None:
     """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
     limit = None if limits is None else limits.limit
-    if limit is None or (dataset.n_targets == 1 and request.groups is None):
+    by_loss = find_loss(request.loss).name != "squared"
+    if limit is None or by_loss or (dataset.n_targets == 1 and request.groups is None):
         return
     name, value = limit
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
@@ -300,7 +302,7 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
 
 def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     """Return one line for a log. row: what `Certificate.as_dict` returns. label: the label of a column."""
-    size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
+    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()

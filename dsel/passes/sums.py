@@ -21,7 +21,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrttp
 
 from dsel._lib.text import shorten
@@ -45,7 +44,7 @@ from dsel.storage.paths import AnyPath, as_path, make_folder
 _KIND = "sums of rows"
 #: The format of a file. Versions that know no noise refuse the second.
 _FORMAT, _NOISY_FORMAT = 1, 2
-_AGAIN = "Copy it again from its site, or write it again there with dsel.sums or `dsel sums`."
+_AGAIN = "Copy it again from its site, or write it again there: dsel sums STORE --out FILE."
 #: What rounding may leave of a sum of squares after the mean is subtracted, as a share of it.
 _ROUNDING = 1e-13
 #: How much a product of two columns may be above that of their norms, as a share of it.
@@ -111,11 +110,6 @@ class Sums(Dataset):
         """Return the noise of all parts; None without any."""
         found = [part["noise"] for part in self.parts if "noise" in part]
         return NoiseRecord.together(found) if found else None
-
-    @property
-    def long_integers(self) -> NDArray[np.bool_]:
-        """Return (n,) which columns of X are integers of 8 bytes: none, as sums do not tell."""
-        return np.zeros(self.n, np.bool_)
 
     def rows(self, start: int, stop: int) -> tuple[Block, ...]:
         """Raise OptionError: there are no rows."""

@@ -289,7 +289,7 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
+    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""

@@ -23,7 +23,7 @@ from sklearn.utils.validation import validate_data
 
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import class_labels, frame_labels, one_hot
+from dsel.data.frames import class_labels, collected, frame_labels, one_hot
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.labels import is_a
 from dsel.errors import DataError
@@ -55,8 +55,7 @@ def opened_input(X: Any) -> Any:
     """
     if is_annotated(X):
         return X.X
-    if is_a(X, "polars", "LazyFrame"):
-        return X.collect()
+    X = collected(X)
     if is_a(X, "pyarrow", "Table"):
         return X.to_pandas()
     if is_xarray_dataset(X):

@@ -18,7 +18,7 @@ from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import with_columns
+from dsel.data.frames import collected, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import default_labels, is_a
 from dsel.data.offset import with_offset
@@ -239,8 +239,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset):
         return X
-    if is_a(X, "polars", "LazyFrame"):
-        X = X.collect()
+    X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if _is_frame(X):
         return with_columns(X, selection.names, selection.request.dates)
