@@ -125,11 +125,13 @@ def select(
         Columns that are always or never chosen. A string is a label. An integer is a position from 0, or the label
         where whole numbers name all columns of a DataFrame or xarray array.
     groups : mapping, list of lists or str, optional
-        Columns that enter and leave together, and count as one column towards k: a mapping from columns to names of
-        groups, or from names to lists of columns; lists of columns; or the name of a coordinate of the features, such
-        as "source", which `ingest` writes for one-hot columns. Each other column forms a group by itself. `include` and
-        `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
-        ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
+        Columns that enter and leave together, and count as one column towards k: a mapping from names to lists of
+        columns, ``{"size": ["height", "width"]}``, or from columns to names, ``{"height": "size", "width": "size"}``;
+        lists of columns, ``[["height", "width"], ["red", "blue"]]``; or the name of a coordinate of the features, such
+        as ``"source"``, which `ingest` writes for one-hot columns. Columns are labels or positions. Each other column
+        forms a group by itself. `include` and `exclude` may name groups, and a column there stands for its group. For
+        ``"forward"``, ``"omp"``, ``"foba"``, ``"backward"``, ``"exchange"``, ``"splicing"``, ``"poss"``, ``"pposs"``,
+        ``"pposs-asy"``, ``"random"``, ``"branch-and-bound"``, and ``"pivoted-qr"`` where Y = X.
     categories : {"groups", "columns", "refuse"}
         Text and categories become a column of zeros and ones for each value: of a frame here (text with at most 50
         values), of a store in `ingest`. These are chosen together and count as one column, by the methods that take

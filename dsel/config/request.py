@@ -179,7 +179,10 @@ def _column_groups(value: Any) -> Any:
         return found
     if isinstance(value, list | tuple) and all(isinstance(columns, list | tuple | np.ndarray) for columns in value):
         return [list(_columns(columns)) for columns in value]
-    raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
+    raise ValueError(
+        "it must be a mapping from names to lists of columns or from columns to names, lists of columns, or a "
+        "coordinate's name"
+    )
 
 
 def _class_weight(value: Any) -> Any:
