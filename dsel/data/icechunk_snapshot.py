@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 from dsel._lib.text import suggest
 from dsel.data.labels import is_a
 from dsel.errors import DataError, MissingExtraError, MissingInputError, OptionError
+from dsel.storage.paths import ICECHUNK
 
-SCHEME: Final = "icechunk://"
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 
 
@@ -57,7 +57,7 @@ class Snapshot:
 
 def is_snapshot(data: Any) -> bool:
     """Return whether `data` is an ``icechunk://`` URL or a session of Icechunk."""
-    return (isinstance(data, str) and data.startswith(SCHEME)) or is_a(data, "icechunk", "Session")
+    return (isinstance(data, str) and data.startswith(ICECHUNK)) or is_a(data, "icechunk", "Session")
 
 
 def open_snapshot(data: Any) -> Snapshot:
@@ -86,14 +86,14 @@ def open_snapshot(data: Any) -> Snapshot:
     if not isinstance(data, str):
         if data.has_uncommitted_changes:
             raise OptionError("The session of Icechunk has changes that are not committed.", "Commit them first.")
-        return Snapshot(f"{SCHEME}@{data.snapshot_id}", str(data.snapshot_id), None, data)
+        return Snapshot(f"{ICECHUNK}@{data.snapshot_id}", str(data.snapshot_id), None, data)
     try:
         import icechunk
     except ImportError as error:
         raise MissingExtraError(
-            f"{SCHEME} needs icechunk, which is not installed.", "pip install 'dsel[icechunk]'"
+            f"{ICECHUNK} needs icechunk, which is not installed.", "pip install 'dsel[icechunk]'"
         ) from error
-    place, _, query = data.removeprefix(SCHEME).partition("?")
+    place, _, query = data.removeprefix(ICECHUNK).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     given = [name for name in _VERSIONS if name in options]
     if unknown := options.keys() - {*_VERSIONS, "group"}:
@@ -112,7 +112,7 @@ def open_snapshot(data: Any) -> Snapshot:
             f"{data} cannot be opened: {what}", "Check the place, and the branch or tag."
         ) from error
     recorded = {"snapshot": str(session.snapshot_id), **{name: options[name] for name in ("group",) if name in options}}
-    return Snapshot(f"{SCHEME}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)
+    return Snapshot(f"{ICECHUNK}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)
 
 
 #: Repositories that this process has opened, by their place and the variables of the environment that it depends on.
@@ -151,4 +151,4 @@ def _storage(icechunk: Any, place: str) -> Any:
         )
     if scheme == "gs":
         return icechunk.gcs_storage(bucket=bucket, prefix=prefix or None, from_env=True)
-    raise OptionError(f"{SCHEME}{scheme}:// is not supported.", "Use a local path, s3:// or gs://.")
+    raise OptionError(f"{ICECHUNK}{scheme}:// is not supported.", "Use a local path, s3:// or gs://.")

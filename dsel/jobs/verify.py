@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +93,21 @@ def verify(
     started = local_cluster(workers) if workers > 1 else nullcontext()
     with log_passes() as made, started as client, engine_of(client) as engine:
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
-        checks = tuple(
+        found = [
             check_log(
                 log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
                 seed=seed, tolerance=tolerance, state=state, progress=progress,
                 one_of_copies=request.near_copies == "first",
             )
             for log in logs
-        )  # fmt: skip
+        ]  # fmt: skip
+
+    def labels(columns: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dataset.features[list(columns)].tolist())
+
+    checks = tuple(
+        replace(one, labels=labels(one.indices), represented_labels=labels(one.represented)) for one in found
+    )
     precision = f"extended precision, eps {EPSILON:.1g}"
     unverified = (*_unverified(selection.certificate, checks), *_unverified_lists(selection.alternatives, checks))
     return Verification(checks, unverified, made.passes, precision)

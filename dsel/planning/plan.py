@@ -416,9 +416,9 @@ def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
     assert loss is not None
     elsewhere = rows.blocks[0].offset is not None or getattr(loss, "class_weight", None) is not None
     return loss_costs(
-        rows, k, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
+        rows, k, loss, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
         sizes=0 if validated.size_rule is None else k - validated.included,
-        begins_elsewhere=elsewhere or (loss.outputs > 1 and rows.n_targets == 1),
+        begins_elsewhere=elsewhere or not loss.by_rows or (loss.outputs > 1 and rows.n_targets == 1),
     )  # fmt: skip
 
 

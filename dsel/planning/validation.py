@@ -33,6 +33,7 @@ from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
+from dsel.passes.loss_fits import keeps, too_many_rows
 from dsel.passes.sums import Sums, needs_rows
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements
 from dsel.search.placement import Placement, Site
@@ -351,12 +352,19 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
         return None
     name = f'loss="{loss.name}"'
     many = loss.contrasts is not None
-    if dataset.n_targets != 1 and not (many and dataset.n_targets > 2):
-        remedy = "Name one with targets."
+    if dataset.n_targets != loss.target_columns and not (many and dataset.n_targets > 2):
+        several = loss.target_columns > 1
+        remedy = "Name them with targets, or give Y with these columns." if several else "Name one with targets."
         if loss.classifies:
             more = 'For three or more classes use loss="multinomial".'
             remedy = 'For two classes use loss="logistic".' if many else f"{remedy} {more}"
-        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", remedy)
+        raise OptionError(f"{name} takes {loss.target_words}, and there are {dataset.n_targets}.", remedy)
+    if dataset.classes and not loss.classifies and loss.target_columns > 1:
+        target, levels = next(iter(dataset.classes.items()))
+        raise OptionError(
+            f"{name} takes numbers and booleans, and the target {target} has the classes {shorten(levels)}.",
+            "Give 1 and 0, or booleans: which class counts as an event is then clear.",
+        )
     if dataset.classes and not loss.classifies:
         target, levels = next(iter(dataset.classes.items()))
         raise OptionError(
@@ -372,6 +380,9 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
         )
     if isinstance(dataset, Sums):
         raise needs_rows(name)
+    most = request.limit if request.k != "auto" else min(request.max_k or MOST_COLUMNS, dataset.n)
+    if not loss.by_rows and not keeps(dataset, most, loss):
+        raise too_many_rows(loss, dataset, most)
     refused = {
         "criterion": request.criterion is not None, "reduce": request.reduce is not None,
         "polish": request.polish != "none",

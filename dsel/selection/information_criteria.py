@@ -134,7 +134,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )
-    context = CriterionContext(m, N, p, total, gamma)
+    context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
     bounds = {row["size"]: row["bound"] for row in selection.certificate}
     rows = [row for row in selection.front if row.size <= selection.k]
     found = []
@@ -165,7 +165,8 @@ def _as_reported(by: InformationCriterion, value: float, m: int, N: int, selecti
     if by == "adjusted-r2":
         return -value
     if selection.by_loss:  # the deviance is -2 log likelihood but for a constant, which is 0 for classes
-        return value + (selection.preprocess in ("standardize", "center")) * N * (math.log(m) if by != "aic" else 2.0)
+        intercept = selection.preprocess in ("standardize", "center") and selection.loss.has_intercept
+        return value + intercept * N * (math.log(m) if by != "aic" else 2.0)
     others = N * (selection.preprocess != "none") + 1
     if selection.preprocess == "standardize" and N == 1 and selection.statistics is not None:
         value += 2.0 * m * math.log(float(selection.statistics.target_std[0]))  # in the units of the target

@@ -45,7 +45,8 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     assert rule is not None
     by: Any = rule.by
     outputs = search.problem.loss.outputs
-    context = CriterionContext(run.prepared.statistics.weight, outputs, run.subject.n, 0.0, rule.gamma)
+    count = search.problem.loss.count(run.prepared.statistics.weight)
+    context = CriterionContext(count, outputs, run.subject.n, 0.0, rule.gamma)
     base = run.validated.included
     points = [
         SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size))

@@ -92,7 +92,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("a label twice", select(FRAME, Y, k=2, include=["a", "a"]), OPTION, "include: .* named twice", "'a', 'a'"),
     ("from the end", select(FRAME, Y, include=[-1]), OPTION, "no feature -1 among 6", "from 0 to 5"),
     ("targets without Y", select(X, targets=["no"]), OPTION, "There is no Y to choose", "no"),
-    ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column no", "Known"),
+    ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column 'no'", "Known"),
     ("groups of others", select(FRAME, Y, groups={"g": ["zz"]}), OPTION, "groups: there is no feature 'zz'", "Known: a"),
     ("two groups", select(FRAME, Y, groups={"g": ["a"], "h": ["a"]}), OPTION, "'a' is in two groups", "Name it once"),
     ("groups in A*", select(FRAME, Y, groups={"g": ["a"]}, method="astar"), OPTION, "astar cannot choose groups", "Use"),

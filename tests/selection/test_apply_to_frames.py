@@ -134,6 +134,28 @@ def test_a_squared_error_of_three_classes_is_scored_as_the_selection_weights_the
         selection.score(NUMBERS, np.where(y == "mid", "other", y))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_and_weights_are_scored_by_their_name_in_a_frame(kind: str) -> None:
+    whole = NUMBERS.assign(y=Y, z=-Y, w=RNG.random(M))
+    data = KINDS[kind](whole)
+    found = dsel.select(NUMBERS, Y, k=2)
+    assert found.score(data, "y") == pytest.approx(found.score(NUMBERS, Y))
+    weighted = found.score(NUMBERS, Y, sample_weight=whole["w"].to_numpy())
+    if kind != "dask":  # the rows of a column that is computed later are not counted
+        assert found.score(data, "y", sample_weight="w") == pytest.approx(weighted)
+    two = dsel.select(whole, ["y", "z"], k=2)
+    assert two.score(data, ["y", "z"]) == pytest.approx(two.score(whole, whole[["y", "z"]]))
+    with pytest.raises(DataError, match="has no column 'q'"):
+        found.score(data, "q")
+
+
+def test_classes_are_scored_and_drawn_by_their_name_in_a_frame() -> None:
+    frame = NUMBERS.assign(kind=np.where(Y.median() < Y, "high", "low"))
+    found = dsel.select(frame, "kind", k=1, loss="logistic")
+    assert found.score(frame, "kind") == found.score(frame, frame["kind"])
+    assert len(found.plot.roc(frame, "kind").lines) == len(found.plot.roc(frame, frame["kind"]).lines)
+
+
 def test_several_targets_are_scored_by_position_or_by_name() -> None:
     size = FRAME["size"].to_numpy()
     Y = pd.DataFrame({"rank": np.where(size > 0, "b", np.where(size > -1, "a", "c")), "twice": 2.0 * size})

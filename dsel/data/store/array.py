@@ -61,6 +61,11 @@ class StoredArray:
     variable: str
     tag: str = ""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of what is read."""
+        return as_number(np.dtype(open_array(self.path, self.variable, self.tag).array.dtype))
+
     def read(self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Array:
         """Read rows [start, stop).
 

@@ -60,7 +60,8 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine:
     sums, per_target = moments.B[:, N:], ("mean_y", "yy", "low_y", "high_y")
     moments = replace(moments, B=moments.B[:, :N], **{name: getattr(moments, name)[:N] for name in per_target})
     require_in_range(dataset, moments)
-    return ColumnStatistics(squared=moments.K, sums=np.ascontiguousarray(sums), **without_rounding(moments))
+    squared = np.where(moments.low_x == moments.high_x, 0.0, moments.K)
+    return ColumnStatistics(squared=squared, sums=np.ascontiguousarray(sums), **without_rounding(moments))
 
 
 def column_means_pass(blocks: ColumnBlocks) -> ColumnPass:

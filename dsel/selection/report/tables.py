@@ -17,6 +17,7 @@ from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
+from dsel.selection.render import passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -74,11 +75,13 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
         ("Columns", str(len(selection)), f"of {n:,}, {limit}", ""),
         (selection.share_sign, fixed(selection.r2, 4), f"{_error_name(selection)} {number(selection.error, 6)}", ""),
         _proof_figure(selection),
-        ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
+        ("Rows", f"{m:,}", f"{passes_made(selection)} over the data", ""),
         ("Time", duration(selection.wall_seconds), selection.method, ""),
     ]
     if selection.criterion is not None:
         figures.insert(1, ("Criterion", number(selection.criterion), "minimized", ""))
+    if selection.concordance is not None:
+        figures.insert(2, ("Concordance", fixed(selection.concordance, 4), "on the rows of the selection", ""))
     return figures
 
 
@@ -153,6 +156,8 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
+    elif len(selection.predicted) == 1:
+        subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} explain {share(selection.r2)} of {subject}"
 
@@ -414,7 +419,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
         ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
-        ("Passes over the data", f"{selection.passes}, {format_bytes(selection.bytes_read)} read"),
+        ("Passes over the data", f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
         ("Fingerprint of the data", selection.fingerprint or ""),

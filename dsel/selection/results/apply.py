@@ -18,7 +18,7 @@ from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import with_columns
+from dsel.data.frames import collected, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import default_labels, is_a
 from dsel.data.offset import with_offset
@@ -55,7 +55,7 @@ class LinearModel:
     @classmethod
     def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
-        flat = selection.flat_target and selection.coefficients.shape[1] == 1
+        flat = selection.coefficients.shape[1] == 1 and (selection.flat_target or len(selection.targets) > 1)
         return cls(selection.names, selection.coefficients, selection.intercept, selection.fill, flat)
 
     def __call__(self, x: Any) -> Floats:
@@ -170,7 +170,7 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
+    targets = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):
@@ -239,8 +239,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset):
         return X
-    if is_a(X, "polars", "LazyFrame"):
-        X = X.collect()
+    X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if _is_frame(X):
         return with_columns(X, selection.names, selection.request.dates)
