@@ -92,7 +92,8 @@ class Certificate:
         If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
         share of ||Y||^2. Others may be better.
     largest_coefficient : float
-        If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
+        If not 0, the bound is about fits whose coefficients are at most this: of columns of norm 1 by the squared
+        error, and of columns after preprocessing by a loss. Others may be better.
     represented : int
         How many columns were left out because another one, which nearly copies them, represents them.
     leaves_checked : int
