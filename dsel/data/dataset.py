@@ -123,6 +123,11 @@ class Dataset:
             x, y = self.store.dtype, self.store.y.dtype if self.n_targets and self.store.y is not None else None
         return _is_long(x), _is_long(y)
 
+    @cached_property
+    def names(self) -> list[Any]:
+        """The labels of the features as the user writes them: text, or whole numbers."""
+        return [int(label) if self.numbered else str(label) for label in self.features.tolist()]
+
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The rows of each append to the store, in order. Data that are not in a dense store have none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dsel._lib.text import printable
+from dsel._lib.text import counted, printable
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,9 @@ class ProofCheck:
         total = sum(self.leaves.values())
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
+        size = counted(self.size, self.noun.replace("groups", "group") if " " in self.noun else "column", self.noun)
         lines = [
-            f"{self.size} {self.noun}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
+            f"{size}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
             f"  the leaves cover all subsets: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every subset has an error of at least {self.bound:.12g}",

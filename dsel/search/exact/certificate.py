@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -271,7 +271,8 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
         sentences.append(_why_useless(row))
     if row.get("represented"):
         sentences.append(
-            f"The proof does not cover subsets with any of {row['represented']} columns that others represent "
+            "The proof does not cover subsets with any of "
+            f"{counted(row['represented'], 'column')} that others represent "
             "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
