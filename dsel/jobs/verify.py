@@ -102,7 +102,13 @@ def verify(
             )
             for log in logs
         ]  # fmt: skip
-    checks = tuple(replace(one, labels=tuple(dataset.features[list(one.indices)].tolist())) for one in found)
+
+    def labels(columns: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dataset.features[list(columns)].tolist())
+
+    checks = tuple(
+        replace(one, labels=labels(one.indices), represented_labels=labels(one.represented)) for one in found
+    )
     precision = f"extended precision, eps {EPSILON:.1g}"
     unverified = (*_unverified(selection.certificate, checks), *_unverified_lists(selection.alternatives, checks))
     return Verification(checks, unverified, made.passes, precision)
