@@ -233,6 +233,8 @@ class Numbers:
         What the user should know.
     left_out : tuple of str
         Columns of the frame that are not converted, because they are excluded and hold no numbers.
+    whole : tuple of str
+        Columns of integers of 8 bytes whose values are not known yet.
     """
 
     values: Any
@@ -240,6 +242,7 @@ class Numbers:
     coordinates: dict[str, Labels] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
 
 def numbers_of(
@@ -263,7 +266,8 @@ def numbers_of(
         values = np.asarray(data.to_numpy())
         return Numbers(values, notes=_rounded(data, "column") + _mistakes(data) if is_x else _rounded(data, "target"))
     if plain:
-        return Numbers(data.to_dask_array(lengths=True))
+        whole = tuple(str(data.columns[j]) for j in _long_integers(data))
+        return Numbers(data.to_dask_array(lengths=True), whole=whole)
     table = arrow.frame_table(data, what)
     kinds = dict(zip(table.names, table.types, strict=True))
     left_out = tuple(name for name, kind in kinds.items() if name in exclude and not is_number_type(kind))
@@ -297,8 +301,12 @@ def _is_plain(dtypes: set[Any]) -> bool:
 
 def _rounded(frame: Any, word: str) -> tuple[str, ...]:
     """Return a note on columns or targets of whole numbers that floats cannot hold."""
-    whole = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
-    return rounding_note([str(frame.columns[j]) for j in whole if beyond_floats(frame.iloc[:, j].to_numpy())], word)
+    large = [j for j in _long_integers(frame) if beyond_floats(frame.iloc[:, j].to_numpy())]
+    return rounding_note([str(frame.columns[j]) for j in large], word)
+
+
+def _long_integers(frame: Any) -> list[int]:
+    return [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
 
 
 def _mistakes(frame: Any) -> tuple[str, ...]:

@@ -152,13 +152,19 @@ def _r2_of(found: Alternatives, error: float | None) -> str:
     return "" if error is None else f"{found.r2(error):.6f}"
 
 
+def passes_made(selection: SelectionRecord) -> str:
+    """Return the number of passes over the data in words, and how many of them proofs made."""
+    total, plan = counted(selection.passes, "pass", "passes"), selection.plan
+    by_proofs = 0 if plan is None else selection.passes - plan["measured"]["passes"]
+    return f"{total} ({by_proofs} for proofs)" if by_proofs > 0 else total
+
+
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
     from dsel._lib.byte_sizes import format_bytes
 
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
-    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
+    read = f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"
     yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan)

@@ -11,6 +11,7 @@ from typing import Any
 
 import anndata
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -447,7 +448,7 @@ def without_target(kind: Kind) -> tuple[Any, Any]:
     return kind.X.drop(columns="y"), kind.X["y"]
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "nullable", "objects", "csv", "parquet"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "nullable", "objects", "dask", "csv", "parquet"])
 def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Path) -> None:
     note = "1 column has numbers beyond 2^53, which float64 may round (subtract a constant before): count"
     large = NUMBERS[["a", "b"]].assign(count=2**60 + np.arange(M), y=Y)
@@ -457,10 +458,11 @@ def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Pa
         return
     frames = {
         "pandas": large, "polars": polars_frame(large), "nullable": large.convert_dtypes(),
-        "objects": large.astype({"count": object}),
+        "objects": large.astype({"count": object}), "dask": dd.from_pandas(large, npartitions=3),
     }  # fmt: skip
     assert note in dsel.select(frames[kind], "y", k=1).notes
     small = large.assign(count=2**50 + np.arange(M))
+    small = dd.from_pandas(small, npartitions=3) if kind == "dask" else small
     assert not any("2^53" in found for found in dsel.select(small, "y", k=1).notes)
 
 

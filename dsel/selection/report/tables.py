@@ -17,6 +17,7 @@ from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
+from dsel.selection.render import passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -74,7 +75,7 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
         ("Columns", str(len(selection)), f"of {n:,}, {limit}", ""),
         (selection.share_sign, fixed(selection.r2, 4), f"{_error_name(selection)} {number(selection.error, 6)}", ""),
         _proof_figure(selection),
-        ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
+        ("Rows", f"{m:,}", f"{passes_made(selection)} over the data", ""),
         ("Time", duration(selection.wall_seconds), selection.method, ""),
     ]
     if selection.criterion is not None:
@@ -418,7 +419,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
         ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
-        ("Passes over the data", f"{selection.passes}, {format_bytes(selection.bytes_read)} read"),
+        ("Passes over the data", f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
         ("Fingerprint of the data", selection.fingerprint or ""),
