@@ -84,6 +84,8 @@ class Dataset:
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
         Whether whole numbers name the features in their frame. `features` holds them as text.
+    whole : tuple of str
+        Columns of integers of 8 bytes in a frame that is computed later.
     dtype, y_dtype : dtype, optional
         The dtypes of X and Y that are in memory or computed later.
     """
@@ -112,16 +114,27 @@ class Dataset:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     numbered: bool = False
+    whole: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
     y_dtype: np.dtype[Any] | None = None
 
     @property
-    def long_integers(self) -> tuple[bool, bool]:
-        """Whether X, and whether Y, has integers of 8 bytes, of which float64 holds all up to 2^53."""
+    def long_integers(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which columns of X and of Y are integers of 8 bytes, of which float64 holds all up to 2^53."""
         x, y = self.dtype, self.y_dtype
         if isinstance(self.store, Store):
             x, y = self.store.dtype, self.store.y.dtype if self.n_targets and self.store.y is not None else None
-        return _is_long(x), _is_long(y)
+        return self._integers_of(self.features, x), self._integers_of(self.targets, y)
+
+    def _integers_of(self, labels: Labels, dtype: np.dtype[Any] | None) -> NDArray[np.bool_]:
+        if self.whole:
+            return np.isin(labels.astype(str), self.whole) | _is_long(dtype)
+        return np.full(labels.size, _is_long(dtype))
+
+    @cached_property
+    def names(self) -> list[Any]:
+        """The labels of the features as the user writes them: text, or whole numbers."""
+        return [int(label) if self.numbered else str(label) for label in self.features.tolist()]
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -367,6 +380,7 @@ def _from_arrays(
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
         classes=classes.classes, notes=(*found.notes, *of_targets.notes), left_out=found.left_out,
         numbered=frames.numbered(X, labels), dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
+        whole=found.whole + of_targets.whole,
     )  # fmt: skip
 
 

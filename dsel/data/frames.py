@@ -8,7 +8,8 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten, suggest
+from dsel._lib.text import counted, shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
 from dsel.config.request import Categories
 from dsel.data.formats.annotated import is_annotated
@@ -232,6 +233,8 @@ class Numbers:
         What the user should know.
     left_out : tuple of str
         Columns of the frame that are not converted, because they are excluded and hold no numbers.
+    whole : tuple of str
+        Columns of integers of 8 bytes whose values are not known yet.
     """
 
     values: Any
@@ -239,6 +242,7 @@ class Numbers:
     coordinates: dict[str, Labels] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
 
 def numbers_of(
@@ -262,7 +266,8 @@ def numbers_of(
         values = np.asarray(data.to_numpy())
         return Numbers(values, notes=_rounded(data, "column") + _mistakes(data) if is_x else _rounded(data, "target"))
     if plain:
-        return Numbers(data.to_dask_array(lengths=True))
+        whole = tuple(str(data.columns[j]) for j in _long_integers(data))
+        return Numbers(data.to_dask_array(lengths=True), whole=whole)
     table = arrow.frame_table(data, what)
     kinds = dict(zip(table.names, table.types, strict=True))
     left_out = tuple(name for name, kind in kinds.items() if name in exclude and not is_number_type(kind))
@@ -280,8 +285,10 @@ def numbers_of(
 
 def _refuse_categories(named: Sequence[str], what: str) -> None:
     if named:
+        count = counted(len(named), "column")
         raise DataError(
-            f"{len(named)} columns of {what} hold text or categories: {shorten(map(repr, named))}.",
+            f"{count} of {what} {'holds' if len(named) == 1 else 'hold'} text or categories: "
+            f"{shorten(map(repr, named))}.",
             'Leave them out, or use categories="groups".',
         )
 
@@ -294,8 +301,12 @@ def _is_plain(dtypes: set[Any]) -> bool:
 
 def _rounded(frame: Any, word: str) -> tuple[str, ...]:
     """Return a note on columns or targets of whole numbers that floats cannot hold."""
-    whole = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
-    return rounding_note([str(frame.columns[j]) for j in whole if beyond_floats(frame.iloc[:, j].to_numpy())], word)
+    large = [j for j in _long_integers(frame) if beyond_floats(frame.iloc[:, j].to_numpy())]
+    return rounding_note([str(frame.columns[j]) for j in large], word)
+
+
+def _long_integers(frame: Any) -> list[int]:
+    return [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
 
 
 def _mistakes(frame: Any) -> tuple[str, ...]:
@@ -332,15 +343,16 @@ def _encoded(part: Any, source: TableSource, where: str) -> Any:
     return type(part)(values, index=part.index, columns=source.features)
 
 
-def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
+def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Collection[str] = ()) -> Any:
     """Return a frame with its columns of these labels as `numbers_of` makes them: indicators of categories, and days.
 
     An indicator `column=value` is 0 in rows of any other value, and NaN where the value is missing. Labels that the
-    frame cannot give are left out. Errors: DataError for dates that are not days, and numbers in place of categories.
+    frame cannot give are left out. complete: columns all of whose known values are wanted: other values give a warning.
+    Errors: DataError for dates that are not days, and numbers in place of categories.
     """
     if arrow.is_dask_frame(frame):
         meta = with_columns(frame._meta, wanted, dates)
-        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, meta=meta)
+        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, complete, meta=meta)
     own = {str(name): name for name in frame.columns}
     made: dict[str, NDArray[Any]] = {}
     levels: dict[str, list[str]] = {}
@@ -361,6 +373,13 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
             )
         found = np.asarray(indicators(column, values), np.float64)
         made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
+        unknown = np.flatnonzero(found.sum(axis=1) == 0.0)
+        if name in complete and unknown.size:
+            value = column[int(unknown[0])].as_py()
+            warnings.warn(
+                f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
+                "a value of coefficient 0.", stacklevel=2,
+            )  # fmt: skip
     if not made:
         return frame
     if is_a(frame, "polars", "DataFrame"):

@@ -139,8 +139,7 @@ def _on_rounded(dataset: Dataset, statistics: ColumnScales) -> Iterator[str]:
     for is_long, (word, labels, mean, squares) in zip(dataset.long_integers, (x, y), strict=True):
         with np.errstate(over="ignore"):
             size = np.sqrt(mean**2 + squares / statistics.weight)
-        if is_long:
-            yield from rounding_note(labels[size > EXACT_INTEGERS].tolist(), word)
+        yield from rounding_note(labels[is_long & (size > EXACT_INTEGERS)].tolist(), word)
 
 
 def require_variation(total: float, *, squared: bool = False) -> None:

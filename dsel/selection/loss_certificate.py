@@ -213,8 +213,7 @@ class _Prover:
         def explained(members: tuple[int, ...], f: float) -> float:
             return 1.0 - deviances[members] / total
 
-        labels = self.run.dataset.features.tolist()
-        return alternatives_in_data(answer, candidates, explained, reliance, labels, certificate)
+        return alternatives_in_data(answer, candidates, explained, reliance, self.run.dataset.names, certificate)
 
     def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
         """Return the fits of subsets, some at a time."""

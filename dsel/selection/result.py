@@ -72,7 +72,7 @@ class Selection(SelectionRecord):
     fingerprint : str, optional
         Digest of the store.
     bytes_read, passes : int
-        Over the data, the final check included.
+        Over the data, with the final check and with proofs. `plan` has those of the selection alone.
     seconds : dict
         Time of each stage.
     peak_memory : dict
