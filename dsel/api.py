@@ -163,12 +163,13 @@ def select(
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
-    loss : str or Loss
+    loss : str, mapping or Loss
         What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes),
         "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers),
         "quantile" (the median) or "cox" (times to an event: Y has the time, and 1 for an event or 0 if it was cut off).
-        Or a loss with its parameters, such as ``Quantile(0.9)``. `error` is then the deviance with the penalty, and
-        `r2` the share of the deviance that the columns explain (D2). The intercept is not penalized.
+        Or a loss with its parameters: ``{"quantile": {"level": 0.9}}``, ``{"huber": {"delta": 2.0}}``, or an object.
+        `error` is then the deviance with the penalty, and `r2` the share of the deviance that the columns explain (D2).
+        The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a variable over the samples. It needs a loss other than the squared error.

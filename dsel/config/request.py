@@ -264,11 +264,11 @@ class SelectionRequest(Section):
         A function f(S) of the ascending columns chosen, or f(S, data), which is minimized in place of the squared
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
         code, which runs with the rights of the job.
-    loss : str or Loss
+    loss : str, mapping or Loss
         What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "multinomial" (three or
         more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers), "quantile" (the median)
         or "cox" (times to an event, with the targets time and event). Or a loss with its parameters, such as
-        ``Quantile(0.9)``.
+        ``{"quantile": {"level": 0.9}}``: `level` and `width` of "quantile", and `delta` of "huber".
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
         a variable over the samples. It needs a loss other than the squared error.

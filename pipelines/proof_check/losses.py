@@ -180,7 +180,7 @@ def _derivatives(loss: Loss, y: Long, eta: Long) -> tuple[Long, Long, Long]:
         return 2 * (ratio + eta - np.log(y) - one), 2 * (one - ratio), 2 * ratio
     r = y - eta
     if isinstance(loss, Quantile):
-        tau, h = np.longdouble(loss.quantile), np.longdouble(loss.width)
+        tau, h = np.longdouble(loss.level), np.longdouble(loss.width)
         high, low = r > tau * h, r < (tau - one) * h
         value = np.where(high, tau * r - tau**2 * h / 2, (tau - one) * r - (one - tau) ** 2 * h / 2)
         value = np.where(high | low, value, r * r / (2 * h))

@@ -159,6 +159,7 @@ def test_a_proof_continues_its_log_on_workers(begun, tmp_path):
     assert found.checks[0].optimal
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     ingest_arrays(*noisy(3, 40, 10)[:1], tmp_path / "store", y=noisy(3, 40, 10)[1])
     job = {"store": str(tmp_path / "store"), "k": 3, "method": "omp", "cluster": {"local": {"workers": 1}}}
@@ -169,6 +170,7 @@ def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     assert dsel.verify(tmp_path / "result").accepted
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_data_named_by_hand_are_cut_to_the_rows_of_the_job(tmp_path):
     X, Y = noisy(3, 60, 10)
     ingest_arrays(X, tmp_path / "store", y=Y)

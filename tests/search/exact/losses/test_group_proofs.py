@@ -86,13 +86,14 @@ def test_groups_of_one_column_are_proved_as_columns_are() -> None:
     assert alone.value == pytest.approx(single.value, rel=1e-9)
 
 
-def test_three_classes_share_the_groups() -> None:
+@pytest.mark.parametrize("intercept", [True, False])
+def test_three_classes_share_the_groups(intercept: bool) -> None:
     rng = np.random.default_rng(4)
     Z = rng.standard_normal((50, 10))
     scores = np.stack([Z[:, 0], Z[:, 5], -Z[:, 0] - Z[:, 5]], axis=1) + rng.gumbel(size=(50, 3))
     y = scores.argmax(axis=1).astype(float)
     loss = Multinomial().fitted_to(y)
-    problem = LossProblem(Z, y, np.ones(50), np.zeros(50), loss, 1.0, True, None, Grouping.of_sizes(SIZES))
+    problem = LossProblem(Z, y, np.ones(50), np.zeros(50), loss, 1.0, intercept, None, Grouping.of_sizes(SIZES))
     alone = replace(problem, groups=None)
     best = min(
         (prove_loss(alone, len(columns_of(S)), include=columns_of(S)).value, S) for S in combinations(range(6), 2)
