@@ -8,7 +8,8 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten, suggest
+from dsel._lib.text import counted, shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
 from dsel.config.request import Categories
 from dsel.data.classes import CLASS_DTYPES, class_labels, one_hot
@@ -285,8 +286,10 @@ def numbers_of(
 
 def _refuse_categories(named: Sequence[str], what: str) -> None:
     if named:
+        count = counted(len(named), "column")
         raise DataError(
-            f"{len(named)} columns of {what} hold text or categories: {shorten(map(repr, named))}.",
+            f"{count} of {what} {'holds' if len(named) == 1 else 'hold'} text or categories: "
+            f"{shorten(map(repr, named))}.",
             'Leave them out, or use categories="groups".',
         )
 
@@ -341,15 +344,16 @@ def _encoded(part: Any, source: TableSource, where: str) -> Any:
     return type(part)(values, index=part.index, columns=source.features)
 
 
-def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
+def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Collection[str] = ()) -> Any:
     """Return a frame with its columns of these labels as `numbers_of` makes them: indicators of categories, and days.
 
     An indicator `column=value` is 0 in rows of any other value, and NaN where the value is missing. Labels that the
-    frame cannot give are left out. Errors: DataError for dates that are not days, and numbers in place of categories.
+    frame cannot give are left out. complete: columns all of whose known values are wanted: other values give a warning.
+    Errors: DataError for dates that are not days, and numbers in place of categories.
     """
     if arrow.is_dask_frame(frame):
         meta = with_columns(frame._meta, wanted, dates)
-        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, meta=meta)
+        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, complete, meta=meta)
     own = {str(name): name for name in frame.columns}
     made: dict[str, NDArray[Any]] = {}
     levels: dict[str, list[str]] = {}
@@ -370,6 +374,13 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
             )
         found = np.asarray(indicators(column, values), np.float64)
         made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
+        unknown = np.flatnonzero(found.sum(axis=1) == 0.0)
+        if name in complete and unknown.size:
+            value = column[int(unknown[0])].as_py()
+            warnings.warn(
+                f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
+                "a value of coefficient 0.", stacklevel=2,
+            )  # fmt: skip
     if not made:
         return frame
     if is_a(frame, "polars", "DataFrame"):

@@ -184,7 +184,7 @@ def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> Non
     code, _, err = call("run", write_job(store))
     assert code == 65
     assert "in column 'x5', row 1234" in err
-    assert "rows 1200 to 1300" in err
+    assert "rows 1200 to 1299" in err
     assert "Traceback" not in err
     assert call("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
 
