@@ -19,8 +19,7 @@ from dsel.data.frames import targets_in
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
-from dsel.jobs.loss_watcher import LossWatcher
-from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.proof_store import LossWatcher, ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import Objective
