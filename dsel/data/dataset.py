@@ -131,6 +131,11 @@ class Dataset:
             return np.isin(labels.astype(str), self.whole) | _is_long(dtype)
         return np.full(labels.size, _is_long(dtype))
 
+    @cached_property
+    def names(self) -> list[Any]:
+        """The labels of the features as the user writes them: text, or whole numbers."""
+        return [int(label) if self.numbered else str(label) for label in self.features.tolist()]
+
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The rows of each append to the store, in order. Data that are not in a dense store have none.

@@ -111,7 +111,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     zeros = np.zeros((dependent.size, coefficients.shape[1]))
     return {
         "indices": tuple(int(j) for j in S),
-        "labels": [int(label) if dataset.numbered else label for label in map(str, dataset.features[S])],
+        "labels": [dataset.names[j] for j in S],
         "error": max(fit.error, 0.0),
         "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
@@ -413,7 +413,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
     with threads_for(objective):
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
-    features = run.dataset.features
+    names = run.dataset.names
     found, statistics = _copies(run, chosen, place), run.prepared.statistics
     scaling = statistics.scaling(request.preprocess)
     for row, i in enumerate(S):
@@ -425,7 +425,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             error = float(values[row, l])
             correlation = _correlation_of(statistics, scaling, whole, place[old], place[new])
             r2 = explained_share(whole, members, error)
-            found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
+            found.append(Substitute(old, new, names[new], error, r2, correlation))
     return tuple(found)
 
 
@@ -439,7 +439,7 @@ def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Subs
             error = max(whole.value([place[j] for j in members]), 0.0)
             r2 = explained_share(whole, [place[j] for j in members], error)
             near = _correlation_of(statistics, scaling, whole, place[old], place[new])
-            found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
+            found.append(Substitute(old, new, run.dataset.names[new], error, r2, near))
     return found
 
 

@@ -35,6 +35,8 @@ MOST_RELAXED, LEAST_POOL = 3000, 2000
 Shares = Callable[[Sequence[int]], Iterable[tuple[int, float | None, int | None]]]
 #: F of the selection is the same again up to this share of F.
 _SAME = 1e-6
+#: What begins the note on a proof whose gap no node can close.
+_STALLED = "no node is open in the proof for"
 #: At most this many listed subsets are looked at for the reliance on each column, and fitted at a time.
 _MOST_RELIANCE, _FITS = 100, 200
 
@@ -92,6 +94,7 @@ def certify_loss(
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
     sizes = range(max(base, 1), selection.k + 1) if all_sizes else [selection.k]
     found: dict[int, Certificate] = {}
+    notes = [note for note in selection.notes if not note.startswith(_STALLED)]
     listed: dict[int, NearBestAnswer] = {}
     for size, seconds, nodes in shares(sizes):
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
@@ -108,11 +111,17 @@ def certify_loss(
         found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)
         if proof.near_best is not None and size > base:
             listed[size] = proof.near_best
+        if proof.ended == "rounding":
+            notes.append(
+                f"{_STALLED} size {size}, and a gap is left, because fits by the loss do not converge: more time does "
+                "not help; set lam or coefficient_limit"
+            )
         if proof.ended == "interrupted":
             break
     if listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
         selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
+    selection = replace(selection, notes=tuple(notes))
     selection = with_certificates(selection, found, run.dataset.features.tolist())
     return _with_better(search, selection, found, total)
 
@@ -204,8 +213,7 @@ class _Prover:
         def explained(members: tuple[int, ...], f: float) -> float:
             return 1.0 - deviances[members] / total
 
-        labels = self.run.dataset.features.tolist()
-        return alternatives_in_data(answer, candidates, explained, reliance, labels, certificate)
+        return alternatives_in_data(answer, candidates, explained, reliance, self.run.dataset.names, certificate)
 
     def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
         """Return the fits of subsets, some at a time."""

@@ -106,7 +106,7 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
 def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
     near, verdicts = found.lines()
     yield f"{near} ({found.nodes:,} nodes, {found.seconds:.1f} s)"
-    labels = {price.index: price.label for price in found.columns}
+    labels = {price.index: str(price.label) for price in found.columns}
     table = text_table(
         *((found.by,) if found.by else ()),
         _error_name(selection),
@@ -131,7 +131,7 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
             table.add_row(printable(price.label), price.verdict, *both[: len(prices)])
     yield table
     if useless := found.labels("useless"):
-        yield f"In no {'listed' if found.by else 'near-best'} subset: {shorten(useless, _FEW)}"
+        yield f"In no {'listed' if found.by else 'near-best'} subset: {shorten(map(str, useless), _FEW)}"
 
 
 def _substitutes(selection: SelectionRecord) -> Table:
@@ -289,7 +289,8 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
+    nouns = ("group of columns", "groups of columns") if row["method"].startswith(GROUPS) else ("column", "columns")
+    size = counted(row["size"], *nouns)
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dsel._lib.text import printable, shorten
+from dsel._lib.text import counted, printable, shorten
 
 #: Columns that a log leaves out, with the columns that they nearly copy, and whether these have the same f.
 Copies = Mapping[int, Mapping[int, bool]]
@@ -169,8 +169,9 @@ class ProofCheck:
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
         others = " of the other columns" if self.represented else ""
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
+        size = counted(self.size, self.noun.replace("groups", "group") if " " in self.noun else "column", self.noun)
         lines = [
-            f"{self.size} {self.noun}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
+            f"{size}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
             f"  the leaves cover all subsets{others}: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every {self._subsets} has an error of at least {self.bound:.12g}",

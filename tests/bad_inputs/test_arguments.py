@@ -62,7 +62,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("a missing class", select(X, np.array([None, "b"] * 30)), DATA, "the class in row 0 is missing", "Leave it out"),
     ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "column 'd' holds dates", 'dates="days"'),
     ("words", select(FRAME.assign(d=WORDS), Y), DATA, "column 'd': 'w0' is text, and nearly all", "Leave it out"),
-    ("words refused", select(FRAME.assign(d="x"), Y, categories="refuse"), DATA, "1 columns of X hold text", "groups"),
+    ("words refused", select(FRAME.assign(d="x"), Y, categories="refuse"), DATA, "1 column of X holds text", "groups"),
     ("nan", select(with_value(np.nan), Y), DATA, "NaN values: 1 .* column 'c', row 5", "missing: mean"),
     ("infinite", select(with_value(np.inf, "d"), Y), DATA, "infinite values: 1 .* column 'd'", "Correct the data"),
     ("nan in Y", select(X, np.where(Y > 3, np.nan, Y)), DATA, "Y of X.* NaN values: .* column 'y0'", "Correct the data"),

@@ -292,7 +292,7 @@ def test_a_store_groups_the_columns_of_a_category_by_the_same_rule(tmp_path: Pat
     assert not one_by_one.groups
     assert dsel.certify(found, store).certificate[-1]["proven"]
     assert dsel.certify(one_by_one, store).certificate[-1]["proven"]
-    with pytest.raises(OptionError, match="1 columns became indicator columns of categories: 'colour'"):
+    with pytest.raises(OptionError, match="1 column became indicator columns of categories: 'colour'"):
         dsel.select(store, k=2, categories="refuse")
     with pytest.raises(OptionError, match="k is 9, and there are 8 groups of columns"):
         dsel.select(store, k=9)
@@ -324,7 +324,11 @@ def test_whole_numbers_that_name_columns_stay_numbers(tmp_path: Path) -> None:
         found = dsel.select(data, Y.to_numpy(), k=2, method="forward")
         assert found.labels == [2001, 2004]
         assert list(found.substitutes()) == [2001, 2004]
+        assert found.substitutes()[2001][0].label in range(2000, 2006)
     assert numbered[found.labels].shape == (M, 2)
+    found = found.with_alternatives(dsel.alternatives(found, numbered, Y.to_numpy(), within=0.01))
+    assert found.alternatives.verdicts[2001] == "necessary"
+    assert 2000 in found.alternatives.labels("useless")
     found.save(tmp_path / "answer")
     again = dsel.open_selection(tmp_path / "answer")
     assert again.labels == [2001, 2004]
@@ -503,6 +507,12 @@ def test_the_note_on_an_error_that_differs_by_rounding_names_the_column() -> Non
     frame = NUMBERS[["a", "b"]].assign(large=2.0**54 + 4 * np.arange(M), y=np.arange(M) + Y)
     (note,) = (note for note in dsel.select(frame, "y", k=2).notes if "recomputed" in note)
     assert note.endswith("large is more than a million times as large as the spread; subtract a constant before")
+
+
+def test_a_target_of_a_frame_with_levels_of_names_has_its_name() -> None:
+    frame = NUMBERS[["a", "b"]].assign(y=Y)
+    frame.columns = pd.MultiIndex.from_product([["all"], frame.columns])
+    assert dsel.select(frame, ("all", "y"), k=1).targets == ("('all', 'y')",)
 
 
 @pytest.mark.parametrize("kind", ["batch", "reader", "targets"])

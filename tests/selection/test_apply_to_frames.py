@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,23 @@ def test_unknown_values_are_zero_in_all_indicators_and_missing_ones_are_nan() ->
     levels = [name for name in selection.names if name != "size"]
     assert (found[levels].iloc[0] == 0.0).all()
     assert found[levels].iloc[1].isna().all()
+
+
+def test_values_that_the_selection_does_not_know_give_a_warning() -> None:
+    selection = dsel.select(FRAME[["size", "energy"]], Y, k=2)
+    assert set(selection.groups) == {"size", "energy"}
+    rows = pd.DataFrame({"size": [0.0, 0.0, 0.0], "energy": ["A", None, "D"]})
+    with pytest.warns(UserWarning, match=r"'energy' has values .* such as 'D': they predict"):
+        selection.predict(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selection.predict(rows[:2])
+
+
+def test_a_missing_column_is_named_without_the_indicators_that_were_made() -> None:
+    selection = dsel.select(FRAME[["size", "energy"]], Y, k=2)
+    with pytest.raises(DataError, match=r"lacks 1 of the 2 chosen columns: size. It has energy, town\."):
+        selection.predict(FRAME[["energy", "town"]])
 
 
 def test_dates_without_days_and_numbers_in_place_of_categories_are_refused() -> None:

@@ -159,6 +159,7 @@ def test_a_proof_continues_its_log_on_workers(begun, tmp_path):
     assert found.checks[0].optimal
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     ingest_arrays(*noisy(3, 40, 10)[:1], tmp_path / "store", y=noisy(3, 40, 10)[1])
     job = {"store": str(tmp_path / "store"), "k": 3, "method": "omp", "cluster": {"local": {"workers": 1}}}
@@ -169,6 +170,7 @@ def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     assert dsel.verify(tmp_path / "result").accepted
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_data_named_by_hand_are_cut_to_the_rows_of_the_job(tmp_path):
     X, Y = noisy(3, 60, 10)
     ingest_arrays(X, tmp_path / "store", y=Y)
@@ -194,6 +196,18 @@ def test_a_sample_checks_some_leaves_and_says_so(proved):
     assert check.checked == 10
     assert not check.optimal
     assert "a random sample" in str(check)
+
+
+def test_a_result_by_a_loss_or_a_criterion_has_no_log_to_check(tmp_path):
+    X, Y = noisy(3, 40, 6)
+    for name, request_, what in (
+        ("loss", {"loss": "logistic", "method": "poss"}, "the logistic deviance"),
+        ("criterion", {"criterion": "math:fsum", "method": "forward"}, "a custom criterion"),
+    ):
+        (tmp_path / name).mkdir()
+        out = finished_run(tmp_path / name, X, (Y > 0.0).astype(float), 2, **request_)
+        with pytest.raises(OptionError, match=f"minimizes {what}, and .* for the squared error only"):
+            dsel.verify(out)
 
 
 def test_a_certificate_without_a_log_is_not_verified(tmp_path):

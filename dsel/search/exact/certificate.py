@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -89,7 +89,8 @@ class Certificate:
         If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
         share of ||Y||^2. Others may be better.
     largest_coefficient : float
-        If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
+        If not 0, the bound is about fits whose coefficients are at most this: of columns of norm 1 by the squared
+        error, and of columns after preprocessing by a loss. Others may be better.
     represented : int
         How many columns were left out because another one, which nearly copies them, represents them.
     leaves_checked : int
@@ -268,7 +269,8 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
         sentences.append(_why_useless(row))
     if row.get("represented"):
         sentences.append(
-            f"The proof does not cover subsets with any of {row['represented']} columns that others represent "
+            "The proof does not cover subsets with any of "
+            f"{counted(row['represented'], 'column')} that others represent "
             "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):

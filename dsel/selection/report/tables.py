@@ -248,11 +248,11 @@ def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
     return [
         {
             "label": printable(str(label)),
-            "first": printable(best.label),
+            "first": printable(str(best.label)),
             "r2": f"{best.r2:.6f}".replace("-", "−"),
             "proved": "the best (proved)" if best.proved else "",
             "correlation": fixed(np.nan if best.correlation is None else best.correlation, 4),
-            "others": ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
+            "others": ", ".join(f"{printable(str(one.label))} ({one.r2:.4f})" for one in others),
         }
         for label, (best, *others) in selection.substitutes().items()
     ]
@@ -273,13 +273,13 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
         "sentences": [
             _about_column(found, price, selection.share_sign) for price in shown_prices(selection)[:_MOST_SENTENCES]
         ],
-        "useless": names(found.labels("useless"), 20) if found.labels("useless") else "",
+        "useless": names([*map(str, found.labels("useless"))], 20) if found.labels("useless") else "",
     }
 
 
 def _about_column(found: Alternatives, price: Price, share: str) -> str:
     """Return what is known about a column in one sentence. share: the name of what is explained."""
-    label, listed = printable(price.label), len(found.subsets)
+    label, listed = printable(str(price.label)), len(found.subsets)
     every = "the only" if listed == 1 else f"all {listed:,}"
     if found.by:
         return f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} subsets."

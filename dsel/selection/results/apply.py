@@ -208,8 +208,9 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
         remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
+        given = [name for name in names if "=" not in name or name.partition("=")[0] not in place]  # no indicators
         raise DataError(
-            f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(names, 8)}.",
+            f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(given, 8)}.",
             remedy,
         )
     twice = [label for label in chosen if names.count(label) > 1] if len(place) < len(names) else []
@@ -242,7 +243,8 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
     X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if _is_frame(X):
-        return with_columns(X, selection.names, selection.request.dates)
+        complete = {name for name in map(partial(_category_of, selection), selection.names) if name in selection.groups}
+        return with_columns(X, selection.names, selection.request.dates, complete)
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})
     if is_a(X, "xarray", "DataArray") and X.ndim > 2:

@@ -27,6 +27,8 @@ _EXACT, _ROUGH = 1e-8, 1e-4
 _FEW, _LEADS, _ROUNDS, _LOWERED = 300, 0.4, 4, 0.1
 #: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
 _LEAST_CURVATURE = 1e-10
+#: The shares of the curvature of parabolas through the loss and 0 that are tried where a Newton step is too long.
+_SHARES = (0.01, 0.1, 1.0)
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
 #: make the dual vector better.
 _SETTLED = 1e-14
@@ -133,9 +135,9 @@ def _leading(gains: Floats, free: Bools, q: int) -> Bools:
 
 
 def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
-    """Yield the curvature of each row (m,), then what the parabola through the loss and 0 has, where that is larger.
+    """Yield the curvature of each row (m,), then more and more of what the parabola through the loss and 0 has.
 
-    The second one is for rows that are far from a fit, where a Newton step is too long. For a loss that is not a sum
+    The others are for rows that are far from a fit, where a Newton step is too long. For a loss that is not a sum
     over rows, the first one is NaN: the Hessian of all rows counts. The second one is above it.
     """
     w = problem.w
@@ -146,7 +148,9 @@ def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats
         return
     yield curvature
     deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
-    yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
+    parabola = np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0)
+    for share in _SHARES:
+        yield np.maximum(curvature, share * parabola)
 
 
 def _newton_step(
