@@ -145,10 +145,9 @@ class _Prover:
         if columns.size <= MOST_RELAXED and 16 * m * columns.size <= MOST_BYTES:
             return cls(run, data, replace(problem, Z=every.read(columns)), every, columns)
         _require_wide(problem, columns.size)
-        if problem.loss.outputs > 1 or not problem.loss.by_rows:
-            what = "three or more classes" if problem.loss.outputs > 1 else f"the loss {problem.loss.name}"
+        if problem.loss.outputs > 1:
             raise CapacityError(
-                f"A proof for {what} holds all columns in memory, and {columns.size} are too many.",
+                f"A proof for three or more classes holds all columns in memory, and {columns.size} are too many.",
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
             )
         return cls(run, data, problem, every, None)
