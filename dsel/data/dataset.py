@@ -217,7 +217,7 @@ class Dataset:
         """Return the data with other weights (m,) of this name, and with other targets (m, N) where they are given."""
         digest = None  # of data in memory that have none
         if self.store is not None or self.digest is not None:
-            parts = (np.ascontiguousarray(values) for values in (w, y) if values is not None)
+            parts = (values.tobytes() for values in (w, y) if values is not None)
             digest = (self.digest or "") + "".join(
                 f"-{hashlib.blake2b(part, digest_size=16).hexdigest()}" for part in parts
             )

@@ -88,7 +88,7 @@ class Cox(Loss):
     def encode(self, y: Floats) -> Floats:
         """Return the times (m,), with the sign - of those that were cut off."""
         time, event = y.T[::-1] if self.event_first else y.T
-        return np.copysign(time, event - 0.5)
+        return np.asarray(np.copysign(time, event - 0.5))
 
     def of_rows(self, y: Floats, w: Floats) -> RiskSets:
         """Return the loss of rows as a function of all linear predictors."""
