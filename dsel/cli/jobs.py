@@ -34,6 +34,10 @@ MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto."
 ChooseK = Annotated[
     str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
 ]
+LossOption = Annotated[
+    str | None,
+    typer.Option("--loss", help='What is minimized, as in a job file: poisson, or "{quantile: {level: 0.9}}".'),
+]
 Events = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,12 +56,14 @@ def as_size(k: str | None) -> int | str | None:
 
 
 def job_of(
-    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None
-) -> JobFile:
+    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None,
+    loss: str | None,
+) -> JobFile:  # fmt: skip
     """Return a job with the values that options replace."""
     from dsel.config.job import read_job
+    from dsel.config.yaml_files import parse_yaml
 
-    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k}
+    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k, "loss": loss and parse_yaml(loss, "--loss")}
     return read_job(job, None if out is None else path_of(out), cluster, changes)
 
 
@@ -91,6 +97,7 @@ def run(
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
+    loss: LossOption = None,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
@@ -111,7 +118,7 @@ def run(
     from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
-    asked = job_of(job, out, cluster, k, max_k, choose_k)
+    asked = job_of(job, out, cluster, k, max_k, choose_k, loss)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
@@ -181,13 +188,14 @@ def plan(
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
+    loss: LossOption = None,
     json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
 
-    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k)))
+    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k, loss)))
     print_answer(json, made.as_dict(), lambda: made)
     made.require()
 

@@ -85,8 +85,10 @@ class Dataset:
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
         Whether whole numbers name the features in their frame. `features` holds them as text.
-    dtype : dtype, optional
-        The dtype of X that is in memory or computed later.
+    whole : tuple of str
+        Columns of integers of 8 bytes in a frame that is computed later.
+    dtype, y_dtype : dtype, optional
+        The dtypes of X and Y that are in memory or computed later.
     """
 
     name: str
@@ -113,13 +115,27 @@ class Dataset:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     numbered: bool = False
+    whole: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
+    y_dtype: np.dtype[Any] | None = None
 
     @property
-    def has_long_integers(self) -> bool:
-        """Whether X has integers of 8 bytes, of which float64 holds those up to 2^53."""
-        dtype = self.store.dtype if isinstance(self.store, Store) else self.dtype
-        return dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
+    def long_integers(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which columns of X and of Y are integers of 8 bytes, of which float64 holds all up to 2^53."""
+        x, y = self.dtype, self.y_dtype
+        if isinstance(self.store, Store):
+            x, y = self.store.dtype, self.store.y.dtype if self.n_targets and self.store.y is not None else None
+        return self._integers_of(self.features, x), self._integers_of(self.targets, y)
+
+    def _integers_of(self, labels: Labels, dtype: np.dtype[Any] | None) -> NDArray[np.bool_]:
+        if self.whole:
+            return np.isin(labels.astype(str), self.whole) | _is_long(dtype)
+        return np.full(labels.size, _is_long(dtype))
+
+    @cached_property
+    def names(self) -> list[Any]:
+        """The labels of the features as the user writes them: text, or whole numbers."""
+        return [int(label) if self.numbered else str(label) for label in self.features.tolist()]
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -250,6 +266,10 @@ class Dataset:
         return store.fingerprint(*([weight] if weight else [])) + targets + weighted
 
 
+def _is_long(dtype: np.dtype[Any] | None) -> bool:
+    return dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
+
+
 def as_dataset(
     X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False,
     sample_weight: Any = None, categories: Categories = "groups", dates: Dates = "refuse",
@@ -306,6 +326,7 @@ def as_dataset(
     (4, 3, 1, ['x0', 'x1', 'x2'])
     """
     targets = None if targets is None else column_list(targets, "targets")
+    X = frames.collected(X)
     if isinstance(X, Dataset):
         as_it_is = Y is None and targets is None and not unsupervised
         if not as_it_is or not (sample_weight is None or sample_weight is False):
@@ -358,7 +379,8 @@ def _from_arrays(
 ) -> Dataset:
     found, classes = frames.numbers_of(X, "X", categories, dates, exclude), frames.targets_of(Y)
     x = in_memory.as_matrix(found.values, "X")
-    y = None if Y is None else in_memory.as_matrix(frames.numbers_of(classes.Y, "Y", "refuse").values, "Y")
+    of_targets = frames.numbers_of(classes.Y, "Y", "refuse")
+    y = None if Y is None else in_memory.as_matrix(of_targets.values, "Y")
     m, n = (int(size) for size in x.shape)
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
@@ -376,8 +398,9 @@ def _from_arrays(
         x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
-        classes=classes.classes, notes=found.notes, left_out=found.left_out, numbered=frames.numbered(X, labels),
-        dtype=np.dtype(x.dtype),
+        classes=classes.classes, notes=(*found.notes, *of_targets.notes), left_out=found.left_out,
+        numbered=frames.numbered(X, labels), dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
+        whole=found.whole + of_targets.whole,
     )  # fmt: skip
 
 

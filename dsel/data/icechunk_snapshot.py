@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from dsel._lib.text import suggest
+from dsel._lib.text import shorten, suggest
 from dsel.data.labels import is_a
 from dsel.errors import DataError, MissingExtraError, MissingInputError, OptionError
 from dsel.storage.paths import ICECHUNK
 
+#: Groups are listed down to this depth.
+_DEEPEST: Final = 3
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 
 
@@ -45,9 +47,20 @@ class Snapshot:
         import xarray as xr
 
         try:
-            return xr.open_zarr(self.session.store, group=self.group, consolidated=False, chunks={})
+            found = xr.open_zarr(self.session.store, group=self.group, consolidated=False, chunks={})
         except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{self.name} cannot be opened: {error}", "Name a group with group=...") from error
+            raise DataError(f"{self.name} cannot be opened: it has no such group.", self._groups()) from error
+        if not found.variables:
+            raise DataError(f"{self.name} has no variables.", self._groups())
+        return found
+
+    def _groups(self) -> str:
+        """Return a sentence that lists the groups of the snapshot."""
+        import zarr
+
+        members = zarr.open_group(self.session.store, mode="r").members(max_depth=_DEEPEST)
+        names = sorted(name for name, member in members if isinstance(member, zarr.Group))
+        return f"Name one of its groups with group=: {shorten(names, 8) or 'it has none'}."
 
     def digest(self, *chosen: Any) -> str | None:
         """Return the fingerprint of the data that names choose; None if data in memory are among them."""
@@ -107,9 +120,9 @@ def open_snapshot(data: Any) -> Snapshot:
     try:
         session = _session(icechunk, place, version)
     except icechunk.IcechunkError as error:
-        what = str(error).strip().splitlines()[0]
+        what = str(error).strip().splitlines()[0].removeprefix("x ").rstrip(".")
         raise MissingInputError(
-            f"{data} cannot be opened: {what}", "Check the place, and the branch or tag."
+            f"{data} cannot be opened: {what}.", "Check the path, and the branch, tag or snapshot."
         ) from error
     recorded = {"snapshot": str(session.snapshot_id), **{name: options[name] for name in ("group",) if name in options}}
     return Snapshot(f"{ICECHUNK}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)

@@ -22,8 +22,9 @@ from dsel.jobs.locations import as_selected, dataset_of
 from dsel.jobs.loss_watcher import LossWatcher
 from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
+from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import Objective
-from dsel.passes.data_pass import log_passes
+from dsel.passes.data_pass import PassLog, log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix
@@ -149,7 +150,7 @@ def _certified(
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
         proved = prove_sizes(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
-    selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *proved.notes))
+    selection = replace(_with_passes(selection, made), notes=(*kept, *proved.notes))
     selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
@@ -187,7 +188,12 @@ def _certified_loss(
         )  # fmt: skip
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    return replace(selection, passes=selection.passes + made.passes)
+    return _with_passes(selection, made)
+
+
+def _with_passes(selection: Selection, made: PassLog) -> Selection:
+    """Return the selection with the passes of a proof added to its own."""
+    return replace(selection, passes=selection.passes + made.passes, bytes_read=selection.bytes_read + made.bytes_read)
 
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
@@ -282,7 +288,8 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
 def require_one_target(dataset: Dataset, request: SelectionRequest, limits: ProofLimits | None) -> None:
     """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
     limit = None if limits is None else limits.limit
-    if limit is None or (dataset.n_targets == 1 and request.groups is None):
+    by_loss = find_loss(request.loss).name != "squared"
+    if limit is None or by_loss or (dataset.n_targets == 1 and request.groups is None):
         return
     name, value = limit
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
@@ -295,7 +302,7 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
 
 def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     """Return one line for a log. row: what `Certificate.as_dict` returns. label: the label of a column."""
-    size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
+    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()

@@ -173,7 +173,7 @@ class _SizeProofs:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
                 answer, run.objective, partial(explained_share, run.whole), reliance_of(answer, run.objective),
-                run.dataset.features.tolist(), certificate,
+                run.dataset.names, certificate,
             )  # fmt: skip
         if run.objective.has_gram:
             self._smaller = proof.search.best

@@ -100,7 +100,7 @@ def _block_model(
     at = eta if block.offset is None else (eta.T + block.offset).T
     weight, step = loss.of_rows(t, np.ones(len(t)) if w is None else w).working_response(at)
     target = eta - step
-    place = f"{where}, rows {block.start} to {block.stop}"
+    place = f"{where}, rows {block.start} to {block.stop - 1}"
     return block_moments(x, target.reshape(len(target), -1), fill, place, block.start, weight)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, LEFT_OUT, SizeRule
@@ -499,7 +499,7 @@ def with_category_groups(dataset: Dataset, request: SelectionRequest) -> Selecti
         labels = zip(dataset.features, dataset.categories, strict=True)
         named = dict.fromkeys(repr(source) for label, source in labels if label != source)
         raise OptionError(
-            f"{len(named)} columns became indicator columns of categories: {shorten(named)}.",
+            f"{counted(len(named), 'column')} became indicator columns of categories: {shorten(named)}.",
             'Exclude them, or use categories="groups".',
         )
     method = find_method(request.method)

@@ -418,7 +418,8 @@ class SelectionRecord:
         'x5'
         """
         if self.swaps is None:
-            raise OptionError(f"The result has no substitutes: {self._no_substitutes()}.", _HOW_TO_SUBSTITUTE)
+            why, remedy = self._no_substitutes()
+            raise OptionError(f"The result has no substitutes: {why}.", remedy)
         prices = {}
         if self.alternatives is not None and self.alternatives.size == len(self):
             prices = {price.index: price.bound_without for price in self.alternatives.columns}
@@ -431,12 +432,19 @@ class SelectionRecord:
             found[label] = (*found.get(label, ()), replace(swap, proved=proved))
         return found
 
-    def _no_substitutes(self) -> str:
+    def _no_substitutes(self) -> tuple[str, str]:
         if self.groups:
-            return "they are for single columns, not for groups"
-        if self.request.criterion is not None:
-            return "they are for the squared error, not for a custom criterion"
-        return "the Gram matrix was not in memory, k is too large, or an older version saved it"
+            return (
+                "they are for single columns, not for groups",
+                'Select without groups; for indicator columns of categories that is categories="columns".',
+            )
+        if self.request.criterion is not None or self.by_loss:
+            other = "another loss" if self.by_loss else "a custom criterion"
+            return (
+                f"they are for the squared error, not for {other}",
+                "Use dsel.alternatives." if self.by_loss else "Leave the criterion out.",
+            )
+        return "the Gram matrix was not in memory, k is too large, or an older version saved it", _HOW_TO_SUBSTITUTE
 
     def arrays(self) -> Arrays:
         """Return the arrays of selection.zarr with their dimensions."""

@@ -72,7 +72,7 @@ class Selection(SelectionRecord):
     fingerprint : str, optional
         Digest of the store.
     bytes_read, passes : int
-        Over the data, the final check included.
+        Over the data, with the final check and with proofs. `plan` has those of the selection alone.
     seconds : dict
         Time of each stage.
     peak_memory : dict
@@ -283,10 +283,10 @@ class Selection(SelectionRecord):
         ----------
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
-        y : (m,) or (m, N) array, Series or DataFrame
-            The targets, as the selection was made from. Classes of text are taken by name.
-        sample_weight : (m,) array, optional
-            Weights of the rows.
+        y : (m,) or (m, N) array, Series, DataFrame, str or list of str
+            The targets, as the selection was made from, or their names in a frame X. Classes of text are taken by name.
+        sample_weight : (m,) array or str, optional
+            Weights of the rows, or their name in a frame X.
         offset : (m,) array, float or str, optional
             As for `predict`.
 

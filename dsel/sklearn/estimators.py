@@ -193,7 +193,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
         Columns that are selected together and count as one, as for `dsel.select`.
     max_k, choose_k, options : default=None
         As for `SubsetSelector`.
-    loss : str or Loss, default="squared"
+    loss : str, mapping or Loss, default="squared"
         What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", "quantile", "cox", or a loss
         with its parameters. For "cox", y has two columns, the time and the event, or is a structured array as
         scikit-survival has it; predictions are hazard ratios.

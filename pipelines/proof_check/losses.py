@@ -23,6 +23,7 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.quantile import Quantile
 from dsel.objective.losses.squared import Squared
+from dsel.search.exact.losses.grouping import Grouping
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
 from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
@@ -58,7 +59,7 @@ class LossFindings:
 
 @dataclass(frozen=True, eq=False)
 class LossCase:
-    """A random problem, the size of its subsets, and the columns that are in and out of all."""
+    """A random problem, the size of its subsets, and the columns or groups that are in and out of all."""
 
     name: str
     problem: LossProblem
@@ -68,10 +69,37 @@ class LossCase:
 
     @property
     def subsets(self) -> list[tuple[int, ...]]:
-        """All allowed subsets of k columns, or of as many as there are."""
-        others = [j for j in range(self.problem.Z.shape[1]) if j not in self.include + self.exclude]
+        """All allowed subsets of k columns or groups, or of as many as there are."""
+        others = [j for j in range(self.problem.n) if j not in self.include + self.exclude]
         more = min(self.k - len(self.include), len(others))
         return [tuple(sorted(self.include + S)) for S in combinations(others, more)]
+
+    def fitted(self, subsets: Sequence[tuple[int, ...]]) -> tuple[Long, Long]:
+        """Return F of subsets of one size, and the largest size of a coefficient of each."""
+        fit = fitted if self.problem.loss.outputs == 1 else fitted_classes
+        if self.problem.groups is None:
+            return fit(self.problem, subsets)
+        starts = self.problem.groups.starts.tolist()
+        columns = [tuple(j for g in S for j in range(starts[g], starts[g + 1])) for S in subsets]
+        fits = [fit(self.problem, [S]) for S in columns]
+        return np.concatenate([f for f, _ in fits]), np.concatenate([b for _, b in fits])
+
+    def with_groups(self, seed: int, index: int) -> LossCase:
+        """Return the case, one in three with groups of columns."""
+        rng, n = np.random.default_rng([seed, index, 14]), self.problem.Z.shape[1]
+        if rng.random() > 1.0 / 3.0:
+            return self
+        most = 3 if self.problem.limit is None else 2  # fits at limits take 3^columns trials
+        sizes: list[int] = []
+        while sum(sizes) < n:
+            sizes.append(min(int(rng.integers(1, most + 1)), n - sum(sizes)))
+        g = len(sizes)
+        k = int(rng.integers(1, max(2, min(g, most + 1))))
+        order = rng.permutation(g).tolist()
+        include = tuple(order[: int(rng.integers(0, k + 1))]) if rng.random() < 0.3 else ()
+        exclude = tuple(order[-1:]) if rng.random() < 0.3 and len(include) + 1 < g else ()
+        problem = replace(self.problem, groups=Grouping.of_sizes(sizes))
+        return LossCase(f"{self.name} groups {sizes}", problem, k, include, exclude)
 
 
 def random_loss_case(seed: int, index: int) -> LossCase:
@@ -152,7 +180,7 @@ def _derivatives(loss: Loss, y: Long, eta: Long) -> tuple[Long, Long, Long]:
         return 2 * (ratio + eta - np.log(y) - one), 2 * (one - ratio), 2 * ratio
     r = y - eta
     if isinstance(loss, Quantile):
-        tau, h = np.longdouble(loss.quantile), np.longdouble(loss.width)
+        tau, h = np.longdouble(loss.level), np.longdouble(loss.width)
         high, low = r > tau * h, r < (tau - one) * h
         value = np.where(high, tau * r - tau**2 * h / 2, (tau - one) * r - (one - tau) ** 2 * h / 2)
         value = np.where(high | low, value, r * r / (2 * h))
@@ -260,13 +288,13 @@ def check_loss(seed: int, index: int) -> LossFindings:
     """Check the proofs of the random problem with this number. Every seventh one has three or more classes."""
     if index % 7 == 6:
         return _check_classes(seed, index)
-    case, findings = random_loss_case(seed, index), LossFindings()
+    case, findings = random_loss_case(seed, index).with_groups(seed, index), LossFindings()
     problem, what = case.problem, f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     rng = np.random.default_rng([seed, index, 12])
     try:
         subsets = case.subsets
-        f, sizes = fitted(problem, subsets)
-        total = float(fitted(problem, [case.include])[0][0])
+        f, sizes = case.fitted(subsets)
+        total = float(case.fitted([case.include])[0][0])
         for a in _vectors(problem, rng):
             bound = dual_bound(problem, a, case.k, case.include, case.exclude)
             if bound > f.min() and problem.lam + (problem.limit or 0.0) > 0.0:
@@ -277,7 +305,7 @@ def check_loss(seed: int, index: int) -> LossFindings:
             findings.proofs += 1
             findings.finished += found.proven
             _compare(found, f, sizes, total, nodes is None, what, findings)
-            if problem.lam > 0.0 or problem.limit is not None:
+            if problem.groups is None and (problem.lam > 0.0 or problem.limit is not None):
                 found = _by_pool(case, nodes, rng)
                 findings.proofs += 1
                 findings.finished += found.proven
@@ -295,11 +323,11 @@ def check_loss(seed: int, index: int) -> LossFindings:
 
 def _check_classes(seed: int, index: int) -> LossFindings:
     """Check the proofs of a random problem with three or more classes."""
-    case, findings = LossCase(*random_classes(seed, index)), LossFindings()
+    case, findings = LossCase(*random_classes(seed, index)).with_groups(seed, index), LossFindings()
     what = f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     try:
-        f, sizes = fitted_classes(case.problem, case.subsets)
-        total = float(fitted_classes(case.problem, [case.include])[0][0])
+        f, sizes = case.fitted(case.subsets)
+        total = float(case.fitted([case.include])[0][0])
         for nodes in (1 + index % 5, None):
             found = prove_loss(case.problem, case.k, include=case.include, exclude=case.exclude, nodes=nodes)
             findings.proofs += 1
@@ -377,8 +405,7 @@ def _check_list(
     assert near is not None
     findings.proofs += 1
     findings.finished += found.proven
-    n = case.problem.Z.shape[1]
-    columns = [j for j in range(n) if j not in case.include + case.exclude]
+    columns = [j for j in range(case.problem.n) if j not in case.include + case.exclude]
     inside = np.array([[j in S for j in columns] for S in case.subsets])
     covered, slack = sizes <= found.limit, _EQUAL * total
     clear = covered & (f < near.threshold - slack)

@@ -24,6 +24,8 @@ from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection, open_selection
 from tests.cli_runner import call
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 N = 12
 
 

@@ -6,10 +6,8 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,7 @@ import yaml
 import dsel
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
-from dsel.engine import scheduler_plugins
-from dsel.engine.clusters import connect
-from dsel.engine.engine_protocol import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
-from dsel.jobs import runner, workers
 from dsel.jobs.locations import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolders
@@ -39,6 +33,7 @@ from dsel.storage.leftovers import machine
 from dsel.storage.locks import is_free, locked
 from dsel.storage.paths import latest_name
 from tests.cli_runner import call
+from tests.no_workers import run_here
 from tests.stores import count_reads, reads_so_far
 
 N, K = 10, 3
@@ -423,28 +418,6 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
 
 
 # --- interruptions ---
-
-
-class EngineHere(ThreadEngine):
-    """The engine of a job without a cluster."""
-
-    def peak_memory(self) -> dict[str, tuple[int, int]]:
-        return {}
-
-    def errors(self, fail: Any) -> Any:
-        return nullcontext()
-
-
-def run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make passes run in this process: starting workers for each of many runs would take the most time."""
-    cluster = SimpleNamespace(
-        promised=lambda: (1, None), open=lambda name, logs: nullcontext(), no_worker_limit=None, shares_files=True,
-        own_hosts=False, starts_workers=False,
-    )  # fmt: skip
-    for module in (runner, connect):
-        monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
-    monkeypatch.setattr(workers, "DaskEngine", lambda *arguments: EngineHere())
-    monkeypatch.setattr(scheduler_plugins, "progress_metrics", lambda client, run: nullcontext())
 
 
 class Killed(BaseException):

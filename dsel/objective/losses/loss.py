@@ -17,11 +17,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from dsel._lib.text import suggest
 from dsel._lib.types import Floats
+from dsel.errors import OptionError
 
 #: Linear predictors are limited to this size where a loss takes their exponential: exp(2 * 300) is finite.
 LARGEST = 300.0
@@ -60,6 +63,8 @@ class Loss(ABC):
         What columns do whose fit is infinite; empty where that is not looked for.
     predicts : str
         What predictions are called where there are more targets than linear predictors.
+    options : tuple of str
+        The parameters that a user may set: numbers that are fields of the loss.
     """
 
     name: ClassVar[str]
@@ -74,6 +79,17 @@ class Loss(ABC):
     ratio: ClassVar[str | None] = None
     endless: ClassVar[str] = ""
     predicts: ClassVar[str] = ""
+    options: ClassVar[tuple[str, ...]] = ()
+
+    def with_options(self, values: Mapping[str, Any]) -> Self:
+        """Return the loss with other values of some of its `options`. Errors: OptionError for what is none."""
+        for name, value in values.items():
+            if name not in self.options:
+                known = suggest(str(name), self.options) if self.options else "It has none."
+                raise OptionError(f"The loss {self.name} has no parameter {name!r}.", known)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise OptionError(f"loss: {name} is {value!r}, and it is a number.", "Leave it out for its default.")
+        return replace(self, **{name: float(value) for name, value in values.items()})  # type: ignore[type-var]
 
     @property
     def outputs(self) -> int:
@@ -213,7 +229,7 @@ class LossOfRows:
             for j in range(i, t):
                 H[:, i, :, j] = Z.T @ (Z * curvature[:, i, j, None])
                 H[:, j, :, i] = H[:, i, :, j]
-        return H.reshape(Z.shape[1] * t, -1)
+        return H.reshape(Z.shape[1] * t, Z.shape[1] * t)
 
     def working_response(self, eta: Floats) -> tuple[Floats, Floats]:
         """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""

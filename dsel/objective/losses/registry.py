@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dsel._lib.plugins import Registry
@@ -43,8 +44,8 @@ def find_loss(loss: Any) -> Loss:
 
     Parameters
     ----------
-    loss : str or Loss
-        A name, such as "logistic", or a loss with its parameters, such as ``Huber(delta=2.0)``.
+    loss : str, mapping or Loss
+        A name, such as "logistic"; a name with parameters, such as ``{"huber": {"delta": 2.0}}``; or the loss itself.
 
     Returns
     -------
@@ -54,10 +55,18 @@ def find_loss(loss: Any) -> Loss:
     Raises
     ------
     OptionError
-        If there is no such loss. The error suggests a name.
+        If there is no such loss, or it has no such parameter. The error suggests a name.
     """
     if isinstance(loss, Loss):
         return loss
+    if isinstance(loss, Mapping):
+        if len(loss) != 1 or not all(isinstance(options, Mapping | None) for options in loss.values()):
+            raise OptionError(
+                f"loss is {dict(loss)}, and not one name with its parameters.",
+                'Write it such as {"quantile": {"level": 0.9}}.',
+            )
+        (name, options), *_ = loss.items()
+        return find_loss(name).with_options(options or {})
     if not isinstance(loss, str) or loss not in LOSSES:
         name = _REMARKS.get(str(loss).lower())
         raise OptionError(f"There is no loss {loss!r}.", f"Use {name!r}." if name else suggest(str(loss), LOSSES))

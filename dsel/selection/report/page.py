@@ -102,7 +102,7 @@ def write_report(
         make_folder(out.parent)
         write_bytes(out, page.encode())
     except OSError as error:
-        raise OutputError(f"The report cannot be written to {out}: {error}.", "Choose another --out.") from error
+        raise OutputError(f"The report cannot be written to {out}: {error}.", "Choose another place.") from error
     return out
 
 

@@ -12,7 +12,8 @@ import scipy
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
 from dsel.data.frames import class_labels, frame_labels, with_plain_columns
-from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
+from dsel.data.frames import opened as named
+from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
 from dsel.data.labels import is_a
 from dsel.data.weights import array_weights
 from dsel.errors import DataError, OptionError
@@ -106,9 +107,7 @@ def scored_rows(
         else:
             values = np.asarray(_numbers_of_classes(selection, y), np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"y holds no numbers: {error}.", "Give classes as 0 and 1, as the note of the result says."
-        ) from error
+        raise DataError(f"y holds no numbers: {error}.", "Give numbers, or 0 and 1 for classes.") from error
     if len(values) != len(eta):
         raise DataError(f"y has {len(values)} values, and X has {eta.size} rows.", "Give one for each row.")
     if not np.isfinite(values).all():
@@ -128,7 +127,10 @@ def scored_rows(
 
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
-    return align(opened(selection, X) if is_data_array(X) or is_xarray_dataset(X) else X, y, sample_weight)
+    if is_xarray_dataset(X):
+        X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
+    X, y, sample_weight, _ = named(X, y, sample_weight)
+    return align(opened(selection, X) if is_data_array(X) else X, y, sample_weight)
 
 
 def _weights(asked: Any, rows: int) -> Floats:

@@ -218,3 +218,10 @@ def test_the_time_is_that_of_the_run_with_what_no_stage_counts() -> None:
     made.provenance.update(finished="2026-01-01T10:00:00+00:00")
     stages = tables.duration(sum(made.seconds.values()))
     assert ("Time", stages) in [figure[:2] for figure in tables.key_figures(made)]
+
+
+def test_passes_of_proofs_are_told_apart_from_those_of_the_selection() -> None:
+    selection = selections.plain()
+    page = Page(render_report(replace(selection, passes=selection.passes + 2)))
+    assert f"{selection.passes + 2} passes (2 for proofs)" in page.text
+    assert "for proofs" not in Page(render_report(selection)).text

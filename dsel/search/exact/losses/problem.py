@@ -6,7 +6,8 @@ For any a, with d_i* the conjugate of the loss of row i, and sum a_i = 0 where t
     h(g) = max over |b| <= limit of g b - lam b^2,
 
 so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns. A loss that
-is not a sum over rows has its conjugate at gradients only, which is enough.
+is not a sum over rows has its conjugate at gradients only, which is enough. An item is what is chosen: a column, or a
+group of columns. The h of a group is the sum of those of its columns.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.losses.loss import Loss, LossOfRows
+from dsel.search.exact.losses.grouping import Grouping
 from dsel.search.exact.perspective.coordinate_descent import largest
 
 #: Stands for an infinite limit of coefficients.
@@ -51,6 +54,8 @@ class LossProblem:
         Whether there is an intercept b0, which has no penalty.
     limit : float, optional
         The largest size of a coefficient.
+    groups : Grouping, optional
+        Which columns are chosen together. By default each one is chosen by itself.
 
     Notes
     -----
@@ -66,6 +71,17 @@ class LossProblem:
     lam: float
     intercept: bool
     limit: float | None = None
+    groups: Grouping | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of items."""
+        return int(self.Z.shape[1]) if self.groups is None else self.groups.n
+
+    @property
+    def width(self) -> int:
+        """How many coefficients an item of a point has."""
+        return self.loss.outputs * (1 if self.groups is None else self.groups.width)
 
     @property
     def largest(self) -> float:
@@ -95,13 +111,30 @@ class LossProblem:
         """The norms (n,) of the columns."""
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.columns, self.columns)))
 
-    def of_columns(self, S: Ints) -> LossProblem:
-        """Return the problem of some columns."""
-        return self.with_columns(self.columns[S], self.norms[S])
+    def members(self, S: Ints) -> Ints:
+        """Return the columns of some items, one item after the other."""
+        return S if self.groups is None else self.groups.members(S)
 
-    def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
+    def sizes(self, S: Ints) -> Ints:
+        """Return how many columns some items have."""
+        return np.ones(S.size, np.int64) if self.groups is None else self.groups.sizes[S]
+
+    def per_column(self, values: NDArray[Any], S: Ints) -> NDArray[Any]:
+        """Return values (s,) of the items S for each of their columns."""
+        return values if self.groups is None else np.repeat(values, self.groups.sizes[S])
+
+    def lengths(self, b: Floats, S: Ints) -> Floats:
+        """Return the length of all coefficients b of the columns of each of the items S, (s,)."""
+        return lengths(b) if self.groups is None else self.groups.lengths(lengths(b), S)
+
+    def of_items(self, S: Ints) -> LossProblem:
+        """Return the problem of some items."""
+        at = self.members(S)
+        return self.with_columns(self.columns[at], self.norms[at], self.groups and self.groups.among(S))
+
+    def with_columns(self, columns: Floats, norms: Floats, groups: Grouping | None = None) -> LossProblem:
         """Return the problem of other columns (s, m), centered where there is an intercept, with their norms (s,)."""
-        problem = replace(self, Z=columns.T)
+        problem = replace(self, Z=columns.T, groups=groups)
         problem.__dict__.update(columns=columns, norms=norms, rows=self.rows)  # the cached values
         return problem
 
@@ -111,10 +144,22 @@ class LossProblem:
 
     def predictors(self, point: Point) -> Floats:
         """Return the linear predictors (m,) at a point, or (m, t) for t outputs."""
-        columns = self.columns[point.S]
+        columns, b = self.columns[self.members(point.S)], self.coefficients(point)
         if self.loss.outputs == 1:
-            return np.asarray(self.offset + point.b @ columns + point.b0)
-        return np.asarray(columns.T @ point.b.reshape(len(columns), self.loss.outputs) + point.b0)
+            return np.asarray(self.offset + b @ columns + point.b0)
+        return np.asarray(columns.T @ b + point.b0)
+
+    def coefficients(self, point: Point) -> Floats:
+        """Return the coefficients of the columns of the items of a point: (p,), or (p, t) for t outputs."""
+        t = self.loss.outputs
+        b = point.b if self.groups is None else self.groups.flat(point.b, point.S, t)
+        return b.reshape(-1) if t == 1 else b.reshape(-1, t)
+
+    def point(self, S: Ints, b: Floats, b0: Any, s: float) -> Point:
+        """Return the point with the coefficients b of the columns of the items S, without items that have none."""
+        rows = b if self.groups is None else self.groups.padded(b, S)
+        used = rows != 0.0 if rows.ndim == 1 else rows.any(axis=1)
+        return Point(S[used], rows[used], b0, s)
 
     def gains(self, g: Floats) -> Floats:
         """Return h(g), the most that a column with this product may lower the error."""
@@ -147,18 +192,22 @@ class LossProblem:
         linear = a * self.offset
         constant = float(linear.sum() - terms.sum())
         if not np.isfinite(constant):
-            return Dual(a, -np.inf, np.full(self.Z.shape[1], np.inf))
+            return Dual(a, -np.inf, np.full(self.n, np.inf))
         size = float(np.abs(terms).sum() + np.abs(linear).sum())
         rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
         return Dual(a, constant - rounding, self.gains_of(a), rounding)
 
     def gains_of(self, a: Floats, first: int = 0, error: float = 0.0) -> Floats:
-        """Return the gains (n - first,) of the columns from `first` on by a dual vector, rounding included.
+        """Return the gains of the items by a dual vector, rounding included; of columns those from `first` on.
 
         error: by how much the vector may be wrong, as a norm.
         """
-        products = np.abs(self.columns[first:] @ a)
-        return self.gains(products + rounding_of_products(a, self.norms[first:]) + error * self.norms[first:])
+        products, norms = np.abs(self.columns[first:] @ a), self.norms[first:]
+        return self.of_each(self.gains(products + rounding_of_products(a, norms) + error * norms))
+
+    def of_each(self, gains: Floats) -> Floats:
+        """Return the gains of the items from those of their columns, rounding included."""
+        return gains if self.groups is None else self.groups.sums(gains)
 
     def _size(self, a: Floats, unit: Floats) -> float:
         """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
@@ -203,9 +252,10 @@ class Dual:
 
 @dataclass(frozen=True)
 class Point:
-    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column.
+    """Coefficients b (p,) of the items S (p,), the intercept b0, and the price s of an item.
 
-    With t outputs of the loss, b is (p, t) and b0 (t,).
+    With t outputs of the loss, b is (p, t) and b0 (t,). Of groups of up to c columns b is (p, c t), with 0 for columns
+    that a group does not have.
     """
 
     S: Ints
@@ -219,6 +269,11 @@ class Point:
         kept = np.array([j in place for j in self.S.tolist()], np.bool_)
         S = np.array([place[j] for j in self.S[kept].tolist()], np.int64)
         return Point(S, self.b[kept], self.b0, self.s)
+
+    def within(self, allowed: Bools) -> Point:
+        """Return the point without the items that are not allowed (n,)."""
+        kept = allowed[self.S]
+        return Point(self.S[kept], self.b[kept], self.b0, self.s)
 
     def of(self, columns: Ints) -> Point:
         """Return the point of the whole problem, for a point of the problem of some columns."""
@@ -237,6 +292,11 @@ class Relaxed:
 
 #: No column, and no intercept.
 START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
+
+
+def lengths(b: Floats) -> Floats:
+    """Return the size of each coefficient (p,), or the length of each vector of coefficients (p, t)."""
+    return np.abs(b) if b.ndim == 1 else np.asarray(np.sqrt(np.square(b).sum(axis=1)))
 
 
 def rounding_of_products(a: Floats, norms: Floats) -> Floats:
@@ -303,6 +363,6 @@ def dual_bound(
     float
         The bound, less what rounding may be worth; -infinity if the vector proves nothing.
     """
-    fixed, free = masks(problem.Z.shape[1], include, exclude)
+    fixed, free = masks(problem.n, include, exclude)
     a = np.asarray(a, np.float64)
     return problem.dual_at(a, a).bound(fixed, free, k - len(include))
