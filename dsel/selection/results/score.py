@@ -11,7 +11,8 @@ import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
-from dsel.data.frames import class_labels, frame_labels, with_plain_columns
+from dsel.data.classes import class_labels
+from dsel.data.frames import frame_labels, with_plain_columns
 from dsel.data.frames import opened as named
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
 from dsel.data.labels import is_a
