@@ -39,6 +39,11 @@ def test_each_size_is_proved() -> None:
     assert certified.error == pytest.approx(least_error(3))
 
 
+def test_sizes_of_few_subsets_are_proved_however_short_the_time_is() -> None:
+    certified = dsel.certify(dsel.select(X, Y, k=3, method="omp"), X, Y, sizes="all", seconds=1e-9)
+    assert [row["proven"] for row in certified.certificate] == [True, True, True]
+
+
 @pytest.mark.parametrize(
     "how",
     [
