@@ -7,6 +7,7 @@ For a loss that is not a sum over rows, this process computes weights and target
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from dsel.passes.data_pass import PassCost
 from dsel.passes.loss_fits import (
     COMPLETE_FITS,
     ROWS,
+    STEP_BYTES,
     LossData,
     LossFit,
     Targets,
@@ -40,6 +42,8 @@ FEWEST_MODELS, MOST_MODELS = 4, COMPLETE_FITS
 MOST_MODELLED = 1500
 #: Columns of the subsets that are fitted after each model, typically, and those that a pass for them reads on average.
 _FITTED_COLUMNS, _READ_COLUMNS = 50, 16
+#: Fits that take a step together, on average.
+_FITS = 12
 
 
 def model_pass(problem: LossData, columns: Ints | None) -> RowPass:
@@ -166,12 +170,15 @@ def loss_costs(
     columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
-    one = read_pass(dataset, columns).cost()
+    width = (min(k, dataset.n) + 1) * loss.outputs
+    batches = 1 if kept else math.ceil(_FITS * 8 * width**2 / STEP_BYTES)
+    flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches
+    one = replace(read_pass(dataset, columns).cost(), passes=0, flops=flops)
     models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
     times = searches * (FEWEST_MODELS + 1 + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
         PassCost.total("model of the loss", [model] * models),
-        PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
+        PassCost.total("fits of the loss", [one] * (times * batches)),
     ]
