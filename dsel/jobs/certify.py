@@ -19,8 +19,7 @@ from dsel.data.frames import targets_in
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
-from dsel.jobs.loss_watcher import LossWatcher
-from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.proof_store import LossWatcher, ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import Objective
@@ -120,9 +119,10 @@ def _certified(
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
+        what = "certificate" if budget.near_best is None else "list of near-best subsets"
         raise OptionError(
-            f"{selection.method} minimizes a custom criterion, which has no certificate.",
-            "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
+            f"The selection minimizes a custom criterion, for which there is no {what}.",
+            "Select by the squared error, or by a loss such as logistic, whose best subsets can be proved.",
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from dsel.data.classes import class_labels, one_hot
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import class_labels, collected, frame_labels, one_hot
+from dsel.data.frames import collected, frame_labels
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.labels import is_a
 from dsel.errors import DataError

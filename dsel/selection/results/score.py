@@ -11,7 +11,8 @@ import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
-from dsel.data.frames import class_labels, frame_labels, with_plain_columns
+from dsel.data.classes import class_labels
+from dsel.data.frames import frame_labels, with_plain_columns
 from dsel.data.frames import opened as named
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
 from dsel.data.labels import is_a
@@ -119,7 +120,8 @@ def scored_rows(
         if other.size:
             raise DataError(f"y has the value {other[0]:g}, and the classes are {classes[0]:g} and {classes[1]:g}.")
     else:
-        loss.fitted_to(values, w)
+        found = loss.fitted_to(values, w)
+        loss = found if loss.target_columns > 1 else loss  # the columns may be in another order
     shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
 
