@@ -19,7 +19,6 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, TransposedRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
-from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import CapacityError
 from dsel.objective.losses.loss import Loss, LossOfRows
@@ -265,8 +264,7 @@ def on_rows(problem: LossData, there: NDArray[np.bool_]) -> LossData:
     """Return the loss on some of the rows (m,): others have the weight 0."""
     dataset, w = problem.dataset, problem.targets.w
     weight = there.astype(np.float64) if w is None else w * there
-    blocks = tuple(replace(b, w=weight[b.start : b.stop]) for b in dataset.blocks)
-    dataset = replace(dataset, blocks=blocks, weights=Weights("fold", weight), digest=None)
+    dataset = dataset.with_rows("fold", weight)
     return replace(problem, dataset=dataset, targets=replace(problem.targets, w=weight))
 
 

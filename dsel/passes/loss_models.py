@@ -17,7 +17,6 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
-from dsel.data.weights import Weights
 from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
@@ -76,7 +75,7 @@ def as_squares(problem: LossData, fit: LossFit) -> LossData:
     rows, at = rows_at(problem, fit)
     weight, step = rows.working_response(at)
     target = at - step if problem.targets.offset is None else at - step - problem.targets.offset
-    dataset = with_rows(problem.dataset, weight, target)
+    dataset = problem.dataset.with_rows("model", weight, target[:, None])
     return replace(problem, dataset=dataset, loss=Squared(), targets=Targets(target, weight, None))
 
 
@@ -89,18 +88,6 @@ def rows_at(problem: LossData, fit: LossFit) -> tuple[LossOfRows, Floats]:
     eta = columns_of(problem, fit.columns[order]) @ b[order] + b0
     at = eta if targets.offset is None else (eta.T + targets.offset).T
     return loss.of_rows(y, np.ones(len(y)) if w is None else w), at
-
-
-def with_rows(dataset: Dataset, weight: Floats, target: Floats) -> Dataset:
-    """Return the data with other weights (m,) and targets, (m,) or (m, t), and without an offset."""
-    target = target.reshape(dataset.m, -1)
-    blocks = tuple(
-        replace(b, y=target[b.start : b.stop], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
-    )
-    return replace(
-        dataset, blocks=blocks, weights=Weights("model", weight), target_columns=None, y_bytes=8 * target.size,
-        digest=None, n_targets=target.shape[1], targets=np.array([f"output {i}" for i in range(target.shape[1])]),
-    )  # fmt: skip
 
 
 def _block_model(

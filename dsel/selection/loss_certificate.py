@@ -167,10 +167,9 @@ class _Prover:
             problem = replace(problem, groups=Grouping.of_sizes([places.size for places in local]))
             return cls(run, data, replace(problem, Z=Z[:, np.concatenate(local)]), every, [columns[i] for i in local])
         _require_wide(problem, columns.size)
-        grouped, loss = run.validated.groups is not None, problem.loss
-        if loss.outputs > 1 or grouped or not loss.by_rows:
-            what = "three or more classes" if loss.outputs > 1 else f"the loss {loss.name}"
-            what = "groups of columns" if grouped else what
+        grouped = run.validated.groups is not None
+        if problem.loss.outputs > 1 or grouped:
+            what = "groups of columns" if grouped else "three or more classes"
             raise CapacityError(
                 f"A proof for {what} holds all columns in memory, and {columns.size} are too many.",
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
