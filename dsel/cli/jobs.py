@@ -48,6 +48,12 @@ Events = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
 ]
+ProofLog = Annotated[
+    bool,
+    typer.Option(
+        "--log", help="Write the proof, so that dsel verify can check it. It is for the squared error, not for a loss."
+    ),
+]
 
 
 def as_size(k: str | None) -> int | str | None:
@@ -219,7 +225,7 @@ def certify(
         bool, typer.Option("--all-sizes", help="Certify every size up to k, not only the chosen size.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
-    log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
+    log: ProofLog = False,
     coefficient_limit: Annotated[
         float | None,
         typer.Option(
@@ -267,7 +273,7 @@ def alternatives(
     all_sizes: Annotated[
         bool, typer.Option("--all-sizes", help="For every size up to k, not only the chosen size.")
     ] = False,
-    log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
+    log: ProofLog = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     trust: Trust = False,
     events: Events = None,

@@ -8,6 +8,7 @@ Notation: X is the data matrix, m samples by n features; Y holds the N targets. 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -226,7 +227,25 @@ class Dataset:
         if self.store is None:
             return None if self.digest is None else self.digest + self._part_digest
         with listed_once(self.store.path):
-            return self._stored_fingerprint(self.store) + self._part_digest
+            return self._stored_fingerprint(self.store) + (self.digest or "") + self._part_digest
+
+    def with_rows(self, name: str, w: NDArray[np.float64], y: NDArray[np.float64] | None = None) -> Dataset:
+        """Return the data with other weights (m,) of this name, and with other targets (m, N) where they are given."""
+        digest = None  # of data in memory that have none
+        if self.store is not None or self.digest is not None:
+            parts = (values.tobytes() for values in (w, y) if values is not None)
+            digest = (self.digest or "") + "".join(
+                f"-{hashlib.blake2b(part, digest_size=16).hexdigest()}" for part in parts
+            )
+        blocks = tuple(replace(b, w=w[b.start : b.stop]) for b in self.blocks)
+        data = replace(self, blocks=blocks, weights=Weights(name, w), digest=digest)
+        if y is None:
+            return data
+        blocks = tuple(replace(b, y=y[b.start : b.stop], offset=None) for b in blocks)
+        targets = as_labels([f"output {i}" for i in range(y.shape[1])])
+        return replace(
+            data, blocks=blocks, targets=targets, n_targets=y.shape[1], target_columns=None, y_bytes=8 * y.size
+        )
 
     @property
     def _part_digest(self) -> str:
@@ -237,9 +256,10 @@ class Dataset:
 
     def _stored_fingerprint(self, store: Store | SparseStore) -> str:
         chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))
-        weight = "" if self.weights is None else self.weights.name
+        stored = self.weights is not None and isinstance(self.weights.values, StoredArray)
+        weight = self.weights.name if self.weights is not None and stored else ""  # others are in `digest`
         if isinstance(store, SparseStore):
-            columns = [*self.targets.tolist(), *([weight] if weight else [])]
+            columns = [name for name in (*self.targets.tolist(), weight) if name in store.obs]
             return f"{store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if weight else ''}"
         weighted = f"-weight:{weight}" if weight else "-unweighted" if store.has_weight else ""
         targets = "-unsupervised" if not self.n_targets else chosen

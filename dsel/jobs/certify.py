@@ -119,9 +119,10 @@ def _certified(
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
+        what = "certificate" if budget.near_best is None else "list of near-best subsets"
         raise OptionError(
-            f"{selection.method} minimizes a custom criterion, which has no certificate.",
-            "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
+            f"The selection minimizes a custom criterion, for which there is no {what}.",
+            "Select by the squared error, or by a loss such as logistic, whose best subsets can be proved.",
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")

@@ -67,7 +67,8 @@ def verify(
     DataError
         The data have changed since.
     OptionError
-        An argument is wrong.
+        An argument is wrong, or the selection minimizes a loss other than the squared error or a custom criterion,
+        whose proofs have no log.
 
     Notes
     -----
@@ -79,6 +80,13 @@ def verify(
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     logs = proof_logs(path)
     selection, (identity, job) = open_selection(path), RunFolder(path).job()
+    if selection.by_loss or selection.criterion is not None:
+        what = "a custom criterion" if selection.criterion is not None else f"the {selection.request.loss} deviance"
+        raise OptionError(
+            f"{path} minimizes {what}, and proofs have a log that can be checked for the squared error only.",
+            "A certificate by a loss is what its proof has shown: certify again to repeat the proof."
+            if selection.by_loss else "Select by the squared error or a loss to prove a selection.",
+        )  # fmt: skip
     if not logs:
         raise MissingInputError(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"

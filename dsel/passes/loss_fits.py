@@ -6,7 +6,7 @@ over the union of their columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, TransposedRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
-from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import CapacityError
 from dsel.objective.losses.loss import Loss, LossOfRows
@@ -36,6 +35,10 @@ _TOLERANCE = 1e-13
 _BOLDER, _SAFER, _LEAST_SAFE = 4.0, 16.0, 1e-4
 #: This number of rows is processed at a time: their columns stay in the cache.
 ROWS = 4096
+#: Fewer where the curvatures of a loss with several outputs would take more than this number of bytes.
+_CURVATURE_BYTES = 8 << 20
+#: Fits whose Hessians take more than this number of bytes take several passes for a step.
+STEP_BYTES = 32 << 20
 #: F falls by about half of a step's decrement, so by less than this number of decrements.
 _HOPE = 10.0
 #: Columns of at most this many bytes are read once, and all Newton steps run in this process.
@@ -187,7 +190,8 @@ def fit_subsets(
     Notes
     -----
     Columns that fit into KEPT_BYTES are read once. Others take about five passes over the union of the columns,
-    whatever the number of subsets: O(m s^2 t^2) operations for each subset and pass, with t outputs of the loss.
+    whatever the number of subsets, as long as their Hessians take at most STEP_BYTES: O(m s^2 t^2) operations for each
+    subset and pass, with t outputs of the loss.
     """
     if not len(subsets):
         return []
@@ -204,11 +208,23 @@ def fit_subsets(
         active = [fit for fit in fits if not fit.done]
         if not active:
             break
-        for fit, parts in zip(active, _sums_at(problem, active, rows, union), strict=True):
-            fit.tell(*parts)
+        for some in _batches(active):
+            for fit, parts in zip(some, _sums_at(problem, some, rows, union), strict=True):
+                fit.tell(*parts)
         if sizes is not None:
             _end_hopeless(fits, sizes)
     return [fit.result() for fit in fits]
+
+
+def _batches(fits: Sequence[_Newton]) -> Iterator[list[_Newton]]:
+    """Yield fits whose Hessians take at most STEP_BYTES together, or one at a time."""
+    some: list[_Newton] = []
+    for fit in fits:
+        if some and 8 * sum(other.trial.size**2 for other in (*some, fit)) > STEP_BYTES:
+            yield some
+            some = []
+        some.append(fit)
+    yield some
 
 
 def _end_hopeless(fits: Sequence[_Newton], sizes: Sequence[int]) -> None:
@@ -241,15 +257,14 @@ def deviances(problem: LossData, fits: Sequence[LossFit]) -> list[float]:
     union = np.unique(np.concatenate([fit.columns for fit in fits]))
     points = [_Newton(problem, fit.columns, fit.point) for fit in fits]
     rows = _kept(problem, union)
-    return [deviance for deviance, _, _ in _sums_at(problem, points, rows, union)]
+    return [deviance for some in _batches(points) for deviance, _, _ in _sums_at(problem, some, rows, union)]
 
 
 def on_rows(problem: LossData, there: NDArray[np.bool_]) -> LossData:
     """Return the loss on some of the rows (m,): others have the weight 0."""
     dataset, w = problem.dataset, problem.targets.w
     weight = there.astype(np.float64) if w is None else w * there
-    blocks = tuple(replace(b, w=weight[b.start : b.stop]) for b in dataset.blocks)
-    dataset = replace(dataset, blocks=blocks, weights=Weights("fold", weight), digest=None)
+    dataset = dataset.with_rows("fold", weight)
     return replace(problem, dataset=dataset, targets=replace(problem.targets, w=weight))
 
 
@@ -416,7 +431,8 @@ def _block_fits(
     fits: the places of the columns, the trial point, and the share of the working curvature, see `_Newton`.
     """
     sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b, _ in fits]
-    size = ROWS if loss.by_rows else max(x.shape[0], 1)
+    most = max(min(ROWS, _CURVATURE_BYTES // (8 * loss.outputs**2)), 64)
+    size = most if loss.by_rows else max(x.shape[0], 1)
     for start in range(0, x.shape[0], size):
         z = dense_rows(x, start, start + size, fill)
         z = (z - center) / scale

@@ -7,6 +7,7 @@ For a loss that is not a sum over rows, this process computes weights and target
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,13 +17,13 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
-from dsel.data.weights import Weights
 from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
 from dsel.passes.loss_fits import (
     COMPLETE_FITS,
     ROWS,
+    STEP_BYTES,
     LossData,
     LossFit,
     Targets,
@@ -40,6 +41,8 @@ FEWEST_MODELS, MOST_MODELS = 4, COMPLETE_FITS
 MOST_MODELLED = 1500
 #: Columns of the subsets that are fitted after each model, typically, and those that a pass for them reads on average.
 _FITTED_COLUMNS, _READ_COLUMNS = 50, 16
+#: Fits that take a step together, on average.
+_FITS = 12
 
 
 def model_pass(problem: LossData, columns: Ints | None) -> RowPass:
@@ -72,7 +75,7 @@ def as_squares(problem: LossData, fit: LossFit) -> LossData:
     rows, at = rows_at(problem, fit)
     weight, step = rows.working_response(at)
     target = at - step if problem.targets.offset is None else at - step - problem.targets.offset
-    dataset = with_rows(problem.dataset, weight, target)
+    dataset = problem.dataset.with_rows("model", weight, target[:, None])
     return replace(problem, dataset=dataset, loss=Squared(), targets=Targets(target, weight, None))
 
 
@@ -85,18 +88,6 @@ def rows_at(problem: LossData, fit: LossFit) -> tuple[LossOfRows, Floats]:
     eta = columns_of(problem, fit.columns[order]) @ b[order] + b0
     at = eta if targets.offset is None else (eta.T + targets.offset).T
     return loss.of_rows(y, np.ones(len(y)) if w is None else w), at
-
-
-def with_rows(dataset: Dataset, weight: Floats, target: Floats) -> Dataset:
-    """Return the data with other weights (m,) and targets, (m,) or (m, t), and without an offset."""
-    target = target.reshape(dataset.m, -1)
-    blocks = tuple(
-        replace(b, y=target[b.start : b.stop], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
-    )
-    return replace(
-        dataset, blocks=blocks, weights=Weights("model", weight), target_columns=None, y_bytes=8 * target.size,
-        digest=None, n_targets=target.shape[1], targets=np.array([f"output {i}" for i in range(target.shape[1])]),
-    )  # fmt: skip
 
 
 def _block_model(
@@ -166,12 +157,15 @@ def loss_costs(
     columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
-    one = read_pass(dataset, columns).cost()
+    width = (min(k, dataset.n) + 1) * loss.outputs
+    batches = 1 if kept else math.ceil(_FITS * 8 * width**2 / STEP_BYTES)
+    flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches
+    one = replace(read_pass(dataset, columns).cost(), passes=0, flops=flops)
     models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
     times = searches * (FEWEST_MODELS + 1 + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
         PassCost.total("model of the loss", [model] * models),
-        PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
+        PassCost.total("fits of the loss", [one] * (times * batches)),
     ]

@@ -41,7 +41,6 @@ from dsel.passes.loss_models import (
     model_moments,
     rows_at,
     score_columns,
-    with_rows,
 )
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
@@ -476,4 +475,4 @@ def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Datas
     w = loss.row_weights(y, targets.w)
     at = eta if targets.offset is None else (eta.T + targets.offset).T
     weight, step = loss.of_rows(y, np.ones(dataset.m) if w is None else w).working_response(at)
-    return with_rows(dataset, weight, eta - step)
+    return dataset.with_rows("model", weight, (eta - step).reshape(dataset.m, -1))

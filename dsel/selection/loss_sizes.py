@@ -47,9 +47,10 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     outputs = search.problem.loss.outputs
     count = search.problem.loss.count(run.prepared.statistics.weight)
     context = CriterionContext(count, outputs, run.subject.n, 0.0, rule.gamma)
+    intercept = search.problem.intercept and search.problem.loss.has_intercept
     base = run.validated.included
     points = [
-        SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size))
+        SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size, intercept))
         for S in search.front()
         if (size := search.sizes[S]) <= run.most
     ]

@@ -149,6 +149,9 @@ class Selection(SelectionRecord):
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
 
+        The values have all constants, as those of R. For the squared error, `size_curve` leaves out the constants that
+        all sizes share.
+
         Parameters
         ----------
         gamma : float
@@ -182,7 +185,7 @@ class Selection(SelectionRecord):
         Raises
         ------
         OutputError
-            If the file cannot be written.
+            If the file cannot be written, or does not end in .html.
         MissingExtraError
             If matplotlib is not installed.
         """

@@ -305,7 +305,7 @@ def check_loss(seed: int, index: int) -> LossFindings:
             findings.proofs += 1
             findings.finished += found.proven
             _compare(found, f, sizes, total, nodes is None, what, findings)
-            if problem.loss.by_rows and problem.groups is None and (problem.lam > 0.0 or problem.limit is not None):
+            if problem.groups is None and (problem.lam > 0.0 or problem.limit is not None):
                 found = _by_pool(case, nodes, rng)
                 findings.proofs += 1
                 findings.finished += found.proven
@@ -345,9 +345,9 @@ class _Columns:
     Z: Floats
     allowed: NDArray[np.bool_]
 
-    def products(self, duals: Floats) -> Floats:
+    def products(self, duals: Floats, errors: Floats) -> Floats:
         """Return the sizes of the products, and what rounding is worth."""
-        rounding = 1e-14 * np.outer(np.linalg.norm(self.Z, axis=0), np.linalg.norm(duals, axis=0))
+        rounding = np.outer(np.linalg.norm(self.Z, axis=0), 1e-14 * np.linalg.norm(duals, axis=0) + errors)
         return np.asarray(np.abs(self.Z.T @ duals) + rounding)
 
     def read(self, columns: NDArray[np.int64]) -> Floats:

@@ -143,6 +143,28 @@ def test_runs_by_a_loss_are_compared(tmp_path: Path, scheduler: str, loss: str) 
     assert any("The previous columns have error" in line for line in str(second).splitlines())
 
 
+def test_survival_times_are_selected_on_workers_with_k_by_folds(tmp_path: Path, scheduler: str) -> None:
+    asked: dict[str, Any] = {
+        "loss": "cox", "lam": 1.0, "method": "forward", "seed": 5, "k": "auto", "max_k": 3,
+        "choose_k": {"by": "folds", "folds": 2},
+    }  # fmt: skip
+    job, frames = Job(tmp_path, scheduler, {**asked, "targets": ["time", "event"]}), [night(0, 100), night(3, 90)]
+    for number, frame in enumerate(frames):
+        draw = np.random.default_rng(number)
+        time, cut = draw.exponential(np.exp(-frame.pop("y") / 5.0)), draw.exponential(2.0, size=len(frame))
+        frame["event"], frame["time"] = (time <= cut).astype(float), np.minimum(time, cut)
+    dsel.ingest(frames[0], job.store, target=["event", "time"], chunk_rows=40)
+    found = job.run()
+    there = dsel.select(frames[0], ["time", "event"], **asked)
+    assert found.indices == there.indices
+    assert found.error == pytest.approx(there.error, rel=1e-9)
+    dsel.append(frames[1], job.store)
+    second = job.run()
+    new = found.score(frames[1][LABELS].to_numpy(), frames[1][["time", "event"]].to_numpy())
+    assert second.changes is not None
+    assert second.changes["on_new_rows"]["error"] == pytest.approx(new["deviance"], rel=1e-8)
+
+
 # --- folders ---
 
 

@@ -16,9 +16,11 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import CapacityError, DataError
-from dsel.passes import column_copy, loss_fits
+from dsel.passes import column_copy, loss_fits, loss_models
 from dsel.passes.column_copy import ColumnCopy, copied
+from dsel.passes.data_pass import log_passes
 from dsel.planning.validation import validate
+from dsel.selection import loss_certificate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection
 from tests.stores import make_store
@@ -94,6 +96,54 @@ def test_passes_are_as_planned(store: Path, asked: dict[str, Any], passes: int) 
     planned, measured = reads(dsel.select(store, loss="logistic", lam=1.0, **asked))
     assert planned["passes"] == measured["passes"] == passes
     assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.2)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("columns", "most"),
+    [(False, 1 << 20), (True, 1 << 20), (False, 8 * 12**2)],
+    ids=["one target", "a column for each class", "one fit at a time"],
+)
+def test_three_or_more_classes_take_the_planned_passes_over_the_copy(
+    tmp_path: Path, columns: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (loss_fits, loss_models):
+        monkeypatch.setattr(module, "STEP_BYTES", most)
+    scores = np.stack([X[:, 3], -X[:, 11], X[:, 20], 0.0 * X[:, 0]], axis=1)
+    classes = (2.0 * scores + np.random.default_rng(1).gumbel(size=(400, 4))).argmax(axis=1)
+    y = np.eye(4)[classes] if columns else classes[:, None].astype(float)
+    found = dsel.select(make_store(tmp_path / "classes.zarr", X, y, chunks=(64, 30)), k=3, loss="multinomial", lam=1.0)
+    planned, measured = reads(found)
+    assert sorted(found.indices) == [3, 11, 20]
+    assert planned["passes"] == measured["passes"] == 7 - columns  # for one target, the first model needs a pass
+    assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.3)
+    there = dsel.select(X, y if columns else classes, k=3, loss="multinomial", lam=1.0)
+    assert there.indices == found.indices
+    assert there.error == pytest.approx(found.error, rel=1e-9)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_wide_proof_reads_the_columns_of_its_pool_from_a_copy(
+    store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="dsel")
+    monkeypatch.setattr(loss_certificate, "MOST_RELAXED", 5)  # 30 columns are wide
+    selection = dsel.select(store, k=3, loss="logistic", lam=1.0)
+    made, found = [], []
+    for least in (1, 1 << 60):
+        monkeypatch.setattr(column_copy, "_SAVES_BYTES", least)
+        with log_passes() as log:
+            found.append(dsel.certify(selection, store).certificate[-1])
+        made.append([record for record in log.records if record.name in ("columns", "copy by columns")])
+    assert [row["status"] for row in found] == ["optimal", "optimal"]
+    assert found[0]["value"] == found[1]["value"]
+    assert found[0]["nodes"] == found[1]["nodes"]
+    (copy,) = [record for record in made[0] if record.name == "copy by columns"]
+    read, direct = ([r.bytes_read for r in records if r.name == "columns"] for records in made)
+    assert len(read) == len(direct)
+    assert set(direct) == {copy.bytes_read}  # each time all of the store
+    assert sum(read) == sum(400 * 4 * columns + Y.nbytes for columns in (3, 27))
+    assert "read a copy of X by columns" in caplog.text
 
 
 def test_the_plan_names_the_copy_and_what_it_takes(store: Path, small: Path) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dsel
-from dsel.errors import DataError, OptionError
+from dsel.errors import CapacityError, DataError, OptionError
 from dsel.sklearn import SubsetRegressor
 from tests.stores import make_store
 
@@ -120,6 +120,17 @@ def test_a_certificate_is_about_all_subsets(lam: float) -> None:
     assert row["value"] == pytest.approx(min(values), rel=1e-8)
 
 
+def test_a_certificate_of_wide_data_reads_few_columns_into_memory() -> None:
+    X, y = drawn(60, 8, seed=3)
+    wide = np.hstack([X, 0.1 * np.random.default_rng(0).normal(size=(60, 3100))])
+    row = dsel.certify(dsel.select(wide, y, k=1, loss="cox", lam=50.0), wide, y).certificate[-1]
+    scaled = wide / wide.std(axis=0)
+    first = [np.abs(likelihood(scaled[:, [j]], y, np.zeros(1), np.ones(60), np.zeros(60))[1][0]) for j in range(300)]
+    near = np.argsort(first)[-10:]
+    assert row["status"] == "optimal"
+    assert row["bound"] <= min(least(wide, y, [j], 50.0)[0] for j in near)
+
+
 def test_alternatives_are_all_near_best_subsets() -> None:
     X, y = drawn(60, 7, seed=3)
     found = dsel.alternatives(dsel.select(X, y, k=2, loss="cox", lam=1.0), X, y, within=0.3)
@@ -144,6 +155,10 @@ def test_arrays_frames_structured_arrays_and_stores_give_one_answer(tmp_path: Pa
         np.testing.assert_allclose(other.predict(X), found.predict(X), rtol=1e-8)
     assert named.targets == ("time", "event")
     assert dsel.certify(named, frame).certificate[-1]["status"] == "optimal"
+    event_first = dsel.select(X, y[:, ::-1], k=3, loss="cox", lam=1.0)
+    assert event_first.error == found.error
+    assert "the first target is the event, and the second one the time" in event_first.notes
+    assert event_first.score(X, y) == event_first.score(X, y[:, ::-1]) == found.score(X, y)
     assert found.score(X, surv) == pytest.approx(named.score(frame, frame[["time", "event"]]))
     found.save(tmp_path / "run")
     again = dsel.open_selection(tmp_path / "run")
@@ -172,6 +187,20 @@ def test_groups_and_wide_data_are_selected() -> None:
     assert found.error <= best * (1.0 + 1e-9)
 
 
+def test_fits_hold_few_columns_at_a_time_and_too_many_rows_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = drawn()
+    store = make_store(tmp_path / "s.zarr", X, y, chunks=(33, 3))
+    whole = dsel.select(store, k=2, loss="cox", lam=1.0)
+    monkeypatch.setattr("dsel.passes.loss_fits.KEPT_BYTES", 8 * 150 * 6)  # three columns and their targets
+    found = dsel.select(store, k=2, loss="cox", lam=1.0)
+    assert found.indices == whole.indices
+    assert found.error == pytest.approx(whole.error, rel=1e-10)
+    with pytest.raises(CapacityError, match="holds all rows of the columns of a fit: 150 rows of 4 columns"):
+        dsel.plan(store, k=4, loss="cox")
+
+
 def test_columns_that_order_the_events_are_named() -> None:
     X, _ = drawn(50, 6)
     found = dsel.select(X, np.column_stack([X[:, 2] - X[:, 2].min(), np.ones(50)]), k=1, loss="cox")
@@ -197,8 +226,6 @@ def test_wrong_targets_are_refused(change: tuple[Any, Any, float], message: str)
 
 def test_other_targets_are_refused_with_a_remedy() -> None:
     X, y = drawn(40, 6)
-    with pytest.raises(DataError, match="Give the time first, and then the event"):
-        dsel.select(X, y[:, ::-1], k=1, loss="cox")
     with pytest.raises(OptionError, match="takes two targets, the time and the event, and there are 1"):
         dsel.select(X, y[:, 0], k=1, loss="cox")
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(time=y[:, 0], event=np.where(y[:, 1] > 0, "dead", "alive"))

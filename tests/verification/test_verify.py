@@ -198,6 +198,18 @@ def test_a_sample_checks_some_leaves_and_says_so(proved):
     assert "a random sample" in str(check)
 
 
+def test_a_result_by_a_loss_or_a_criterion_has_no_log_to_check(tmp_path):
+    X, Y = noisy(3, 40, 6)
+    for name, request_, what in (
+        ("loss", {"loss": "logistic", "method": "poss"}, "the logistic deviance"),
+        ("criterion", {"criterion": "math:fsum", "method": "forward"}, "a custom criterion"),
+    ):
+        (tmp_path / name).mkdir()
+        out = finished_run(tmp_path / name, X, (Y > 0.0).astype(float), 2, **request_)
+        with pytest.raises(OptionError, match=f"minimizes {what}, and .* for the squared error only"):
+            dsel.verify(out)
+
+
 def test_a_certificate_without_a_log_is_not_verified(tmp_path):
     out = finished_run(tmp_path, *noisy(3, 40, 10), 3)
     with pytest.raises(MissingInputError, match="dsel certify"):

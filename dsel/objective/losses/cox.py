@@ -25,6 +25,8 @@ from dsel.objective.losses.loss import LONGEST, Loss, LossOfRows, clipped_exp
 _EPS = float(np.finfo(np.float64).eps)
 #: Linear predictors further than this below the largest one count as so far below it, where only their size matters.
 _RANGE = 600.0
+#: The Hessian has at least this share of the curvature of each column without its means.
+_FLOOR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,12 @@ class Cox(Loss):
     The targets of the data are two columns: the time, and 1 for an event or 0 for a time that was cut off. Encoded they
     are one number: the time, with the sign - if it was cut off.
 
-    events: the weight of the events, which information criteria count.
+    events: the weight of the events, which information criteria count. event_first: whether the event comes before the
+    time, as where the first column has 0 and 1 alone, and the second has not.
     """
 
     events: float | None = None
+    event_first: bool = False
 
     name = "cox"
     link = "log hazard"
@@ -57,14 +61,15 @@ class Cox(Loss):
                 f'loss="cox" takes two targets, the time and the event, and the targets have the shape {y.shape}.',
                 "Give two columns: the time, and 1 for an event or 0 for a time that was cut off.",
             )
-        time, event = y.T
+        first, second = (bool(np.isin(column, (0.0, 1.0)).all()) for column in y.T)
+        found = replace(self, event_first=first and not second)
+        time, event = y.T[::-1] if found.event_first else y.T
         other = np.flatnonzero((event != 0.0) & (event != 1.0))
         if other.size:
-            swapped = bool(np.isin(time, (0.0, 1.0)).all())
             raise DataError(
                 f'loss="cox" takes 1 for an event and 0 for a time that was cut off, and row {other[0]} has '
                 f"{event[other[0]]:g}.",
-                "Give the time first, and then the event." if swapped else "Give 0 and 1, or booleans.",
+                "Give 0 and 1, or booleans.",
             )
         wrong = np.flatnonzero(~(time >= 0.0) | np.isinf(time))
         if wrong.size:
@@ -78,11 +83,12 @@ class Cox(Loss):
                 "No row with weight has an event: all times are cut off, and nothing can be fitted.",
                 "Check the second target: 1 says that the event happened.",
             )
-        return replace(self, events=events)
+        return replace(found, events=events)
 
     def encode(self, y: Floats) -> Floats:
         """Return the times (m,), with the sign - of those that were cut off."""
-        return y if y.ndim == 1 else np.copysign(y[:, 0], y[:, 1] - 0.5)
+        time, event = y.T[::-1] if self.event_first else y.T
+        return np.asarray(np.copysign(time, event - 0.5))
 
     def of_rows(self, y: Floats, w: Floats) -> RiskSets:
         """Return the loss of rows as a function of all linear predictors."""
@@ -126,6 +132,10 @@ class Cox(Loss):
         pools = scipy.special.xlogy(stays, stays) - scipy.special.xlogy(before, before)
         terms[0] += 2.0 * float((pools + scipy.special.xlogy(sets.D, sets.D)).sum())
         return np.asarray(terms)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return that the first target is the event, if it is."""
+        return ("the first target is the event, and the second one the time",) if self.event_first else ()
 
     def mean(self, eta: Floats) -> Floats:
         """Return the hazard ratio to a row whose linear predictor is 0."""
@@ -209,12 +219,13 @@ class RiskSets(LossOfRows):
     def hessian(self, eta: Floats, Z: Floats, safe: float = 0.0) -> Floats:
         """Return the Hessian of L as a function of the coefficients of the columns Z (m, s)."""
         order, _, first, _, D = self._sorted
-        c = np.exp(self._logs(eta)[1])
-        size = self.w * np.exp(np.maximum(eta - eta.max(), -_RANGE))
-        table = np.column_stack([size[:, None] * Z, size])[order]
-        sums = np.cumsum(table[::-1], axis=0)[::-1][first]
-        means = sums[:, :-1] / sums[:, -1:] * np.sqrt(D)[:, None]
-        return np.asarray(2.0 * (Z.T @ (Z * c[:, None]) - means.T @ means))
+        c, latest, last = np.exp(self._logs(eta)[1]), order[::-1], eta.size - 1 - first
+        size = (self.w * np.exp(np.maximum(eta - eta.max(), -_RANGE)))[latest]
+        sums = np.cumsum(Z.T[:, latest] * size, axis=1)[:, last]
+        means = sums * (np.sqrt(D) / np.cumsum(size)[last])
+        H = Z.T @ (Z * c[:, None])
+        floor = _FLOOR * np.diag(H)  # where the difference is rounding, it stays above 0
+        return np.asarray(2.0 * (H - means @ means.T + np.diag(floor)))
 
     def working_response(self, eta: Floats) -> tuple[Floats, Floats]:
         """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""

@@ -120,7 +120,8 @@ def scored_rows(
         if other.size:
             raise DataError(f"y has the value {other[0]:g}, and the classes are {classes[0]:g} and {classes[1]:g}.")
     else:
-        loss.fitted_to(values, w)
+        found = loss.fitted_to(values, w)
+        loss = found if loss.target_columns > 1 else loss  # the columns may be in another order
     shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
 

@@ -145,6 +145,8 @@ def test_it_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
         dsel.report(selections.plain(), tmp_path / "file" / "page.html")
+    with pytest.raises(OutputError, match=r"HTML page, and .*page\.md ends in \.md.*ends in \.html"):
+        dsel.report(selections.plain(), tmp_path / "page.md")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"dsel\[plots\]"):
         dsel.report(selections.plain(), tmp_path / "page.html")
