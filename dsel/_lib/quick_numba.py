@@ -40,9 +40,8 @@ try:
     from numba.core.typed_passes import NopythonRewrites
     from numba.core.types.functions import BaseFunction
     from numba.core.typing.context import Context
-    from numba.np import arrayobj
 
-    from dsel._lib import quick_indexing
+    from dsel._lib import quick_lowering
 
     _process = PostProcessor.run
     _type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
@@ -80,8 +79,7 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
         (Context, "refresh", _load_new),
         (JITCPUCodegen, "_pass_builder", _pass_builder),
         (PostProcessor, "run", _post_process),
-        (arrayobj, "make_array", quick_indexing.make_array),
-        (arrayobj, "basic_indexing", quick_indexing.index),
+        *quick_lowering.CHANGES,
     ]
     if not allocates:
         changes += [
@@ -91,6 +89,7 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
             (CPUCodeLibrary, "_optimize_final_module", _optimize_once),
             (InlineClosureCallPass, "run", _remove_deletions),
             (NopythonRewrites, "run_pass", _no_rewrites),
+            *quick_lowering.WITHOUT_REFERENCES,
         ]
     with global_compiler_lock, ExitStack() as stack:
         for owner, attribute, function in changes:
