@@ -17,7 +17,9 @@ from llvmlite.ir.instructions import InsertValue
 from numba.core import cgutils, types
 from numba.core.base import BaseContext
 from numba.core.callconv import RETCODE_NONE, RETCODE_OK, CPUCallConv, Status, excinfo_ptr_t
-from numba.core.ir import Arg, Assign, Del
+from numba.core.cpu import CPUContext
+from numba.core.fastmathpass import rewrite_module
+from numba.core.ir import Arg, Assign
 from numba.core.lowering import Lower
 from numba.np import arrayobj
 
@@ -106,9 +108,8 @@ def find_values(lower: Any) -> None:
             if isinstance(statement, Assign):
                 name = statement.target.name
                 assigned[name] = None if name in assigned else number
-            if not isinstance(statement, Del):
-                for variable in statement.list_vars():
-                    used.setdefault(variable.name, set()).add(number)
+            for variable in statement.list_vars():
+                used.setdefault(variable.name, set()).add(number)
     before = lower.func_ir.variable_lifetime.cfg.dominators()
     lower._singly_assigned_vars = {
         name for name, number in assigned.items()
@@ -124,10 +125,6 @@ def store_variable(lower: Any, value: Any, name: str, argidx: Any = None) -> Non
     else:
         lower._alloca_var(name, lower.typeof(name))
         lower.builder.store(value, lower.getvar(name))
-
-
-def delete_variable(lower: Any, name: str) -> None:
-    """Keep a variable, which has no references to count."""
 
 
 def pair_first(context: Any, builder: Any, value: Any, kind: Any) -> Any:
@@ -233,11 +230,7 @@ def lower_block(lower: Any, block: Any) -> None:
     """Compile a block of statements in a function without `try`."""
     for statement in block.body:
         lower.loc = statement.loc
-        try:
-            lower.lower_inst(statement)
-        except Exception as error:
-            error.add_note(f"in `{statement}` of {lower.loc}")
-            raise
+        lower.lower_inst(statement)
 
 
 def lower_inst(lower: Any, statement: Any) -> None:
@@ -245,10 +238,14 @@ def lower_inst(lower: Any, statement: Any) -> None:
     if isinstance(statement, Assign) and not isinstance(statement.value, Arg):
         kind = lower.typeof(statement.target.name)
         lower.storevar(lower.lower_assign(kind, statement), statement.target.name)
-    elif isinstance(statement, Del):
-        lower.delvar(statement.value)
     else:
         _lower(lower, statement)
+
+
+def post_lowering(context: Any, module: Any, library: Any) -> None:
+    """Let the order of operations change where the kernel allows it. The code that counts references is left out."""
+    if context.fastmath:
+        rewrite_module(module, context.fastmath)
 
 
 #: What is replaced in numba: the owner, the name, and the function here. The second list counts no references.
@@ -264,9 +261,9 @@ CHANGES: list[tuple[Any, str, Callable[..., Any]]] = [
 WITHOUT_REFERENCES: list[tuple[Any, str, Callable[..., Any]]] = [
     (Lower, "_find_singly_assigned_variable", find_values),
     (Lower, "storevar", store_variable),
-    (Lower, "delvar", delete_variable),
     (Lower, "lower_block", lower_block),
     (Lower, "lower_inst", lower_inst),
+    (CPUContext, "post_lowering", post_lowering),
     (CPUCallConv, "call_function", call_function),
     (CPUCallConv, "return_status_propagate", propagate),
 ]

@@ -82,8 +82,12 @@ class SeparateKernel:
         """Compile the function, or take it from the cache."""
         if self.is_loaded:
             return
-        with quick_numba(self.__qualname__, allocates=self._dispatcher.targetoptions.get("_nrt", True)):
-            self._dispatcher.compile(self.signature.args)
+        types_of = self.signature.args
+        try:
+            with quick_numba(self.__qualname__, allocates=self._dispatcher.targetoptions.get("_nrt", True)):
+                self._dispatcher.compile(types_of)
+        except ZeroDivisionError:  # numba's own way says what is wrong
+            self._dispatcher.compile(types_of)
         code = self._dispatcher.overloads[self.signature.args]
         if code.signature.return_type != self.signature.return_type:
             raise TypeError(f"{self.__name__} returns {code.signature.return_type}, not {self.signature.return_type}.")
