@@ -86,7 +86,7 @@ class SeparateKernel:
         try:
             with quick_numba(self.__qualname__, allocates=self._dispatcher.targetoptions.get("_nrt", True)):
                 self._dispatcher.compile(types_of)
-        except ZeroDivisionError:  # numba's own way says what is wrong
+        except Exception:  # numba's own way says what is wrong
             self._dispatcher.compile(types_of)
         code = self._dispatcher.overloads[self.signature.args]
         if code.signature.return_type != self.signature.return_type:
