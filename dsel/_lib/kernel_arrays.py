@@ -198,7 +198,9 @@ def _extents(context: Any, builder: Any, block: Any, slot: Any, axes: int, kind:
         _fail_if(context, builder, outside, TypeError, "A kernel asked for a slot that its block does not have")
         other = builder.icmp_signed("!=", _word(builder, words, builder.add(slot, long(_WORDS - 1))), long(kind))
         _fail_if(context, builder, other, TypeError, "A kernel asked for an array that is missing or of another type")
-    places = [long(slot.constant + x) if isinstance(slot, Constant) else builder.add(slot, long(x)) for x in range(axes + 1)]
+    places = [
+        long(slot.constant + x) if isinstance(slot, Constant) else builder.add(slot, long(x)) for x in range(axes + 1)
+    ]
     address, *extents = (_word(builder, words, place) for place in places)
     return address, extents
 

@@ -3,7 +3,8 @@
 For each element that is read or written, numba copies the description of the array to the stack, loads each of its
 fields again, and adds the extent to an index that may be negative. Kernels of this package use no negative index
 (`DSEL_CHECK_KERNELS=1` refuses them). So an element of an array in C order takes a product and a sum for each axis. For
-each loop over a range, numba makes more than a hundred instructions, and here it makes 16. What kernels compute is the same.
+each loop over a range, numba makes more than a hundred instructions, and here it makes about 25. It copies each
+variable that is used in two blocks to the stack. Here only those that are assigned twice are. The results are the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Half of the time that numba takes to compile a kernel, without other results.
+"""A third of the time that numba takes to compile a kernel, without other results.
 
 Numba is made for functions of any kind, and repeats work that a kernel of this package does not need. It types each
 operator again wherever it stands, optimizes each function alone, once roughly and once fully, before the function that
@@ -17,6 +17,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -49,6 +50,15 @@ try:
     is_known = KNOWN[0] <= tuple(int(part) for part in numba.__version__.split(".")[:2]) <= KNOWN[1]
 except (ImportError, AttributeError, ValueError):
     is_known = False
+
+#: Modules of numba for kernels that make no array: first those with a registry.
+_TARGET_MODULES = "cpython.mathimpl", "np.npyimpl"
+_TYPING_MODULES = "core.typing.mathdecl", "core.typing.npydecl", "core.typing.listdecl"
+_IMPORTED = (
+    "core.optional", "core.typing.arraydecl", "core.typing.builtins", "cpython.builtins", "cpython.iterators",
+    "cpython.listobj", "cpython.numbers", "cpython.rangeobj", "cpython.slicing", "cpython.tupleobj", "np.arraymath",
+    "np.arrayobj",
+)  # fmt: skip
 
 #: The signatures of calls by function, context, types of the arguments, and whether references are counted.
 _signatures: dict[tuple[Any, ...], tuple[Any, Any]] = {}
@@ -190,16 +200,12 @@ def _compile(*args: Any, **kwargs: Any) -> Any:
 
 @cache
 def _load_types() -> None:
-    """Load what numba has for the types and functions of kernels that make no array, which is a tenth."""
-    from numba.core import optional
-    from numba.core.typing import arraydecl, builtins, listdecl, mathdecl, npydecl
-    from numba.cpython import builtins as _builtins, iterators, listobj, mathimpl, numbers, rangeobj, slicing, tupleobj
-    from numba.np import arraymath, arrayobj, npyimpl
-
+    """Load what numba has for the types and functions of kernels that make no array."""
+    modules = {name: import_module(f"numba.{name}") for name in (*_TARGET_MODULES, *_TYPING_MODULES, *_IMPORTED)}
     with _without_refreshing():
-        for registry in (mathimpl.registry, npyimpl.registry, builtin_registry):
+        for registry in (*(modules[name].registry for name in _TARGET_MODULES), builtin_registry):
             cpu_target.target_context.install_registry(registry)
-        for registry in (mathdecl.registry, npydecl.registry, listdecl.registry, templates.builtin_registry):
+        for registry in (*(modules[name].registry for name in _TYPING_MODULES), templates.builtin_registry):
             cpu_target.typing_context.install_registry(registry)
 
 
@@ -215,7 +221,7 @@ def _without_refreshing() -> Iterator[None]:
     with ExitStack() as stack:
         for owner, function in ((CPUContext, lambda self: None), (Context, _refresh_types)):
             stack.callback(setattr, owner, "refresh", owner.refresh)
-            setattr(owner, "refresh", function)
+            setattr(owner, "refresh", function)  # noqa: B010
         yield
 
 
