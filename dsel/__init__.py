@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsel.api import alternatives, certify, check_part, eigh, from_sums, open_sums, plan, select, stability, sums
     from dsel.config.size_rule import SizeRule
-    from dsel.criteria import CrossValidated
+    from dsel.criteria import CrossValidated, Remembered
     from dsel.data.append.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
@@ -23,6 +23,7 @@ __all__ = [
     "Alternatives",
     "CrossValidated",
     "Eigendecomposition",
+    "Remembered",
     "Selection",
     "SizeRule",
     "Stability",
@@ -49,6 +50,7 @@ _HOMES = {
     "Alternatives": "dsel.selection.alternatives",
     "CrossValidated": "dsel.criteria",
     "Eigendecomposition": "dsel.planning.eigh",
+    "Remembered": "dsel.criteria",
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",

@@ -125,11 +125,13 @@ def select(
         Columns that are always or never chosen. A string is a label. An integer is a position from 0, or the label
         where whole numbers name all columns of a DataFrame or xarray array.
     groups : mapping, list of lists or str, optional
-        Columns that enter and leave together, and count as one column towards k: a mapping from columns to names of
-        groups, or from names to lists of columns; lists of columns; or the name of a coordinate of the features, such
-        as "source", which `ingest` writes for one-hot columns. Each other column forms a group by itself. `include` and
-        `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
-        ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
+        Columns that enter and leave together, and count as one column towards k: a mapping from names to lists of
+        columns, ``{"size": ["height", "width"]}``, or from columns to names, ``{"height": "size", "width": "size"}``;
+        lists of columns, ``[["height", "width"], ["red", "blue"]]``; or the name of a coordinate of the features, such
+        as ``"source"``, which `ingest` writes for one-hot columns. Columns are labels or positions. Each other column
+        forms a group by itself. `include` and `exclude` may name groups, and a column there stands for its group. For
+        ``"forward"``, ``"omp"``, ``"foba"``, ``"backward"``, ``"exchange"``, ``"splicing"``, ``"poss"``, ``"pposs"``,
+        ``"pposs-asy"``, ``"random"``, ``"branch-and-bound"``, and ``"pivoted-qr"`` where Y = X.
     categories : {"groups", "columns", "refuse"}
         Text and categories become a column of zeros and ones for each value: of a frame here (text with at most 50
         values), of a store in `ingest`. These are chosen together and count as one column, by the methods that take
@@ -139,7 +141,8 @@ def select(
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
         substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, the
-        correlations of centered columns are estimated. Groups stay whole, and custom criteria see all columns.
+        correlations are estimated. If columns are not centered either, near-copies are multiples of each other. Groups
+        stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
@@ -160,12 +163,13 @@ def select(
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
         two values of a variable over the samples (from the first value on, up to but without the second).
-    loss : str or Loss
+    loss : str, mapping or Loss
         What the selection minimizes. "squared": the squared error. The deviance of "logistic" (two classes),
-        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers) or
-        "quantile" (the median). Or a loss with its parameters, such as ``Quantile(0.9)``. `error` is then the deviance
-        with the penalty, and `r2` the share of the deviance that the columns explain (D2). The intercept is not
-        penalized.
+        "multinomial" (three or more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers),
+        "quantile" (the median) or "cox" (times to an event: Y has the time, and 1 for an event or 0 if it was cut off).
+        Or a loss with its parameters: ``{"quantile": {"level": 0.9}}``, ``{"huber": {"delta": 2.0}}``, or an object.
+        `error` is then the deviance with the penalty, and `r2` the share of the deviance that the columns explain (D2).
+        The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a variable over the samples. It needs a loss other than the squared error.

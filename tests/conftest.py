@@ -63,6 +63,14 @@ def _searches_prepare_little() -> None:
     on_demand._SEGMENT_BYTES, compiled._MAX_AHEAD = 1 << 20, 1 << 14
 
 
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the jobs of a test in this process, whatever cluster they name."""
+    from tests.no_workers import run_here
+
+    run_here(monkeypatch)
+
+
 def pytest_collection_finish() -> None:
     """Exempt what stays until the end, such as modules and the tests themselves, from collections of garbage."""
     gc.collect()

@@ -28,6 +28,7 @@ PUBLIC = [
     "dsel.Selection.transform",
     "dsel.report",
     "dsel.CrossValidated",
+    "dsel.Remembered",
     "dsel.Eigendecomposition",
     "dsel.Eigendecomposition.to_xarray",
     "dsel.config.request.SketchRule",

@@ -43,7 +43,7 @@ def printable(text: object, *, keep_lines: bool = False) -> str:
 def suggest(word: str, known: Iterable[str], *, closest: int = 1, listed: int | None = None) -> str:
     """Return a sentence that suggests the known names similar to `word`, or lists the known names.
 
-    Case, and "-" or "_", make no difference.
+    Case, "-" or "_", and spaces around it make no difference.
 
     Parameters
     ----------
@@ -68,4 +68,4 @@ def suggest(word: str, known: Iterable[str], *, closest: int = 1, listed: int | 
 
 
 def _key(name: str) -> str:
-    return name.lower().replace("_", "-")
+    return name.strip().lower().replace("_", "-")

@@ -24,8 +24,8 @@ _RIDGE, _RIDGE_PER_COLUMN = 1e-14, 8.0 * float(np.finfo(np.float64).eps)
 REAL = 100.0
 #: Two columns are near-copies if their correlation, positive or negative, is at least 1 less this.
 NEAR_COPY = 1e-6
-#: Columns whose correlation is 1 up to this are multiples of each other.
-EXACT_COPY = 1e-12
+#: Columns whose correlation is 1 up to this are multiples of each other, up to rounding of their products.
+EXACT_COPY = 1e-14
 #: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
 MARGIN = 1e-10
 

@@ -34,6 +34,10 @@ MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto."
 ChooseK = Annotated[
     str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
 ]
+LossOption = Annotated[
+    str | None,
+    typer.Option("--loss", help='What is minimized, as in a job file: poisson, or "{quantile: {level: 0.9}}".'),
+]
 Events = Annotated[
     list[str] | None,
     typer.Option(
@@ -44,6 +48,12 @@ Events = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
 ]
+ProofLog = Annotated[
+    bool,
+    typer.Option(
+        "--log", help="Write the proof, so that dsel verify can check it. It is for the squared error, not for a loss."
+    ),
+]
 
 
 def as_size(k: str | None) -> int | str | None:
@@ -52,12 +62,14 @@ def as_size(k: str | None) -> int | str | None:
 
 
 def job_of(
-    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None
-) -> JobFile:
+    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None,
+    loss: str | None,
+) -> JobFile:  # fmt: skip
     """Return a job with the values that options replace."""
     from dsel.config.job import read_job
+    from dsel.config.yaml_files import parse_yaml
 
-    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k}
+    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k, "loss": loss and parse_yaml(loss, "--loss")}
     return read_job(job, None if out is None else path_of(out), cluster, changes)
 
 
@@ -91,6 +103,7 @@ def run(
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
+    loss: LossOption = None,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
@@ -111,7 +124,7 @@ def run(
     from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
-    asked = job_of(job, out, cluster, k, max_k, choose_k)
+    asked = job_of(job, out, cluster, k, max_k, choose_k, loss)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
@@ -181,13 +194,14 @@ def plan(
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
+    loss: LossOption = None,
     json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
 
-    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k)))
+    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k, loss)))
     print_answer(json, made.as_dict(), lambda: made)
     made.require()
 
@@ -211,7 +225,7 @@ def certify(
         bool, typer.Option("--all-sizes", help="Certify every size up to k, not only the chosen size.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
-    log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
+    log: ProofLog = False,
     coefficient_limit: Annotated[
         float | None,
         typer.Option(
@@ -259,7 +273,7 @@ def alternatives(
     all_sizes: Annotated[
         bool, typer.Option("--all-sizes", help="For every size up to k, not only the chosen size.")
     ] = False,
-    log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
+    log: ProofLog = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     trust: Trust = False,
     events: Events = None,

@@ -139,7 +139,8 @@ def check_part(
 def report(
     folder: Folder,
     out: Annotated[
-        str | None, typer.Option(help="File for the page: a path or a URL. By default report.html in the folder.")
+        str | None,
+        typer.Option(help="File for the page (.html): a path or a URL. By default report.html in the folder."),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -24,7 +25,7 @@ from dsel.config.size_rule import InformationCriterion, SizeRule
 from dsel.config.types import Bool, Duration, Float, Int, Section, Share, first_error, parse_duration
 from dsel.config.yaml_files import read_yaml, refuse_passwords, refuse_secrets
 from dsel.errors import OptionError
-from dsel.storage.paths import AnyPath, ObjectPath, as_path
+from dsel.storage.paths import ICECHUNK, AnyPath, ObjectPath, RepositoryPath, as_path
 
 
 def _from_folder(folder: Path | None, value: str | AnyPath) -> AnyPath:
@@ -41,7 +42,17 @@ def _place(value: Any, info: ValidationInfo) -> AnyPath:
     return _from_folder((info.context or {}).get("folder"), value)
 
 
-_Place = Annotated[AnyPath, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
+def _store(value: Any, info: ValidationInfo) -> AnyPath | RepositoryPath:
+    """Return the same, or a repository of Icechunk, whose folder is relative to that of the file, too."""
+    if not (isinstance(value, str) and value.startswith(ICECHUNK)):
+        return _place(value, info)
+    repository = RepositoryPath.from_url(value)
+    return replace(repository, folder=_place(repository.folder, info))
+
+
+_AS_TEXT = PlainSerializer(str, return_type=str, when_used="json")
+_Place = Annotated[AnyPath, PlainValidator(_place), _AS_TEXT]
+_Store = Annotated[AnyPath | RepositoryPath, PlainValidator(_store), _AS_TEXT]
 
 
 class ProofLimits(Section):
@@ -55,7 +66,8 @@ class ProofLimits(Section):
         Prove the size that was chosen, or all sizes up to k. The best subset of each size is where the proof for the
         next one begins.
     log : bool
-        Write the tree of the proof, so that `dsel verify` can check it.
+        Write the tree of the proof, so that `dsel verify` can check it. Proofs by a loss other than the squared error
+        have no log.
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
@@ -194,7 +206,8 @@ class JobFile(SelectionRequest):
     Parameters
     ----------
     store : Place
-        A store made by `dsel ingest`, or any Zarr v3 group with X and perhaps Y.
+        A store made by `dsel ingest`, or any Zarr v3 group with X and perhaps Y; or an icechunk:// URL, whose snapshot
+        is read through xarray.
     cluster : ClusterSection
         Where the passes over the data run; by default on local workers.
     out : Place or RunSeries, optional
@@ -215,7 +228,7 @@ class JobFile(SelectionRequest):
 
     renamed: ClassVar[dict[str, str]] = {**SelectionRequest.renamed, "artefacts": "statistics_folder"}
 
-    store: _Place
+    store: _Store
     cluster: ClusterSection = ClusterSection()
     out: _Out = None
     statistics_folder: _Place | None = None
@@ -261,6 +274,11 @@ class JobFile(SelectionRequest):
                 "Leave alternatives or groups out.",
             )
         return self
+
+    @property
+    def data_folder(self) -> AnyPath:
+        """The path of the store, or of the repository that the data are in."""
+        return self.store.folder if isinstance(self.store, RepositoryPath) else self.store
 
     def request(self) -> SelectionRequest:
         """Return the request alone."""

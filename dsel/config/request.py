@@ -179,7 +179,10 @@ def _column_groups(value: Any) -> Any:
         return found
     if isinstance(value, list | tuple) and all(isinstance(columns, list | tuple | np.ndarray) for columns in value):
         return [list(_columns(columns)) for columns in value]
-    raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
+    raise ValueError(
+        "it must be a mapping from names to lists of columns or from columns to names, lists of columns, or a "
+        "coordinate's name"
+    )
 
 
 def _class_weight(value: Any) -> Any:
@@ -247,8 +250,8 @@ class SelectionRequest(Section):
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only; with all of them; or refuse
-        them. Without the Gram matrix in memory, the correlations of centered columns are estimated. Groups of columns
-        stay whole, and custom criteria see all columns.
+        them. Without the Gram matrix in memory, the correlations are estimated. If columns are not centered either,
+        near-copies are multiples of each other. Groups of columns stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
     reduce : SketchRule, optional
@@ -261,10 +264,11 @@ class SelectionRequest(Section):
         A function f(S) of the ascending columns chosen, or f(S, data), which is minimized in place of the squared
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
         code, which runs with the rights of the job.
-    loss : str or Loss
+    loss : str, mapping or Loss
         What the selection minimizes: "squared", or the deviance of "logistic" (two classes), "multinomial" (three or
-        more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers) or "quantile" (the
-        median). Or a loss with its parameters, such as ``Quantile(0.9)``.
+        more), "poisson" (counts), "gamma" (amounts above 0), "huber" (numbers with outliers), "quantile" (the median)
+        or "cox" (times to an event, with the targets time and event). Or a loss with its parameters, such as
+        ``{"quantile": {"level": 0.9}}``: `level` and `width` of "quantile", and `delta` of "huber".
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
         a variable over the samples. It needs a loss other than the squared error.

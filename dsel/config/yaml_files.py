@@ -40,7 +40,11 @@ def read_yaml(path: Path, what: str = "job file") -> Any:
     OptionError
         It is not YAML, has a key twice, or is too large or too deeply nested for what it should be.
     """
-    text = _text(path, what)
+    return parse_yaml(_text(path, what), str(path), what)
+
+
+def parse_yaml(text: str, where: str, what: str = "value") -> Any:
+    """Return the content of YAML text. where: its place in errors. what, Raises: see `read_yaml`."""
     try:
         _require_small(text)
         loader = _LOADER(text)
@@ -56,12 +60,12 @@ def read_yaml(path: Path, what: str = "job file") -> Any:
         finally:
             loader.dispose()
     except OptionError as error:
-        raise OptionError(f"{path}: {error.what}", error.remedy) from error
+        raise OptionError(f"{where}: {error.what}", error.remedy) from error
     except RecursionError:
-        raise OptionError(f"{path} is nested too deeply.", f"Check that it is a {what}.") from None
+        raise OptionError(f"{where} is nested too deeply.", f"Check that it is a {what}.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise OptionError(
-            f"{path} is not YAML: {' '.join(str(error).split())}.", "Correct the place, or put the value in quotes."
+            f"{where} is not YAML: {' '.join(str(error).split())}.", "Correct the place, or put the value in quotes."
         ) from error
 
 

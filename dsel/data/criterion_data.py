@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,18 @@ class ColumnData:
             found = self._read("x", members[order])
             return np.asarray(found[:, np.argsort(order)])
         return np.asarray(self._cached("x")[:, members])
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells these data from others: the fingerprint of their store, or a digest of arrays in memory."""
+        if self._key is not None:
+            return self._key
+        digest = hashlib.blake2b("\0".join(map(str, self.labels.tolist())).encode(), digest_size=16)
+        for block in self._dataset.blocks:
+            for part in (block.x, block.y):
+                if part is not None:
+                    digest.update(dense_rows(load_block(part, None), 0, block.stop - block.start).tobytes())
+        return digest.hexdigest()
 
     @property
     def Y(self) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ Notation: X is the data matrix, m samples by n features; Y holds the N targets. 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -84,8 +85,10 @@ class Dataset:
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
         Whether whole numbers name the features in their frame. `features` holds them as text.
-    dtype : dtype, optional
-        The dtype of X that is in memory or computed later.
+    whole : tuple of str
+        Columns of integers of 8 bytes in a frame that is computed later.
+    dtype, y_dtype : dtype, optional
+        The dtypes of X and Y that are in memory or computed later.
     """
 
     name: str
@@ -112,13 +115,27 @@ class Dataset:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     numbered: bool = False
+    whole: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
+    y_dtype: np.dtype[Any] | None = None
 
     @property
-    def has_long_integers(self) -> bool:
-        """Whether X has integers of 8 bytes, of which float64 holds those up to 2^53."""
-        dtype = self.store.dtype if isinstance(self.store, Store) else self.dtype
-        return dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
+    def long_integers(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which columns of X and of Y are integers of 8 bytes, of which float64 holds all up to 2^53."""
+        x, y = self.dtype, self.y_dtype
+        if isinstance(self.store, Store):
+            x, y = self.store.dtype, self.store.y.dtype if self.n_targets and self.store.y is not None else None
+        return self._integers_of(self.features, x), self._integers_of(self.targets, y)
+
+    def _integers_of(self, labels: Labels, dtype: np.dtype[Any] | None) -> NDArray[np.bool_]:
+        if self.whole:
+            return np.isin(labels.astype(str), self.whole) | _is_long(dtype)
+        return np.full(labels.size, _is_long(dtype))
+
+    @cached_property
+    def names(self) -> list[Any]:
+        """The labels of the features as the user writes them: text, or whole numbers."""
+        return [int(label) if self.numbered else str(label) for label in self.features.tolist()]
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -210,7 +227,25 @@ class Dataset:
         if self.store is None:
             return None if self.digest is None else self.digest + self._part_digest
         with listed_once(self.store.path):
-            return self._stored_fingerprint(self.store) + self._part_digest
+            return self._stored_fingerprint(self.store) + (self.digest or "") + self._part_digest
+
+    def with_rows(self, name: str, w: NDArray[np.float64], y: NDArray[np.float64] | None = None) -> Dataset:
+        """Return the data with other weights (m,) of this name, and with other targets (m, N) where they are given."""
+        digest = None  # of data in memory that have none
+        if self.store is not None or self.digest is not None:
+            parts = (values.tobytes() for values in (w, y) if values is not None)
+            digest = (self.digest or "") + "".join(
+                f"-{hashlib.blake2b(part, digest_size=16).hexdigest()}" for part in parts
+            )
+        blocks = tuple(replace(b, w=w[b.start : b.stop]) for b in self.blocks)
+        data = replace(self, blocks=blocks, weights=Weights(name, w), digest=digest)
+        if y is None:
+            return data
+        blocks = tuple(replace(b, y=y[b.start : b.stop], offset=None) for b in blocks)
+        targets = as_labels([f"output {i}" for i in range(y.shape[1])])
+        return replace(
+            data, blocks=blocks, targets=targets, n_targets=y.shape[1], target_columns=None, y_bytes=8 * y.size
+        )
 
     @property
     def _part_digest(self) -> str:
@@ -221,13 +256,18 @@ class Dataset:
 
     def _stored_fingerprint(self, store: Store | SparseStore) -> str:
         chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))
-        weight = "" if self.weights is None else self.weights.name
+        stored = self.weights is not None and isinstance(self.weights.values, StoredArray)
+        weight = self.weights.name if self.weights is not None and stored else ""  # others are in `digest`
         if isinstance(store, SparseStore):
-            columns = [*self.targets.tolist(), *([weight] if weight else [])]
+            columns = [name for name in (*self.targets.tolist(), weight) if name in store.obs]
             return f"{store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if weight else ''}"
         weighted = f"-weight:{weight}" if weight else "-unweighted" if store.has_weight else ""
         targets = "-unsupervised" if not self.n_targets else chosen
         return store.fingerprint(*([weight] if weight else [])) + targets + weighted
+
+
+def _is_long(dtype: np.dtype[Any] | None) -> bool:
+    return dtype is not None and dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def as_dataset(
@@ -286,6 +326,7 @@ def as_dataset(
     (4, 3, 1, ['x0', 'x1', 'x2'])
     """
     targets = None if targets is None else column_list(targets, "targets")
+    X = frames.collected(X)
     if isinstance(X, Dataset):
         as_it_is = Y is None and targets is None and not unsupervised
         if not as_it_is or not (sample_weight is None or sample_weight is False):
@@ -338,7 +379,8 @@ def _from_arrays(
 ) -> Dataset:
     found, classes = frames.numbers_of(X, "X", categories, dates, exclude), frames.targets_of(Y)
     x = in_memory.as_matrix(found.values, "X")
-    y = None if Y is None else in_memory.as_matrix(frames.numbers_of(classes.Y, "Y", "refuse").values, "Y")
+    of_targets = frames.numbers_of(classes.Y, "Y", "refuse")
+    y = None if Y is None else in_memory.as_matrix(of_targets.values, "Y")
     m, n = (int(size) for size in x.shape)
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
@@ -356,8 +398,9 @@ def _from_arrays(
         x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
-        classes=classes.classes, notes=found.notes, left_out=found.left_out, numbered=frames.numbered(X, labels),
-        dtype=np.dtype(x.dtype),
+        classes=classes.classes, notes=(*found.notes, *of_targets.notes), left_out=found.left_out,
+        numbered=frames.numbered(X, labels), dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
+        whole=found.whole + of_targets.whole,
     )  # fmt: skip
 
 

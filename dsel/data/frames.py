@@ -8,7 +8,8 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -17,13 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten, suggest
+from dsel._lib.text import counted, shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
 from dsel.config.request import Categories
+from dsel.data.classes import CLASS_DTYPES, class_labels, one_hot
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
-from dsel.data.formats.tables.encoders import indicators
+from dsel.data.formats.tables.encoders import indicators, rounded_names
 from dsel.data.formats.tables.scan import (
     IDENTIFIER_ROWS,
     as_words,
@@ -52,6 +54,15 @@ def frame_labels(data: Any) -> list[str] | None:
     if type(data).__name__ == "Table" and hasattr(data, "column_names"):
         return [str(name) for name in data.column_names]
     return None
+
+
+def collected(data: Any) -> Any:
+    """Return a LazyFrame of polars as a DataFrame, and record batches of Arrow as a Table; anything else as it is."""
+    if is_a(data, "polars", "LazyFrame"):
+        return data.collect()
+    if is_a(data, "pyarrow", "RecordBatchReader"):
+        return data.read_all()
+    return arrow.arrow_table(data)[0] if is_a(data, "pyarrow", "RecordBatch") else data
 
 
 def numbered(data: Any, labels: Labels) -> bool:
@@ -83,7 +94,7 @@ def may_name(X: Any, targets: Sequence[Any]) -> bool:
     """Return whether targets without Y name columns of X: of a frame, of AnnData, or variables of a Dataset."""
     if is_a(X, "xarray", "Dataset"):
         return all(name in X for name in targets)
-    return is_a(X, "polars", "LazyFrame") or frame_labels(X) is not None or is_annotated(X)
+    return frame_labels(X) is not None or is_annotated(X)
 
 
 def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
@@ -98,14 +109,26 @@ def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
     return list(found) if set(found) <= set(labels) else None
 
 
+def with_plain_columns(Y: Any) -> Any:
+    """Return a structured array as columns (m, q), those of numbers before booleans; anything else as it is.
+
+    So times come before events, as `sksurv.util.Surv` has them in the other order.
+    """
+    fields = getattr(getattr(Y, "dtype", None), "fields", None)
+    if not isinstance(Y, np.ndarray) or not fields:
+        return Y
+    order = sorted(fields, key=lambda name: fields[name][0].kind == "b")
+    return np.column_stack([np.asarray(Y[name]).reshape(len(Y)) for name in order])
+
+
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     """Return X, Y and the weights with the columns that they name, and the labels of X where it has none of its own.
 
-    A LazyFrame of polars is collected. Of AnnData, X is the matrix, and targets and weights are columns of obs.
+    All are `collected`. Of AnnData, X is the matrix, and targets and weights are columns of obs.
     Errors: DataError for a name that does not exist.
     """
-    X, Y, weights = (part.collect() if is_a(part, "polars", "LazyFrame") else part for part in (X, Y, weights))
-    features = None
+    X, Y, weights = map(collected, (X, Y, weights))
+    features, Y = None, with_plain_columns(Y)
     if is_annotated(X):
         if getattr(X, "isbacked", False):
             raise OptionError("X is an AnnData object in a file.", "Ingest the file: dsel.ingest(path, store).")
@@ -119,6 +142,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
+    elif isinstance(Y, list) and Y and all(map(_is_whole, Y)) and set(Y) <= set(getattr(X, "columns", ())):
+        Y = Y if len(Y) == len(X) else [str(name) for name in Y]  # as many as rows are the values of one target
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
@@ -128,7 +153,9 @@ def _columns(frame: Any, names: Any, where: str) -> Any:
     labels = frame_labels(frame) or []
     wanted = [names] if isinstance(names, str) else list(names)
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"{where} has no column {shorten(missing)}, only {shorten(labels)}.", "Check the name.")
+        raise DataError(
+            f"{where} has no column {shorten(map(repr, missing))}, only {shorten(labels)}.", "Check the name."
+        )
     return frame[names] if isinstance(names, str) else frame[wanted]
 
 
@@ -143,7 +170,7 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
         raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"X has no column {shorten(missing)}.", suggest(missing[0], labels, listed=8))
+        raise DataError(f"X has no column {shorten(map(repr, missing))}.", suggest(missing[0], labels, listed=8))
     if type(frame).__name__ == "Table":
         return frame.select([name for name in labels if name not in wanted]), frame.select(wanted)
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns
@@ -207,6 +234,8 @@ class Numbers:
         What the user should know.
     left_out : tuple of str
         Columns of the frame that are not converted, because they are excluded and hold no numbers.
+    whole : tuple of str
+        Columns of integers of 8 bytes whose values are not known yet.
     """
 
     values: Any
@@ -214,6 +243,7 @@ class Numbers:
     coordinates: dict[str, Labels] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
 
 def numbers_of(
@@ -228,16 +258,17 @@ def numbers_of(
     the columns that cannot be used.
     """
     if is_series(data):
-        data = data.to_frame(name="x0" if data.name is None else str(data.name))
+        data = data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name))
     if frame_labels(data) is None:
         return Numbers(data)
-    is_pandas = is_a(data, "pandas", "DataFrame")
+    is_pandas, is_x = is_a(data, "pandas", "DataFrame"), what == "X"
     plain = (is_pandas or arrow.is_dask_frame(data)) and _is_plain(set(data.dtypes))
     if plain and is_pandas:
         values = np.asarray(data.to_numpy())
-        return Numbers(values, notes=(*(_rounded(data) if values.dtype.kind == "f" else ()), *_mistakes(data)))
+        return Numbers(values, notes=_rounded(data, "column") + _mistakes(data) if is_x else _rounded(data, "target"))
     if plain:
-        return Numbers(data.to_dask_array(lengths=True))
+        whole = tuple(str(data.columns[j]) for j in _long_integers(data))
+        return Numbers(data.to_dask_array(lengths=True), whole=whole)
     table = arrow.frame_table(data, what)
     kinds = dict(zip(table.names, table.types, strict=True))
     left_out = tuple(name for name, kind in kinds.items() if name in exclude and not is_number_type(kind))
@@ -249,13 +280,16 @@ def numbers_of(
         _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
     coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
     values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
-    return Numbers(values, source.features, coordinates, source.notes, left_out)
+    notes = source.notes if is_x else rounding_note(rounded_names(source.encoders.features), "target")
+    return Numbers(values, source.features, coordinates, notes, left_out)
 
 
 def _refuse_categories(named: Sequence[str], what: str) -> None:
     if named:
+        count = counted(len(named), "column")
         raise DataError(
-            f"{len(named)} columns of {what} hold text or categories: {shorten(map(repr, named))}.",
+            f"{count} of {what} {'holds' if len(named) == 1 else 'hold'} text or categories: "
+            f"{shorten(map(repr, named))}.",
             'Leave them out, or use categories="groups".',
         )
 
@@ -266,10 +300,14 @@ def _is_plain(dtypes: set[Any]) -> bool:
     return numbers or dtypes == {np.dtype(bool)}
 
 
-def _rounded(frame: Any) -> tuple[str, ...]:
-    """Return a note on columns of whole numbers that floats cannot hold."""
-    whole = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
-    return rounding_note([str(frame.columns[j]) for j in whole if beyond_floats(frame.iloc[:, j].to_numpy())])
+def _rounded(frame: Any, word: str) -> tuple[str, ...]:
+    """Return a note on columns or targets of whole numbers that floats cannot hold."""
+    large = [j for j in _long_integers(frame) if beyond_floats(frame.iloc[:, j].to_numpy())]
+    return rounding_note([str(frame.columns[j]) for j in large], word)
+
+
+def _long_integers(frame: Any) -> list[int]:
+    return [j for j, dtype in enumerate(frame.dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
 
 
 def _mistakes(frame: Any) -> tuple[str, ...]:
@@ -306,15 +344,16 @@ def _encoded(part: Any, source: TableSource, where: str) -> Any:
     return type(part)(values, index=part.index, columns=source.features)
 
 
-def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
+def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Collection[str] = ()) -> Any:
     """Return a frame with its columns of these labels as `numbers_of` makes them: indicators of categories, and days.
 
     An indicator `column=value` is 0 in rows of any other value, and NaN where the value is missing. Labels that the
-    frame cannot give are left out. Errors: DataError for dates that are not days, and numbers in place of categories.
+    frame cannot give are left out. complete: columns all of whose known values are wanted: other values give a warning.
+    Errors: DataError for dates that are not days, and numbers in place of categories.
     """
     if arrow.is_dask_frame(frame):
         meta = with_columns(frame._meta, wanted, dates)
-        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, meta=meta)
+        return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, complete, meta=meta)
     own = {str(name): name for name in frame.columns}
     made: dict[str, NDArray[Any]] = {}
     levels: dict[str, list[str]] = {}
@@ -335,6 +374,13 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates) -> Any:
             )
         found = np.asarray(indicators(column, values), np.float64)
         made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
+        unknown = np.flatnonzero(found.sum(axis=1) == 0.0)
+        if name in complete and unknown.size:
+            value = column[int(unknown[0])].as_py()
+            warnings.warn(
+                f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
+                "a value of coefficient 0.", stacklevel=2,
+            )  # fmt: skip
     if not made:
         return frame
     if is_a(frame, "polars", "DataFrame"):
@@ -421,18 +467,13 @@ def targets_of(Y: Any) -> Targets:
     return Targets(stacked[:, 0] if flat else stacked, list(parts), classes)
 
 
-#: Text with more different values, of which at most this share is no number, holds numbers and not classes.
-_MOST_CLASSES, _FEW_OTHERS = 20, 0.1
-_CLASS_DTYPES: Final = ("category", "Categorical", "Enum")
-
-
 def _holds_classes(Y: Any) -> bool:
     """Return whether a column of Y holds text or categories."""
     if is_a(Y, "pyarrow", "Table"):
         return any(has_levels(kind) for kind in Y.schema.types)
     dtypes: Any = Y.dtypes if frame_labels(Y) is not None else [getattr(Y, "dtype", None)]
     names = [str(dtype).split("(")[0].split("[")[0] for dtype in dtypes]
-    if any(name in (*_CLASS_DTYPES, "string", "str", "large_string", "String", "Utf8") for name in names):
+    if any(name in (*CLASS_DTYPES, "string", "str", "large_string", "String", "Utf8") for name in names):
         return True
     if all(isinstance(dtype, np.dtype) and dtype.kind in "fiubcmM" for dtype in dtypes):
         return False
@@ -442,61 +483,3 @@ def _holds_classes(Y: Any) -> bool:
         return class_labels(np.asarray(Y)) is not None
     except ValueError:  # rows of several lengths
         return False
-
-
-def class_labels(y: Any) -> NDArray[Any] | None:
-    """Return y as an array of classes if it holds text, booleans or categories, else None."""
-    kind = getattr(y, "dtype", None)
-    categorical = str(kind).split("(")[0] in _CLASS_DTYPES
-    values = np.asarray(y)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if categorical or values.dtype.kind in "USTb":
-        return values
-    if values.dtype.kind != "O":
-        return None
-    flat = values.ravel().tolist()
-    if all(isinstance(label, bool | np.bool_) for label in flat):
-        return values.astype(bool)
-    return values if any(isinstance(label, str) for label in flat) else None
-
-
-def one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any]]:
-    """Return columns of 0 and 1 by name, and the sorted classes.
-
-    Two classes become one column, 1 for the second one; more classes a column each. Errors: DataError where a class is
-    missing, or there is only one.
-    """
-    if values.dtype.kind == "O":
-        absent = [label is None or label != label for label in values.tolist()]
-        if any(absent):
-            raise DataError(f"Input y contains NaN: the class in row {absent.index(True)} is missing.", "Leave it out.")
-        if any(isinstance(label, str) for label in values.tolist()):
-            values = np.array([str(label) for label in values.tolist()])
-    classes = np.unique(values)
-    _require_no_numbers(values, classes)
-    if classes.size < 2:
-        raise DataError(f"y has {classes.size} class: a selection needs at least two classes.", "Check the column.")
-    kept = classes[1:] if classes.size == 2 else classes
-    return {f"{prefix}{label}": (values == label).astype(np.float64) for label in kept.tolist()}, classes
-
-
-def _require_no_numbers(values: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Raise DataError if text has many different values that are numbers, all or nearly all of them."""
-    if values.dtype.kind != "U" or classes.size <= _MOST_CLASSES:
-        return
-    other = [i for i, value in enumerate(values.tolist()) if not _is_number(value)]
-    if len(other) <= _FEW_OTHERS * values.size:
-        but = f", but row {other[0]} is {str(values[other[0]])[:60]!r}" if other else ""
-        raise DataError(
-            f"The targets are text ({classes.size} different values) that holds numbers{but}.",
-            "Convert them to numbers.",
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from dsel._lib.text import suggest
+from dsel._lib.text import shorten, suggest
 from dsel.data.labels import is_a
 from dsel.errors import DataError, MissingExtraError, MissingInputError, OptionError
+from dsel.storage.paths import ICECHUNK
 
-SCHEME: Final = "icechunk://"
+#: Groups are listed down to this depth.
+_DEEPEST: Final = 3
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 
 
@@ -45,9 +47,20 @@ class Snapshot:
         import xarray as xr
 
         try:
-            return xr.open_zarr(self.session.store, group=self.group, consolidated=False, chunks={})
+            found = xr.open_zarr(self.session.store, group=self.group, consolidated=False, chunks={})
         except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{self.name} cannot be opened: {error}", "Name a group with group=...") from error
+            raise DataError(f"{self.name} cannot be opened: it has no such group.", self._groups()) from error
+        if not found.variables:
+            raise DataError(f"{self.name} has no variables.", self._groups())
+        return found
+
+    def _groups(self) -> str:
+        """Return a sentence that lists the groups of the snapshot."""
+        import zarr
+
+        members = zarr.open_group(self.session.store, mode="r").members(max_depth=_DEEPEST)
+        names = sorted(name for name, member in members if isinstance(member, zarr.Group))
+        return f"Name one of its groups with group=: {shorten(names, 8) or 'it has none'}."
 
     def digest(self, *chosen: Any) -> str | None:
         """Return the fingerprint of the data that names choose; None if data in memory are among them."""
@@ -57,7 +70,7 @@ class Snapshot:
 
 def is_snapshot(data: Any) -> bool:
     """Return whether `data` is an ``icechunk://`` URL or a session of Icechunk."""
-    return (isinstance(data, str) and data.startswith(SCHEME)) or is_a(data, "icechunk", "Session")
+    return (isinstance(data, str) and data.startswith(ICECHUNK)) or is_a(data, "icechunk", "Session")
 
 
 def open_snapshot(data: Any) -> Snapshot:
@@ -86,14 +99,14 @@ def open_snapshot(data: Any) -> Snapshot:
     if not isinstance(data, str):
         if data.has_uncommitted_changes:
             raise OptionError("The session of Icechunk has changes that are not committed.", "Commit them first.")
-        return Snapshot(f"{SCHEME}@{data.snapshot_id}", str(data.snapshot_id), None, data)
+        return Snapshot(f"{ICECHUNK}@{data.snapshot_id}", str(data.snapshot_id), None, data)
     try:
         import icechunk
     except ImportError as error:
         raise MissingExtraError(
-            f"{SCHEME} needs icechunk, which is not installed.", "pip install 'dsel[icechunk]'"
+            f"{ICECHUNK} needs icechunk, which is not installed.", "pip install 'dsel[icechunk]'"
         ) from error
-    place, _, query = data.removeprefix(SCHEME).partition("?")
+    place, _, query = data.removeprefix(ICECHUNK).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     given = [name for name in _VERSIONS if name in options]
     if unknown := options.keys() - {*_VERSIONS, "group"}:
@@ -107,12 +120,12 @@ def open_snapshot(data: Any) -> Snapshot:
     try:
         session = _session(icechunk, place, version)
     except icechunk.IcechunkError as error:
-        what = str(error).strip().splitlines()[0]
+        what = str(error).strip().splitlines()[0].removeprefix("x ").rstrip(".")
         raise MissingInputError(
-            f"{data} cannot be opened: {what}", "Check the place, and the branch or tag."
+            f"{data} cannot be opened: {what}.", "Check the path, and the branch, tag or snapshot."
         ) from error
     recorded = {"snapshot": str(session.snapshot_id), **{name: options[name] for name in ("group",) if name in options}}
-    return Snapshot(f"{SCHEME}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)
+    return Snapshot(f"{ICECHUNK}{place}?{urlencode(recorded)}", str(session.snapshot_id), options.get("group"), session)
 
 
 #: Repositories that this process has opened, by their place and the variables of the environment that it depends on.
@@ -151,4 +164,4 @@ def _storage(icechunk: Any, place: str) -> Any:
         )
     if scheme == "gs":
         return icechunk.gcs_storage(bucket=bucket, prefix=prefix or None, from_env=True)
-    raise OptionError(f"{SCHEME}{scheme}:// is not supported.", "Use a local path, s3:// or gs://.")
+    raise OptionError(f"{ICECHUNK}{scheme}:// is not supported.", "Use a local path, s3:// or gs://.")

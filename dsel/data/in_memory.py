@@ -11,7 +11,6 @@ indexes are refused, since their rows may be in any order.
 from __future__ import annotations
 
 from itertools import pairwise
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ def column_labels(data: Any, prefix: str, count: int, given: list[str] | None = 
     elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
         names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
     elif count == 1 and (is_series(data) or (is_data_array(data) and data.ndim == 1)):
-        names = [str(data.name)] if isinstance(data.name, str | Integral) and data.name != "" else names
+        names = names if data.name is None or data.name == "" else [str(data.name)]
     require_unique(names, what, where, "Give every column a unique name.")
     return as_labels(names)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.npz import pack_npz, read_npz
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel.data.formats.source import Source, SparseSource
 from dsel.data.labels import default_labels
 
@@ -127,8 +127,8 @@ class IngestReport(WriteReport):
         if self.missing:
             shown = shorten((f"{name} ({count})" for name, count in self.missing.items()), 8)
             text.append(
-                f"missing values in {len(self.missing)} columns: {shown}; select with missing=mean, or ingest again "
-                "with missing"
+                f"missing values in {counted(len(self.missing), 'column')}: {shown}; select with missing=mean, or "
+                "ingest again with missing"
             )
         if self.infinite:
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")

@@ -137,7 +137,7 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
                 rows = np.flatnonzero(wrong) + first
                 shown = shorten(map(str, rows.tolist()))
                 raise DataError(
-                    f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size}, "
+                    f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size - 1}, "
                     f"row{'s' if rows.size > 1 else ''} {shown}.",
                     "Weights are finite numbers >= 0.",
                 )

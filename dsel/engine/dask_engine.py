@@ -91,6 +91,10 @@ class DaskEngine:
 
         wanted = graph if isinstance(graph, list) else [graph]
         keys = list({str(key) for one in wanted for key in one.__dask_graph__()})
+        if self.progress is not None:
+            from dsel.engine.scheduler_plugins import begin_counting
+
+            begin_counting(self.client)
         futures = self.client.compute(wanted, retries=0)
         try:
             values = [self._wait(wanted, keys, future, before, after) for future in _released_in_turn(futures)]

@@ -26,6 +26,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 log = logging.getLogger("dsel")
 
 _REQUEST = "dsel_count_finished"
+#: Finished tasks that the scheduler remembers: more than one graph has.
+_REMEMBERED = 1_000_000
 
 #: The plugins that the scheduler of a client has, by their names.
 _added: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
@@ -53,20 +55,32 @@ def _forget(scheduler: Any) -> None:
 
 
 class TaskCounter(SchedulerPlugin):
-    """Scheduler plugin that answers how many of some tasks are finished."""
+    """Scheduler plugin that answers how many of some tasks are finished.
+
+    The state of a task does not say it: a task that is finished and no longer needed is released or forgotten, and so
+    is a task that the scheduler has not received, or that is computed again.
+    """
 
     name = "dsel-task-counter"
     idempotent = True
 
+    def __init__(self) -> None:
+        self._finished: dict[Any, None] = {}
+
     async def start(self, scheduler: Any) -> None:
         """Add the request to those that the scheduler answers."""
-        self._tasks = scheduler.tasks
         scheduler.handlers[_REQUEST] = self.count
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Remember a finished task. The oldest are dropped, because passes do not come back to them."""
+        if finish == "memory":
+            self._finished[key] = None
+            if len(self._finished) > _REMEMBERED:
+                del self._finished[next(iter(self._finished))]
 
     async def count(self, keys: list[str]) -> int:
         """Return the number of these tasks that are finished."""
-        states = (self._tasks.get(key) for key in keys)
-        return sum(1 for task in states if task is None or task.state in ("memory", "released", "forgotten"))
+        return sum(key in self._finished for key in keys)
 
 
 def _add(client: Any, plugin: ForgetLostWorkers | TaskCounter) -> None:
@@ -82,9 +96,13 @@ def forget_lost_workers(client: Any) -> None:
         _add(client, ForgetLostWorkers())
 
 
-def count_finished(client: Any, keys: list[str]) -> int:
-    """Return the number of finished tasks among those with these keys."""
+def begin_counting(client: Any) -> None:
+    """Add the counter of tasks to the scheduler of a client: it counts tasks that finish from now on."""
     _add(client, TaskCounter())
+
+
+def count_finished(client: Any, keys: list[str]) -> int:
+    """Return the number of finished tasks among those with these keys, since `begin_counting`."""
     return int(client.sync(getattr(client.scheduler, _REQUEST), keys=keys))
 
 

@@ -6,64 +6,36 @@ The submodularity ratio of a selection, from its data.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import InformationCriterion
 from dsel.data.dataset import Dataset
 from dsel.data.frames import targets_in
 from dsel.engine.clusters.connect import active_client, engine_of
-from dsel.errors import CapacityError, DataError, Interrupted, OptionError
+from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
-from dsel.jobs.loss_watcher import LossWatcher
-from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs
-from dsel.jobs.run_folder import proof_log_name
-from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.passes.data_pass import log_passes
+from dsel.jobs.proof_store import LossWatcher, ProofBudget
+from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
+from dsel.objective.losses.registry import find_loss
+from dsel.objective.objective_interface import Objective
+from dsel.passes.data_pass import PassLog, log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
-from dsel.search.exact.certificate import (
-    GROUPS,
-    Certificate,
-    caveat,
-    claim,
-    covered,
-    effort,
-    nothing_to_choose,
-    without_bound,
-)
+from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort
 from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
-from dsel.search.exact.exact_search import FAILURES, CommonSetup
-from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.tree import Runner
-from dsel.search.greedy.path import forward
 from dsel.search.method import Requirements
-from dsel.search.pareto.starting_subset import extended
-from dsel.selection.add_certificates import (
-    alternatives_in_data,
-    criterion_list_in_data,
-    reliance_of,
-    with_better_subset,
-    with_certificates,
-    with_submodularity,
-)
-from dsel.selection.alternatives import Alternatives
-from dsel.selection.assembly import explained_share
+from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
 from dsel.selection.result import Selection
@@ -72,8 +44,6 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: How the note on a proof that failed begins. The next run of the job tries the proof again.
-_FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
 _SAME_ERROR = 1e-4
 
@@ -149,9 +119,10 @@ def _certified(
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates. See `certify_selection`."""
     if selection.criterion is not None:
+        what = "certificate" if budget.near_best is None else "list of near-best subsets"
         raise OptionError(
-            f"{selection.method} minimizes a custom criterion, which has no certificate.",
-            "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
+            f"The selection minimizes a custom criterion, for which there is no {what}.",
+            "Select by the squared error, or by a loss such as logistic, whose best subsets can be proved.",
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
@@ -177,12 +148,12 @@ def _certified(
         _require_gram(objective, validated, budget)
         require_same_data(objective, selection)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
-        found, alternatives, notes = _prove(run, selection, budget, folder, runner)
-    kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
-    selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
-    selection = with_certificates(selection, found, dataset.features.tolist())
-    if alternatives:
-        *smaller, last = (alternatives[size] for size in sorted(alternatives))
+        proved = prove_sizes(run, selection, budget, folder, runner)
+    kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
+    selection = replace(_with_passes(selection, made), notes=(*kept, *proved.notes))
+    selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
+    if proved.alternatives:
+        *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
@@ -210,14 +181,19 @@ def _certified_loss(
         whole = prepared.objective(validated.request.lam)
         objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
         run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
-        trees = None if folder is None else _trees_of(run, folder)
+        trees = None if folder is None else trees_of(run, folder)
         selection = certify_loss(
             run, selection, budget.shares, limit=budget.limit and budget.limit[1], all_sizes=budget.sizes == "all",
             listing=budget.list_rule, watcher=lambda size: LossWatcher(size, budget, trees, context.on_slice),
         )  # fmt: skip
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    return replace(selection, passes=selection.passes + made.passes)
+    return _with_passes(selection, made)
+
+
+def _with_passes(selection: Selection, made: PassLog) -> Selection:
+    """Return the selection with the passes of a proof added to its own."""
+    return replace(selection, passes=selection.passes + made.passes, bytes_read=selection.bytes_read + made.bytes_read)
 
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
@@ -312,7 +288,8 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
 def require_one_target(dataset: Dataset, request: SelectionRequest, limits: ProofLimits | None) -> None:
     """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
     limit = None if limits is None else limits.limit
-    if limit is None or (dataset.n_targets == 1 and request.groups is None):
+    by_loss = find_loss(request.loss).name != "squared"
+    if limit is None or by_loss or (dataset.n_targets == 1 and request.groups is None):
         return
     name, value = limit
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
@@ -325,7 +302,7 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
 
 def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
     """Return one line for a log. row: what `Certificate.as_dict` returns. label: the label of a column."""
-    size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
+    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()
@@ -333,206 +310,6 @@ def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
         whole = "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
         words = f"{useless}at most {row['relative_to_total']:.2%} of {whole} from the best{among}"
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
-
-
-def _prove(
-    run: SelectionRun, selection: Selection, budget: ProofBudget, folder: AnyPath | None, runner: Runner | None
-) -> tuple[dict[int, Certificate], dict[int, Alternatives], tuple[str, ...]]:  # fmt: skip
-    """Return certificates and near-best subsets by size, until the proof is interrupted, and notes on failures."""
-    objective, validated, context = run.objective, run.validated, run.context
-    base, subject, what = validated.included, validated.subject(objective), validated.items.noun
-    k = min(selection.k - base, subject.n)
-    if k == 0:
-        return {base: replace(nothing_to_choose(objective, Limits(objective).guarantee(0).error), size=base)}, {}, ()
-    if budget.near_best is not None and budget.near_best.by is not None:
-        best = _best_by_criterion(run, selection, budget, budget.near_best.by)
-        return {}, {best.size: best}, ()
-    incumbents = _incumbents(subject, selection, k, budget.sizes)
-    found: dict[int, Certificate] = {}
-    alternatives: dict[int, Alternatives] = {}
-    failed: list[str] = []
-    smaller: tuple[int, ...] = ()
-    series = _series_of(run, folder)
-    setup = CommonSetup(subject, guided=len(incumbents) > 1 or series is not None)
-    stores = {
-        size: ProofStore(subject, size, path, selection.fingerprint, budget, log_folder, setup, series)
-        for size in sorted(incumbents)
-        for path, log_folder in [_places(folder, budget, size, base + size, last=size == k)]
-    }
-    carried = {size: store.carried(incumbents[size]) for size, store in stores.items()}
-    if None not in carried.values():
-        return {base + size: one for size, one in carried.items() if one is not None}, {}, ()
-    together = _prove_together(run, setup, k, incumbents, budget)
-    if together:
-        local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
-        for size, store in stores.items():
-            one = together[base + size]
-            store.keep_bound([local[j] for j in one.indices if j in local], one.nodes // k, one.seconds)
-        return together, {}, ()
-    for size, seconds, nodes in budget.shares(sorted(incumbents)):
-        deadline, store = Deadline(seconds), stores[size]
-        if len(incumbents) > 1:
-            log.info("certificate for %d %s", base + size, what)
-        if (certificate := carried[size]) is not None:
-            found[base + size] = certificate
-            continue
-        interrupted = False
-        try:
-            grown = extended(subject, smaller, size) if smaller else ()
-            proof = store.open(incumbents[size] or grown, validated.request.seed, deadline)
-            if grown:
-                proof.search.offer(grown)
-            try:
-                proof.run(deadline.left, nodes, store.saving(proof, context.on_slice), runner)
-            except Interrupted:
-                if not budget.keep_partial:
-                    raise
-                interrupted = True
-            finally:
-                store.save(proof)
-                store.keep_tree(proof)
-                proof.finish_log(_identified(selection))
-        except OutOfTime as error:
-            failed.append(f"{_FAILED} {base + size} columns has too little time: {error}")
-            log.warning(failed[-1])
-            if budget.near_best is None and (known := incumbents[size]):
-                found[base + size] = without_bound(subject, size, known)
-            continue
-        except FAILURES as error:  # the selection is worth more than its proof
-            log.warning("the proof for %d columns failed: %r", base + size, error)
-            failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
-            continue
-        found[base + size] = proof.certificate()
-        if budget.near_best is not None:
-            answer, certificate = proof.near_best(deadline), found[base + size]
-            alternatives[base + size] = alternatives_in_data(
-                answer, objective, partial(explained_share, run.whole), reliance_of(answer, objective),
-                run.dataset.features.tolist(), certificate,
-            )  # fmt: skip
-        if objective.has_gram:
-            smaller = proof.search.best
-        if note := proof.search.limit_note():
-            failed.append(f"{_FAILED} {base + size} columns {note}")
-        if interrupted:
-            break
-    return found, alternatives, tuple(failed)
-
-
-def _series_of(run: SelectionRun, folder: AnyPath | None) -> SeriesOfProofs | None:
-    """Return the trees of the series that a run belongs to, None if it belongs to none."""
-    return None if folder is None or not run.context.keeps_trees else _trees_of(run, folder)
-
-
-def _trees_of(run: SelectionRun, folder: AnyPath) -> SeriesOfProofs:
-    """Return the trees of a run and of those before it in a series, if there is one."""
-    request, objective, features = run.validated.request, run.objective, run.dataset.features
-    groups = run.validated.subject(objective).groups
-    problem = {
-        "list of columns": [str(features[int(j)]) for j in (*objective.columns, -1, *objective.included) if j >= 0],
-        "number of targets": run.dataset.n_targets, "preprocessing": request.preprocess,
-        "penalty": request.lam,
-        "list of groups": groups is not None and [group.tolist() for group in groups],  # of what a bound is about
-    }  # fmt: skip
-    if run.validated.loss is not None:
-        problem["loss"] = run.validated.loss.name
-    return SeriesOfProofs(folder, run.context.last_runs, problem)
-
-
-def _places(
-    folder: AnyPath | None, budget: ProofBudget, size: int, counted: int, *, last: bool
-) -> tuple[AnyPath | None, AnyPath | None]:  # fmt: skip
-    """Return the file of the proof for a size, and the folder of its log. counted: the size with included columns."""
-    if folder is None:
-        return None, None
-    near_best = budget.near_best is not None
-    name = "proof-near-best" if near_best else "proof"
-    log_folder = folder / proof_log_name(counted, near_best) if budget.log else None
-    return folder / (f"{name}.json" if last else f"{name}-{size}.json"), log_folder
-
-
-def _prove_together(
-    run: SelectionRun, setup: CommonSetup, k: int, incumbents: dict[int, list[int]], budget: ProofBudget
-) -> dict[int, Certificate]:  # fmt: skip
-    """Return certificates of all sizes from one traversal, which also improves the incumbents; empty if unfinished."""
-    subject, start = setup.objective, time.monotonic()
-    deadline = Deadline(traversal_seconds(subject, k, budget.seconds))
-    listed = budget.log or budget.nodes is not None or budget.near_best is not None
-    if budget.sizes != "all" or listed or deadline.passed:
-        return {}
-    try:
-        path = [point.members for point in forward(subject, k).front]
-        found = best_of_sizes(subject, k, [*incumbents.values(), *path], deadline, run.context.on_slice)
-    except Interrupted:  # the traversal is not saved; the proof of the first size keeps what it can
-        if not budget.keep_partial:
-            raise
-        return {}
-    except ValueError as error:
-        log.info("each size gets its own proof: %s", error)
-        return {}
-    seconds = time.monotonic() - start
-    if found.proven:
-        sizes = sorted(incumbents)
-        proofs = (found.certificate(setup, size, incumbents[size], seconds / len(sizes)) for size in sizes)
-        return {proof.size: proof for proof in proofs}
-    incumbents |= {size: list(S) for size, S in found.subsets.items()}
-    return {}
-
-
-def _best_by_criterion(
-    run: SelectionRun, selection: Selection, budget: ProofBudget, by: InformationCriterion
-) -> Alternatives:  # fmt: skip
-    """Return the best subsets of any size by a criterion. Errors: OptionError where it is not known how."""
-    objective, start = run.objective, time.monotonic()
-    assert budget.near_best is not None
-    if objective.lam or not run.dataset.n_targets or not objective.has_gram:
-        raise OptionError(
-            f"The best subsets by {by} are listed for targets, without a penalty, with the Gram matrix in memory.",
-            "Leave by out.",
-        )
-    weight, N, included = run.prepared.statistics.weight, run.dataset.n_targets, len(objective.included)
-    of_all = objective.value(range(objective.n))
-    context = CriterionContext(weight, N, objective.n, objective.total, rss_of_all=of_all)
-    incumbent = [i for i, j in enumerate(objective.columns.tolist()) if j in selection.indices]
-
-    def value(f: float, s: int) -> float:
-        return context.value(by, f, included + s, s)
-
-    def limit(at: float, s: int) -> float:
-        return context.rss(by, at, included + s, s)
-
-    try:
-        found = best_by_criterion(
-            objective, budget.near_best.nbest or 1, value, limit, [incumbent], Deadline(budget.seconds),
-            run.context.on_slice,
-        )  # fmt: skip
-    except ValueError as error:
-        raise OptionError(f"Subsets by {by} cannot be listed: {error}.", "Exclude columns, or leave by out.") from error
-    seconds = time.monotonic() - start
-    return criterion_list_in_data(found, run, by, value, seconds)
-
-
-def _identified(selection: Selection) -> dict[str, Any]:
-    """Return what identifies the data of a proof log, and their preprocessing."""
-    return {
-        "source": selection.source, "fingerprint": selection.fingerprint, "preprocess": selection.preprocess,
-        "weights": selection.weights, "targets": list(selection.targets), "versions": selection.versions,
-    }  # fmt: skip
-
-
-def _incumbents(subject: ItemObjective, selection: Selection, k: int, sizes: str) -> dict[int, list[int]]:
-    """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""
-    local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
-    base = subject.included_size
-
-    def members(indices: Sequence[int]) -> list[int]:
-        return subject.within(local[j] for j in indices if j in local)
-
-    incumbents = {k: members(selection.indices)}
-    if sizes == "all":
-        none: dict[int, list[int]] = {size: [] for size in range(1, k)}
-        front = {row.size - base: members(row.indices) for row in selection.front if base < row.size < base + k}
-        incumbents |= none | front
-    return incumbents
 
 
 def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_weight: Any = None) -> Selection:

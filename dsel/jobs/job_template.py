@@ -6,9 +6,11 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from dsel._lib.text import printable, shorten
+from dsel._lib.text import counted, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.schema import ATTR_MISSING
+from dsel.data.store.reader import Store
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.reporting import output_errors
 from dsel.planning.validation import validate
@@ -69,7 +71,8 @@ def _fill(dataset: Dataset, store: str, path: Path, k: int | str, method: str) -
     template = files("dsel") / "examples" / "job.yaml.template"
     return template.read_text(encoding="utf-8").format(
         name=printable(path.name), data=_describe(dataset), store=_quoted(_from(path, store)), k=k, method=method,
-        methods="\n".join(lines), targets=_targets(dataset), out=_quoted(f"{path.stem}.result"),
+        methods="\n".join(lines), targets=_targets(dataset), missing=_missing(dataset),
+        out=_quoted(f"{path.stem}.result"),
         first=printable(_quoted(features[0])), last=printable(_quoted(features[1])),
     )  # fmt: skip
 
@@ -84,6 +87,13 @@ def _targets(dataset: Dataset) -> str:
     if dataset.n_targets < 2:
         return ""
     return f"\n# Use some of the targets.\n# targets: [{printable(_quoted(str(dataset.targets[0])))}]\n"
+
+
+def _missing(dataset: Dataset) -> str:
+    count = dataset.store.attributes.get(ATTR_MISSING, 0) if isinstance(dataset.store, Store) else 0
+    if not count:
+        return "missing: refuse"
+    return f"# {counted(count, 'value')} of this store {'is' if count == 1 else 'are'} missing.\nmissing: mean"
 
 
 def _from(path: Path, store: str) -> str:

@@ -25,7 +25,7 @@ from dsel.jobs.run_folder import MANIFEST, RunFolder, RunFolders, proof_logs
 from dsel.selection.result import Selection
 from dsel.storage.locks import is_free
 from dsel.storage.object_store import listed_once
-from dsel.storage.paths import AnyPath, ObjectPath, as_path, foreign_owner, is_inside, latest_name
+from dsel.storage.paths import AnyPath, ObjectPath, RepositoryPath, foreign_owner, is_inside, latest_name
 
 if TYPE_CHECKING:
     from dsel.passes.statistics_cache import StatisticsCache
@@ -58,11 +58,20 @@ def job_dataset(job: JobFile) -> Dataset:
     MissingInputError, DataError, OptionError
         The store cannot be used, or has no such targets or weights.
     """
-    with listed_once(job.store):
+    with listed_once(job.data_folder):
         dataset = dataset_of(job, str(job.store))
         if isinstance(dataset.store, Store) and isinstance(dataset.store.path, ObjectPath):
             _ = dataset.fingerprint, dataset.store.segments  # both are kept: the same listing answers
     return dataset
+
+
+def pinned(job: JobFile) -> JobFile:
+    """Return the job with the snapshot that the branch or tag of its repository names now; others as they are."""
+    if not isinstance(job.store, RepositoryPath):
+        return job
+    from dsel.data.icechunk_snapshot import open_snapshot
+
+    return job.model_copy(update={"store": RepositoryPath.from_url(open_snapshot(str(job.store)).name)})
 
 
 def unchanged_dataset(job: JobFile, identity: dict[str, Any], folder: AnyPath) -> Dataset:
@@ -101,13 +110,13 @@ def require_separate(job: JobFile) -> None:
     """Refuse a job that would write into the store that it reads, or to a file, with an OutputError."""
     out = out_folder(job)
     for name, place in (("out", out), ("statistics_folder", job.statistics_folder)):
-        if place is not None and is_inside(place, job.store):
+        if place is not None and is_inside(place, job.data_folder):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
         if isinstance(place, Path):
             there = next((parent for parent in (place, *place.parents) if parent.exists()), place)
             if there.exists() and not there.is_dir():
                 raise OutputError(f"{name} ({place}) cannot be a folder: {there} is a file.", "Choose another place.")
-    if is_inside(job.store, out / "selection.zarr"):
+    if is_inside(job.data_folder, out / "selection.zarr"):
         raise OutputError(f"The result in {out} would replace the store {job.store}.", "Choose another out.")
 
 
@@ -118,7 +127,7 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
     out = out_folder(job)
     if job.statistics_folder is not None:
         return StatisticsCache(job.statistics_folder)
-    sibling = job.store.with_name(job.store.name + ".artefacts")
+    sibling = job.data_folder.with_name(job.data_folder.name + ".artefacts")
     if isinstance(sibling, ObjectPath):  # buckets of data are often read-only
         bucket = (sibling.scheme, sibling.bucket)
         writable = isinstance(out, ObjectPath) and (out.scheme, out.bucket) == bucket
@@ -180,7 +189,7 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
     """
     if job.out is None:
         return None
-    folder = RunFolder(out_folder(job))
+    job, folder = pinned(job), RunFolder(out_folder(job))
     if isinstance(job.out, RunSeries):
         runs = RunFolders(job.out.folder)
         name = runs.latest()
@@ -189,7 +198,8 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
             return None  # the last one may have been killed before it set the pointer or freed the lock
         folder = RunFolder(job.out.folder / name)
     manifest = folder.read_manifest()
-    if manifest is None or not as_path(job.store).exists():  # then the run says what is wrong
+    is_there = isinstance(job.store, RepositoryPath) or job.store.exists()
+    if manifest is None or not is_there:  # then the run says what is wrong
         return None
     identity = manifest["identity"]
     if identity["job"] != job.identity():

@@ -1,5 +1,7 @@
 """The file of a proof: saved while it runs, so that it continues after an interruption, and its tree for a later run.
 
+A proof for a loss saves its leaves in place of its tree.
+
 A run of a series keeps the tree of its proof next to its result. The proof of the next run continues from it. Whatever
 the file holds, bounds are computed from the new data: so a file that fits in size can only cost time.
 """
@@ -22,17 +24,20 @@ from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.tolerances import MARGIN
 from dsel.config.job import ListLimits, ProofLimits
 from dsel.config.types import Float
-from dsel.errors import DselError
-from dsel.jobs.run_folder import TREE
+from dsel.errors import DselError, Interrupted
+from dsel.jobs.run_folder import TREE, proof_log_name
 from dsel.objective.objective_interface import ItemObjective
-from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime, Stop
+from dsel.search.anytime import SLICE_SECONDS, AnytimeSearch, Deadline, OutOfTime, Stop
 from dsel.search.exact.carried_bound import CarriedBound, can_carry
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.group_tree import GroupTree
+from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
+from dsel.search.exact.tree import Runner
+from dsel.search.method import OnSlice
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath, write_bytes
 
@@ -151,23 +156,35 @@ def tree_name(size: int, budget: ProofBudget) -> str:
     return f"{TREE}{'proof' if budget.near_best is None else 'near-best'}-{size}.npz"
 
 
+def files_of_proof(
+    folder: AnyPath | None, budget: ProofBudget, size: int, counted: int, *, last: bool
+) -> tuple[AnyPath | None, AnyPath | None]:  # fmt: skip
+    """Return the file of the proof for a size, and the folder of its log. counted: the size with included columns."""
+    if folder is None:
+        return None, None
+    near_best = budget.near_best is not None
+    name = "proof-near-best" if near_best else "proof"
+    log_folder = folder / proof_log_name(counted, near_best) if budget.log else None
+    return folder / (f"{name}.json" if last else f"{name}-{size}.json"), log_folder
+
+
 @dataclass(frozen=True)
 class ProofStore:
     """The file of the proof for one size.
 
-    size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
-    of the data. log: the folder of the proof log; None: the proof keeps none. setup: what the proofs for other sizes
-    share. series: of the run, if there is one.
+    size: number of columns to choose, without included ones. fingerprint: of the data. setup: what the proofs for other
+    sizes share. series: of the run, if there is one. path: the file; None: the proof is not saved. log: the folder of
+    the proof log; None: the proof keeps none.
     """
 
     objective: ItemObjective
     size: int
-    path: AnyPath | None
     fingerprint: str | None
     budget: ProofBudget
-    log: AnyPath | None
     setup: CommonSetup
-    series: SeriesOfProofs | None = None
+    series: SeriesOfProofs | None
+    path: AnyPath | None
+    log: AnyPath | None
 
     def _identity(self) -> dict[str, Any]:
         objective, groups = self.objective.columns_of, self.objective.groups
@@ -182,7 +199,31 @@ class ProofStore:
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
 
-    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
+    def prove(
+        self, known: Sequence[int], grown: Sequence[int], seed: int, deadline: Deadline, nodes: int | None,
+        on_slice: OnSlice | None, runner: Runner | None, data: dict[str, Any],
+    ) -> tuple[Proof, bool]:  # fmt: skip
+        """Run the saved proof, or a new one, and save it. Return it, and whether it was interrupted.
+
+        known: the subset to certify. grown: another one that may be better. Each may be empty. data: what identifies
+        the data in a log. It raises Interrupted unless the budget keeps a partial proof.
+        """
+        proof = self._open(known or grown, seed, deadline)
+        if grown:
+            proof.search.offer(grown)
+        try:
+            proof.run(deadline.left, nodes, self._saving(proof, on_slice), runner)
+        except Interrupted:
+            if not self.budget.keep_partial:
+                raise
+            return proof, True
+        finally:
+            self._save(proof)
+            self._keep_tree(proof)
+            proof.finish_log(data)
+        return proof, False
+
+    def _open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
         """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
         saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
@@ -257,7 +298,7 @@ class ProofStore:
             proof.search.recall(tree)
         return proof
 
-    def save(self, proof: Proof) -> None:
+    def _save(self, proof: Proof) -> None:
         """Write the proof, unless it has no file or too many open nodes, and its tree for the next run."""
         if self.series is not None and not proof.search.proven and (kept := proof.search.kept(MOST_TREE_BYTES)):
             self.series.write(self.size, self.budget, kept)
@@ -271,7 +312,7 @@ class ProofStore:
             values["log"] = proof.log.flush()
         write_json(self.path, values)
 
-    def keep_tree(self, proof: Proof) -> None:
+    def _keep_tree(self, proof: Proof) -> None:
         """Write the tree of a proof for the next run of the series, if there is one, or else a bound."""
         if self.series is None:
             return
@@ -316,7 +357,7 @@ class ProofStore:
         near = more.search.near_best
         return ([S for S, _ in near.subsets], near.listed_below) if near is not None and more.search.proven else None
 
-    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
+    def _saving(self, proof: Proof, on_slice: OnSlice | None) -> OnSlice:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
 
         A proof that makes passes over the data is saved after each one.
@@ -327,9 +368,71 @@ class ProofStore:
             nonlocal last, passes
             made = getattr(search, "passes", 0)
             if made > passes or time.monotonic() - last >= self.budget.save_seconds:
-                self.save(proof)
+                self._save(proof)
                 last, passes = time.monotonic(), made
             if on_slice is not None:
                 on_slice(search)
 
         return save_and_call
+
+
+class LossWatcher:
+    """The saved leaves of the proof for one size, and what is called between its nodes.
+
+    Parameters
+    ----------
+    size : int
+        Columns to choose, without included ones.
+    budget : ProofBudget
+        How often the leaves are saved, and what an interruption does.
+    trees : SeriesOfProofs or None
+        Where leaves are read and written. None: they are not kept.
+    on_slice : callable or None
+        Called with the tree a few times in a second. It raises Interrupted to end the proof.
+    """
+
+    def __init__(
+        self, size: int, budget: ProofBudget, trees: SeriesOfProofs | None, on_slice: Callable[[Any], None] | None
+    ) -> None:  # fmt: skip
+        self._size, self._budget, self._trees, self._on_slice = size, budget, trees, on_slice
+        self._saved = self._told = time.monotonic()
+
+    def begin(self, tree: LossTree) -> None:
+        """Let the tree follow the leaves of this run, or those of the run before."""
+        if self._trees is None:
+            return
+        tree.keeps = True
+        own, why = self._trees.own_tree(self._size, self._budget), ""
+        saved = own
+        if saved is None:
+            saved, why = self._trees.last_tree(self._size, self._budget)
+        if saved is not None and not tree.follow(saved):
+            why = "because the saved tree does not fit"
+        if why and self._trees.last:
+            log.info("the proof for size %d begins again, %s", self._size, why)
+            tree.began_again = why
+        elif saved is not None:
+            log.info("continuing the proof for size %d%s", self._size, "" if own else " of the run before")
+
+    def after_node(self, tree: LossTree) -> bool:
+        """Save the leaves when it is time, and call `on_slice`. Return whether it interrupted a proof that may end."""
+        now = time.monotonic()
+        if now - self._saved >= self._budget.save_seconds:
+            self.at_end(tree)
+        if self._on_slice is None or now - self._told < SLICE_SECONDS:
+            return False
+        self._told = now
+        try:
+            self._on_slice(tree)
+        except Interrupted:
+            if not self._budget.keep_partial:
+                self.at_end(tree)
+                raise
+            return True
+        return False
+
+    def at_end(self, tree: LossTree) -> None:
+        """Save the leaves."""
+        if self._trees is not None and (kept := tree.kept(MOST_TREE_BYTES)):
+            self._trees.write(self._size, self._budget, kept)
+            self._saved = time.monotonic()

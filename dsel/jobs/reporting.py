@@ -284,7 +284,7 @@ class Reporter:
 
     def _seconds_left(self, done: int, total: int | None, known: float | None) -> float | None:
         """Return about how long the stage still takes: the shorter of its time limit and its work at this speed."""
-        if self._first is None:
+        if self._first is None or done < self._progress.get("done", 0):  # the next pass of the stage
             self._first = (done, time.monotonic())
         first, since = self._first
         by_work = None

@@ -273,9 +273,10 @@ def checkpoint_header(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    old, new = before["job"], now["job"]
+    changed = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     if changed:
-        return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])
+        return "; ".join(f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in changed[:3])
     if now["fingerprint"] == before["fingerprint"]:
         return "the held-out store was written to since"
     return "the store was written to since"

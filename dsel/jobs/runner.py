@@ -26,6 +26,7 @@ from dsel.jobs.locations import (
     is_complete,
     job_dataset,
     out_folder,
+    pinned,
     require_separate,
     require_trusted_cluster,
     statistics_cache,
@@ -87,7 +88,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     a fixed seed it ends with the same selection as an undisturbed run. The selection is saved before its proof begins,
     so that an interrupted or failed proof does not lose it. The same job then only continues the proof.
     """
-    reporter = reporter or Reporter.for_terminal()
+    job, reporter = pinned(job), reporter or Reporter.for_terminal()
     if isinstance(job.out, RunSeries):
         return _run_series(job, job.out, reporter)
     require_separate(job)
@@ -121,6 +122,7 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     has now. The errors are those of `run_job` before it starts; a plan that does not fit says so itself.
     """
     require_separate(job)
+    job = pinned(job)
     dataset = job_dataset(job)
     workers, memory = cluster_of(job.cluster).current()
     plan = _OpenedJob.of(job, dataset, identity_of(job, dataset)).plan(workers, memory)

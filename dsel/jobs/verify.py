@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dsel._lib.text import counted
 from dsel.data.column_groups import SingleColumns, column_groups
 from dsel.engine.clusters.connect import engine_of
 from dsel.engine.clusters.local import local_cluster
@@ -65,7 +67,8 @@ def verify(
     DataError
         The data have changed since.
     OptionError
-        An argument is wrong.
+        An argument is wrong, or the selection minimizes a loss other than the squared error or a custom criterion,
+        whose proofs have no log.
 
     Notes
     -----
@@ -77,6 +80,13 @@ def verify(
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     logs = proof_logs(path)
     selection, (identity, job) = open_selection(path), RunFolder(path).job()
+    if selection.by_loss or selection.criterion is not None:
+        what = "a custom criterion" if selection.criterion is not None else f"the {selection.request.loss} deviance"
+        raise OptionError(
+            f"{path} minimizes {what}, and proofs have a log that can be checked for the squared error only.",
+            "A certificate by a loss is what its proof has shown: certify again to repeat the proof."
+            if selection.by_loss else "Select by the squared error or a loss to prove a selection.",
+        )  # fmt: skip
     if not logs:
         raise MissingInputError(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
@@ -92,14 +102,21 @@ def verify(
     started = local_cluster(workers) if workers > 1 else nullcontext()
     with log_passes() as made, started as client, engine_of(client) as engine:
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
-        checks = tuple(
+        found = [
             check_log(
                 log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
                 seed=seed, tolerance=tolerance, state=state, progress=progress,
                 one_of_copies=request.near_copies == "first",
             )
             for log in logs
-        )  # fmt: skip
+        ]  # fmt: skip
+
+    def labels(columns: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dataset.features[list(columns)].tolist())
+
+    checks = tuple(
+        replace(one, labels=labels(one.indices), represented_labels=labels(one.represented)) for one in found
+    )
     precision = f"extended precision, eps {EPSILON:.1g}"
     unverified = (*_unverified(selection.certificate, checks), *_unverified_lists(selection.alternatives, checks))
     return Verification(checks, unverified, made.passes, precision)
@@ -127,7 +144,8 @@ def _unverified(certificates: Iterable[dict[str, Any]], checks: Sequence[ProofCh
     for one in certificates:
         proofs = (c.bound + 2.0 * TOLERANCE * c.total for c in checks if c.accepted and c.size >= one["size"])
         if not any(bound >= one["bound"] for bound in proofs):
-            yield f"the bound {one['bound']:.10g} for {one['size']} columns ({one['method']}) has no valid log"
+            size = counted(one["size"], "column")
+            yield f"the bound {one['bound']:.10g} for {size} ({one['method']}) has no valid log"
 
 
 def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) -> Iterable[str]:
@@ -140,7 +158,7 @@ def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) 
         return
     for size, one in found.by_size.items():
         near = logged.get(size)
-        what = f"the list of near-best subsets of {size} columns"
+        what = f"the list of near-best subsets of {counted(size, 'column')}"
         if near is None:
             yield f"{what} has no valid log"
             continue
@@ -150,4 +168,5 @@ def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) 
         proved = dict(zip(near.columns, near.verdicts or (), strict=False))
         wrong = [price.label for price in one.columns if price.verdict != proved.get(price.index, price.verdict)]
         if wrong or (near.verdicts is None and one.complete):
-            yield f"{what} has other verdicts than the log: {', '.join(wrong[:5]) or 'it says that it is complete'}"
+            named = ", ".join(map(str, wrong[:5])) or "it says that it is complete"
+            yield f"{what} has other verdicts than the log: {named}"

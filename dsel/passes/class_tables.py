@@ -78,7 +78,7 @@ def class_tables(problem: LossData, fits: Sequence[LossFit]) -> list[ClassTable]
     places = tuple((np.searchsorted(columns, fit.columns), *fit.in_data_units(problem.scaling)) for fit in fits)
     arguments: dict[str, Any] = {"fits": places, "fill": None if problem.fill is None else problem.fill[columns]}
     dataset, targets = problem.dataset, problem.targets
-    if dataset.in_memory or keeps(dataset, columns.size):
+    if dataset.in_memory or keeps(dataset, columns.size, problem.loss):
         X = columns_of(problem, columns)
         rows = Block(0, dataset.m, X, targets.y.reshape(dataset.m, -1), w=targets.w, offset=targets.offset)
         return _block_tables(rows.x, rows.y, rows, loss=problem.loss, **arguments)

@@ -11,7 +11,7 @@ import logging
 import operator
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel.data.blocks import Block, TransposedRows
 from dsel.data.dataset import Dataset
 from dsel.data.store.array import as_number
@@ -29,12 +30,13 @@ from dsel.data.store.reader import Store
 from dsel.data.store.staging import output_errors
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, OutputError
+from dsel.passes.data_pass import PassCost
 from dsel.passes.reduce_blocks import RowPass
 
 log = logging.getLogger("dsel")
 
 #: A copy is made where the passes read at least this many bytes less, its own pass included.
-SAVES_BYTES = 1 << 30
+_SAVES_BYTES = 1 << 30
 #: It takes at most this share of the free disk.
 _DISK_SHARE = 0.5
 _PREFIX = "dsel-columns-"
@@ -77,6 +79,30 @@ class ColumnCopy:
             for b in self.source.blocks
         )
         return replace(self.source, blocks=blocks)
+
+
+def copy_that_saves(
+    source: Dataset, folder: Path | None, costs: Callable[[Dataset], Iterable[PassCost]]
+) -> tuple[ColumnCopy | None, str]:  # fmt: skip
+    """Return the copy if passes then read much less, and a note about it; None if they do not, or if it does not fit.
+
+    folder: that the workers see; None if there is none. costs: the passes over the data, or over their copy.
+    """
+    if not isinstance(source.store, Store):
+        return None, ""
+    copy = ColumnCopy(source, folder or Path())
+    direct = PassCost.total("from the store", costs(source)).bytes_read
+    copied = PassCost.total("from the copy", [copy.writing.cost(), *costs(copy.rows)]).bytes_read
+    if direct - copied < _SAVES_BYTES:
+        return None, ""
+    size = format_bytes(source.x_bytes)
+    if folder is not None and copy.fits():
+        return copy, f"the passes of the loss read a copy of X by columns, {size} on disk, which is removed at the end"
+    lack = "the workers share no folder with this process" if folder is None else f"{folder} has too little room"
+    return None, (
+        f"a copy of X by columns, {size} on disk, would save {format_bytes(direct - copied)} of reading, but {lack}; "
+        "chunks of fewer columns save most of it, too"
+    )
 
 
 @contextmanager

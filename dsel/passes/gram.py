@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.text import counted
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing
 from dsel.data.blocks import Block
@@ -132,7 +133,7 @@ def _block_present(x: Any, y: Any, block: Block, where: str) -> Present:
 
 
 def _place(where: str, block: Block) -> str:
-    return f"{where}, rows {block.start} to {block.stop}"
+    return f"{where}, rows {block.start} to {block.stop - 1}"
 
 
 def _columns_of_read(dataset: Dataset, read: tuple[Strip, ...]) -> Ints | None:
@@ -169,8 +170,8 @@ def require_in_range(dataset: Dataset, moments: Moments) -> None:
         if wrong.size:
             names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
             raise DataError(
-                f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
-                f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
+                f"{variable} has {counted(wrong.size, 'column')} whose squares are out of float64's range: {names} "
+                f"(values from {low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
                 "Store them in other units.",
             )
 

@@ -6,7 +6,7 @@ over the union of their columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,12 +15,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, StoredRows, TransposedRows, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
-from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
-from dsel.objective.losses.loss import Loss
+from dsel.errors import CapacityError
+from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.passes.moments import require_finite
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
@@ -34,6 +35,10 @@ _TOLERANCE = 1e-13
 _BOLDER, _SAFER, _LEAST_SAFE = 4.0, 16.0, 1e-4
 #: This number of rows is processed at a time: their columns stay in the cache.
 ROWS = 4096
+#: Fewer where the curvatures of a loss with several outputs would take more than this number of bytes.
+_CURVATURE_BYTES = 8 << 20
+#: Fits whose Hessians take more than this number of bytes take several passes for a step.
+STEP_BYTES = 32 << 20
 #: F falls by about half of a step's decrement, so by less than this number of decrements.
 _HOPE = 10.0
 #: Columns of at most this many bytes are read once, and all Newton steps run in this process.
@@ -50,7 +55,7 @@ _INFINITE = 30.0
 class Targets:
     """The targets of all rows as they are in the data, and the weights and offsets where there are any.
 
-    y: (m,), or (m, q) for classes that are a column of 0 and 1 each.
+    y: (m,), or (m, q) for classes that are a column of 0 and 1 each, and for a target of several columns.
     """
 
     y: Floats
@@ -75,7 +80,7 @@ class LossData:
     lam : float
         The ridge penalty.
     intercept : bool
-        Whether fits have an intercept, which is not penalized.
+        Whether fits have an intercept, which is not penalized, or a constant that changes nothing.
     fill : (n,) array, optional
         Values that replace NaN.
     engine : Engine
@@ -112,7 +117,7 @@ class LossFit:
     intercept : float or (t,) array
         That of the scaled columns; 0 without one.
     infinite : bool
-        Whether the fit does not end, because the columns separate the classes.
+        Whether the fit does not end, because the columns separate the classes or order the events.
     """
 
     columns: Ints
@@ -185,23 +190,41 @@ def fit_subsets(
     Notes
     -----
     Columns that fit into KEPT_BYTES are read once. Others take about five passes over the union of the columns,
-    whatever the number of subsets: O(m s^2 t^2) operations for each subset and pass, with t outputs of the loss.
+    whatever the number of subsets, as long as their Hessians take at most STEP_BYTES: O(m s^2 t^2) operations for each
+    subset and pass, with t outputs of the loss.
     """
     if not len(subsets):
         return []
     first = [None] * len(subsets) if starts is None else starts
     fits = [_Newton(problem, np.asarray(S, np.int64), b) for S, b in zip(subsets, first, strict=True)]
     union = np.unique(np.concatenate([fit.columns for fit in fits]))
-    rows = None if problem.dataset.in_memory else _kept(problem, union)
+    if not (problem.loss.by_rows or keeps(problem.dataset, union.size, problem.loss)):
+        half = len(subsets) // 2  # fits of fewer columns at a time
+        if not half:
+            raise too_many_rows(problem.loss, problem.dataset, union.size)
+        return fit_subsets(problem, subsets[:half], first[:half]) + fit_subsets(problem, subsets[half:], first[half:])
+    rows = _kept(problem, union)
     for _ in range(MOST_STEPS):
         active = [fit for fit in fits if not fit.done]
         if not active:
             break
-        for fit, parts in zip(active, _sums_at(problem, active, rows, union), strict=True):
-            fit.tell(*parts)
+        for some in _batches(active):
+            for fit, parts in zip(some, _sums_at(problem, some, rows, union), strict=True):
+                fit.tell(*parts)
         if sizes is not None:
             _end_hopeless(fits, sizes)
     return [fit.result() for fit in fits]
+
+
+def _batches(fits: Sequence[_Newton]) -> Iterator[list[_Newton]]:
+    """Yield fits whose Hessians take at most STEP_BYTES together, or one at a time."""
+    some: list[_Newton] = []
+    for fit in fits:
+        if some and 8 * sum(other.trial.size**2 for other in (*some, fit)) > STEP_BYTES:
+            yield some
+            some = []
+        some.append(fit)
+    yield some
 
 
 def _end_hopeless(fits: Sequence[_Newton], sizes: Sequence[int]) -> None:
@@ -233,24 +256,24 @@ def deviances(problem: LossData, fits: Sequence[LossFit]) -> list[float]:
     """Return the deviance of each fit on the rows of the data, in one pass or without one if the columns are kept."""
     union = np.unique(np.concatenate([fit.columns for fit in fits]))
     points = [_Newton(problem, fit.columns, fit.point) for fit in fits]
-    rows = None if problem.dataset.in_memory else _kept(problem, union)
-    return [deviance for deviance, _, _ in _sums_at(problem, points, rows, union)]
+    rows = _kept(problem, union)
+    return [deviance for some in _batches(points) for deviance, _, _ in _sums_at(problem, some, rows, union)]
 
 
 def on_rows(problem: LossData, there: NDArray[np.bool_]) -> LossData:
     """Return the loss on some of the rows (m,): others have the weight 0."""
     dataset, w = problem.dataset, problem.targets.w
     weight = there.astype(np.float64) if w is None else w * there
-    blocks = tuple(replace(b, w=weight[b.start : b.stop]) for b in dataset.blocks)
-    dataset = replace(dataset, blocks=blocks, weights=Weights("fold", weight), digest=None)
+    dataset = dataset.with_rows("fold", weight)
     return replace(problem, dataset=dataset, targets=replace(problem.targets, w=weight))
 
 
 def _kept(problem: LossData, columns: Ints) -> Block | None:
-    """Return all rows of these columns, or None if they do not fit. Reads the columns that were not read before."""
-    if not keeps(problem.dataset, columns.size):
+    """Return all rows of these columns, or None if a pass takes them. Reads the columns that were not read before."""
+    dataset, loss = problem.dataset, problem.loss
+    if (dataset.in_memory and loss.by_rows) or not keeps(dataset, columns.size, loss):
         return None
-    if not keeps(problem.dataset, len(problem.columns) + columns.size):
+    if not keeps(dataset, len(problem.columns) + columns.size, loss):
         for j in [j for j in problem.columns if j not in columns]:
             del problem.columns[j]
     targets = problem.targets
@@ -276,10 +299,20 @@ def read_columns(dataset: Dataset, columns: Ints, fill: Floats | None, engine: E
     return read
 
 
-def keeps(dataset: Dataset, columns: int) -> bool:
+def keeps(dataset: Dataset, columns: int, loss: Loss) -> bool:
     """Return whether this number of columns is read once and kept in this process: not those of a copy."""
-    by_columns = isinstance(dataset.blocks[0].x, TransposedRows)  # workers read little for a step, and share the work
+    # of a copy, workers read little for a step, and share the work, if a loss is a sum over rows
+    by_columns = isinstance(dataset.blocks[0].x, TransposedRows) and loss.by_rows
     return dataset.in_memory or (not by_columns and 8 * dataset.m * (columns + 3) <= KEPT_BYTES)
+
+
+def too_many_rows(loss: Loss, dataset: Dataset, columns: int) -> CapacityError:
+    """Return the error for a loss whose rows depend on each other, and of which this process cannot hold the rows."""
+    return CapacityError(
+        f'loss="{loss.name}" compares each row with others, so this process holds all rows of the columns of a fit: '
+        f"{dataset.m:,} rows of {columns} columns are more than {format_bytes(KEPT_BYTES)}.",
+        "Select fewer columns, or from a part of the rows (rows).",
+    )
 
 
 def read_pass(dataset: Dataset, columns: Ints) -> RowPass:
@@ -329,6 +362,9 @@ class _Newton:
         outputs = problem.loss.outputs
         shape = (columns.size + 1,) if outputs == 1 else (columns.size + 1, outputs)
         self.trial: Floats = np.zeros(shape) if start is None else start
+        self._intercept = problem.intercept and problem.loss.has_intercept
+        if not problem.loss.has_intercept:
+            self.trial = np.append(self.trial[:-1], 0.0)
         self.best = self.trial
         self.value, self.deviance, self.done, self.infinite = np.inf, np.inf, False, False
         self.decrement, self.safe = np.inf, 1.0
@@ -349,14 +385,15 @@ class _Newton:
         self.best, self.value, self.deviance = self.trial, value, deviance
         self.safe = max(self.safe / _BOLDER, _LEAST_SAFE) if self._mixes else 1.0
         g, H = g + penalty * self.trial.ravel(), H + np.diag(penalty)
-        free = slice(None) if self.problem.intercept else slice(0, self.trial[:s].size)
+        free = slice(None) if self._intercept else slice(0, self.trial[:s].size)
         step = np.zeros(self.trial.size)
         if H[free, free].size:
             step[free] = _solve(H[free, free], -g[free])
         self.decrement = float(-g @ step)
         self._step = step.reshape(self.trial.shape)
         self.trial = self.best + self._step
-        self.infinite = lam == 0.0 and self.problem.loss.classifies and bool((np.abs(self.best[:s]) > _INFINITE).any())
+        endless = lam == 0.0 and bool(self.problem.loss.endless)
+        self.infinite = endless and bool((np.abs(self.best[:s]) > _INFINITE).any())
         self.done = self.decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
 
     def result(self) -> LossFit:
@@ -394,49 +431,26 @@ def _block_fits(
     fits: the places of the columns, the trial point, and the share of the working curvature, see `_Newton`.
     """
     sums: _Sums = [(0.0, np.zeros(b.size), np.zeros((b.size, b.size))) for _, b, _ in fits]
-    of_rows = _sums_of_rows if loss.outputs == 1 else _sums_of_outputs
-    for start in range(0, x.shape[0], ROWS):
-        z = dense_rows(x, start, start + ROWS, fill)
+    most = max(min(ROWS, _CURVATURE_BYTES // (8 * loss.outputs**2)), 64)
+    size = most if loss.by_rows else max(x.shape[0], 1)
+    for start in range(0, x.shape[0], size):
+        z = dense_rows(x, start, start + size, fill)
         z = (z - center) / scale
-        t = loss.encode(one_target(dense_rows(y, start, start + ROWS)))
-        w = loss.row_weights(t, None if block.w is None else block.w[start : start + ROWS])
-        w = np.ones(len(t)) if w is None else w
-        base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + ROWS]
-        sums = _add(sums, [of_rows(z[:, places], b, t, w, base, loss, intercept, safe) for places, b, safe in fits])
+        t = loss.encode(one_target(dense_rows(y, start, start + size)))
+        w = loss.row_weights(t, None if block.w is None else block.w[start : start + size])
+        rows = loss.of_rows(t, np.ones(len(t)) if w is None else w)
+        base = np.zeros(len(t)) if block.offset is None else block.offset[start : start + size]
+        sums = _add(sums, [_sums_of_rows(rows, z[:, places], b, base, intercept, safe) for places, b, safe in fits])
     return sums
 
 
 def _sums_of_rows(
-    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool, safe: float
-) -> tuple[float, Floats, Floats]:
-    eta = Z @ b[:-1] + (b[-1] + offset)
-    slope, curvature = w * loss.slope(y, eta), w * loss.working_curvature(y, eta)
-    if safe < 1.0:
-        curvature = safe * curvature + (1.0 - safe) * w * loss.curvature(y, eta)
-    s = b.size - 1
-    g, H = np.zeros(b.size), np.zeros((b.size, b.size))
-    weighted = Z * curvature[:, None]
-    g[:s], H[:s, :s] = Z.T @ slope, Z.T @ weighted
-    if intercept:
-        g[s], H[s, s] = slope.sum(), curvature.sum()
-        H[:s, s] = H[s, :s] = weighted.sum(axis=0)
-    return float(w @ loss.deviance(y, eta)), g, H
-
-
-def _sums_of_outputs(
-    Z: Floats, b: Floats, y: Floats, w: Floats, offset: Floats, loss: Loss, intercept: bool, safe: float
-) -> tuple[float, Floats, Floats]:
-    """Return the same for a loss with several outputs: b (s + 1, t), and derivatives by columns and outputs."""
-    one = np.full((len(Z), 1), 1.0 if intercept else 0.0)
-    Z1, t = np.hstack([Z, one]), loss.outputs
-    eta = Z1 @ b + offset[:, None]
-    slope, curvature = loss.slope(y, eta) * w[:, None], loss.curvature(y, eta) * w[:, None, None]
-    H = np.empty((len(b), t, len(b), t))
-    for i in range(t):
-        for j in range(i, t):
-            H[:, i, :, j] = Z1.T @ (Z1 * curvature[:, i, j, None])
-            H[:, j, :, i] = H[:, i, :, j]
-    return float(w @ loss.deviance(y, eta)), (Z1.T @ slope).ravel(), H.reshape(b.size, b.size)
+    rows: LossOfRows, Z: Floats, b: Floats, offset: Floats, intercept: bool, safe: float
+) -> tuple[float, Floats, Floats]:  # fmt: skip
+    """Return the value of a loss on rows, with its derivatives by the coefficients b (s + 1,) or (s + 1, t)."""
+    Z = np.hstack([Z, np.full((len(Z), 1), 1.0 if intercept else 0.0)])
+    eta = ((Z[:, :-1] @ b[:-1] + b[-1]).T + offset).T
+    return rows.value(eta), (Z.T @ rows.slope(eta)).ravel(), rows.hessian(eta, Z, safe)
 
 
 def without_scale_of_targets(scaling: Scaling) -> Scaling:

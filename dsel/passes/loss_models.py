@@ -2,10 +2,12 @@
 
 The model is a weighted least-squares problem: with the curvature c_i and the slope s_i of the deviance, rows have the
 weights w_i c_i / 2 and the targets eta_i - s_i / c_i. Its Gram matrix takes one pass, and a search on it takes none.
+For a loss that is not a sum over rows, this process computes weights and targets of all rows, and passes read them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,9 +17,21 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.loss import Loss, LossOfRows
+from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
-from dsel.passes.loss_fits import COMPLETE_FITS, ROWS, LossData, LossFit, keeps, one_target, read_pass
+from dsel.passes.loss_fits import (
+    COMPLETE_FITS,
+    ROWS,
+    STEP_BYTES,
+    LossData,
+    LossFit,
+    Targets,
+    columns_of,
+    keeps,
+    one_target,
+    read_pass,
+)
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import PerBlock, RowPass
 
@@ -27,8 +41,8 @@ FEWEST_MODELS, MOST_MODELS = 4, COMPLETE_FITS
 MOST_MODELLED = 1500
 #: Columns of the subsets that are fitted after each model, typically, and those that a pass for them reads on average.
 _FITTED_COLUMNS, _READ_COLUMNS = 50, 16
-#: No step of the working response is longer than this, in units of the linear predictor.
-_LONGEST = 20.0
+#: Fits that take a step together, on average.
+_FITS = 12
 
 
 def model_pass(problem: LossData, columns: Ints | None) -> RowPass:
@@ -46,6 +60,7 @@ def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
 
     The columns must contain those of the fit.
     """
+    problem = problem if problem.loss.by_rows else as_squares(problem, fit)
     whole = columns.size == problem.dataset.n
     b, b0 = fit.in_data_units(problem.scaling)
     moments: Moments = model_pass(problem, None if whole else columns).run(
@@ -55,16 +70,24 @@ def model_moments(problem: LossData, fit: LossFit, columns: Ints) -> Moments:
     return moments
 
 
-def working_rows(loss: Loss, y: Floats, eta: Floats, offset: Floats | float) -> tuple[Floats, Floats]:
-    """Return the weights c / 2 and the targets eta - s / c of the quadratic model about linear predictors.
+def as_squares(problem: LossData, fit: LossFit) -> LossData:
+    """Return the squared error that has the slope and the curvature of the loss at a fit, row by row."""
+    rows, at = rows_at(problem, fit)
+    weight, step = rows.working_response(at)
+    target = at - step if problem.targets.offset is None else at - step - problem.targets.offset
+    dataset = problem.dataset.with_rows("model", weight, target[:, None])
+    return replace(problem, dataset=dataset, loss=Squared(), targets=Targets(target, weight, None))
 
-    eta: without the offset, (r,) or (r, t).
-    """
-    at = (eta.T + offset).T
-    slope = loss.slope(y, at)
-    size = np.abs(slope) if slope.ndim == 1 else np.abs(slope).max(axis=1)
-    curvature = np.maximum(loss.working_curvature(y, at), np.maximum(size / _LONGEST, 1e-12))
-    return curvature / 2.0, eta - (slope.T / curvature).T
+
+def rows_at(problem: LossData, fit: LossFit) -> tuple[LossOfRows, Floats]:
+    """Return the loss of all rows together, and the linear predictors of a fit with the offset."""
+    targets, loss, order = problem.targets, problem.loss, np.argsort(fit.columns)
+    b, b0 = fit.in_data_units(problem.scaling)
+    y = loss.encode(targets.y)
+    w = loss.row_weights(y, targets.w)
+    eta = columns_of(problem, fit.columns[order]) @ b[order] + b0
+    at = eta if targets.offset is None else (eta.T + targets.offset).T
+    return loss.of_rows(y, np.ones(len(y)) if w is None else w), at
 
 
 def _block_model(
@@ -76,17 +99,18 @@ def _block_model(
     for start in range(0, x.shape[0], ROWS):
         z = dense_rows(chosen, start, start + ROWS, None if fill is None else fill[members])
         eta[start : start + ROWS] = z @ b + b0
-    base = 0.0 if block.offset is None else block.offset
     t = loss.encode(one_target(dense_rows(y, 0, x.shape[0])))
-    weight, target = working_rows(loss, t, eta, base)
     w = loss.row_weights(t, block.w)
-    weight = weight if w is None else weight * w
-    place = f"{where}, rows {block.start} to {block.stop}"
+    at = eta if block.offset is None else (eta.T + block.offset).T
+    weight, step = loss.of_rows(t, np.ones(len(t)) if w is None else w).working_response(at)
+    target = eta - step
+    place = f"{where}, rows {block.start} to {block.stop - 1}"
     return block_moments(x, target.reshape(len(target), -1), fill, place, block.start, weight)
 
 
 def score_columns(problem: LossData, fit: LossFit) -> Floats:
     """Return (n,) by how much the deviance falls at first if a scaled column enters a fit: |X'slope|, in one pass."""
+    problem = problem if problem.loss.by_rows else as_squares(problem, fit)
     b, b0 = fit.in_data_units(problem.scaling)
     per_block = partial(_block_scores, loss=problem.loss)
     found = scores_pass(problem.dataset, per_block).run(
@@ -122,23 +146,26 @@ def _block_scores(
 
 
 def loss_costs(
-    dataset: Dataset, k: int, *, searches: int = 1, sizes: int = 0, begins_elsewhere: bool = False
+    dataset: Dataset, k: int, loss: Loss, *, searches: int = 1, sizes: int = 0, begins_elsewhere: bool = False
 ) -> list[PassCost]:
     """Return the costs of the passes that a loss typically takes in addition to those of the squared error.
 
     searches: how many there are, with those on the rows outside each fold. sizes: for how many sizes each of them ends
     with a model. begins_elsewhere: whether the first model is not the squared error, which that on all rows needs none.
     """
-    kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)))
+    kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)), loss)
     columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
-    one = read_pass(dataset, columns).cost()
+    width = (min(k, dataset.n) + 1) * loss.outputs
+    batches = 1 if kept else math.ceil(_FITS * 8 * width**2 / STEP_BYTES)
+    flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches
+    one = replace(read_pass(dataset, columns).cost(), passes=0, flops=flops)
     models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
     times = searches * (FEWEST_MODELS + 1 + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
         PassCost.total("model of the loss", [model] * models),
-        PassCost.total("fits of the loss", [replace(one, passes=0)] * times),
+        PassCost.total("fits of the loss", [one] * (times * batches)),
     ]

@@ -35,13 +35,15 @@ class LossColumns:
     def _blocks(self) -> ColumnBlocks:
         return ColumnBlocks(self.data.dataset)
 
-    def products(self, duals: Floats) -> Floats:
+    def products(self, duals: Floats, errors: Floats) -> Floats:
         """Return the most that the size of each product can be, rounding included. One pass over the data.
 
         Parameters
         ----------
         duals : (m, b) array
             The dual vectors.
+        errors : (b,) array
+            By how much each of them may be wrong, as a norm.
 
         Returns
         -------
@@ -58,7 +60,8 @@ class LossColumns:
             self.data.engine, per_column=np.stack([scaling.center_x, scaling.scale_x, fill]),
             shared=(np.ascontiguousarray(duals), self.data.fill is not None),
         )  # fmt: skip
-        rounding = (dataset.m + 8.0) * _EPS * np.outer(np.sqrt(found[:, -1]), np.linalg.norm(duals, axis=0))
+        lengths = (dataset.m + 8.0) * _EPS * np.linalg.norm(duals, axis=0) + errors
+        rounding = np.outer(np.sqrt(found[:, -1]), lengths)
         return np.asarray(np.abs(found[:, :-1]) + (1.0 + 1e-12) * rounding)
 
     def read(self, columns: Ints) -> Floats:

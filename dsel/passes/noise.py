@@ -208,7 +208,7 @@ def noisy_products(
 def _block_products(x: Any, y: Any, block: Block, units: Floats, where: str) -> Floats:
     """Return the sums of products of the rows of a block, each scaled down to norm 1 at most."""
     n, found = x.shape[1], np.zeros((units.size + 1,) * 2)
-    place = f"{where}, rows {block.start} to {block.stop}"
+    place = f"{where}, rows {block.start} to {block.stop - 1}"
     step = max(1, PIECE_BYTES // (8 * (units.size + 1)))
     for start in range(0, x.shape[0], step):
         u = np.ones((min(step, x.shape[0] - start), units.size + 1))

@@ -27,6 +27,8 @@ PREPROCESS: tuple[Preprocess, ...] = get_args(Preprocess)
 #: Columns whose norm is outside of these limits are divided by a power of two, so that squares of their squares are in
 #: float64's range, and so are those whose square times ||Y||^2 is not. Without a penalty this changes no error.
 _SMALL, _LARGE, _RANGE = 1e-60, 1e60, 1e285
+#: By such a ratio of mean and standard deviation, rounding shows in the results.
+_HARDLY = 1e6
 #: Rows of a matrix that are made symmetric together.
 _ROWS = 256
 
@@ -134,10 +136,17 @@ class ColumnScales:
         yy = np.where(useless, 0.0, yy / scaling.scale_y**2)
         B[:, useless] = 0.0
         if useless.all():
-            large = np.abs(self.mean_y).max(initial=0.0) > EXACT_INTEGERS
-            more = " Of such large numbers, float64 drops the digits: subtract a constant before." if large else ""
-            raise DataError("The targets are constant: there is nothing to explain.", f"Check which column is Y.{more}")
+            rounded = np.abs(self.mean_y).max(initial=0.0) > EXACT_INTEGERS or bool((self.yy > 0.0).any())
+            words, more = (" up to the rounding of float64", ", or subtract a constant before") if rounded else ("", "")
+            raise DataError(
+                f"The targets are constant{words}: there is nothing to explain.", f"Check which column is Y{more}."
+            )
         return B, float(yy.sum())
+
+    def hardly_varying(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which columns of X, and which of Y, are more than a million times as large as their deviation."""
+        ratios = _ratios(self.weight, self.mean_x, self.squares), _ratios(self.weight, self.mean_y, self.yy)
+        return ratios[0] > _HARDLY, ratios[1] > _HARDLY
 
     def centering_error(self, preprocess: Preprocess, blocks: int, filled: bool, merged: bool = True) -> CenteringError:
         """Return how far the rounding of means may change the inner products of the preprocessed columns.
@@ -158,12 +167,16 @@ class ColumnScales:
 
 
 def without_rounding(moments: Moments) -> dict[str, Any]:
-    """Return the fields of statistics from the sums of a pass: the mean of a constant column is its value."""
+    """Return the fields of statistics from the sums of a pass.
+
+    The mean of a constant column is its value, and the norm of a column with one value is 0 without rounding.
+    """
     constant = constant_columns(moments.low_x, moments.high_x, moments.squares, moments.weight)
     constant_y = constant_columns(moments.low_y, moments.high_y, moments.yy, moments.weight)
     return {
         "m": moments.count, "weight": moments.weight, "mean_x": np.where(constant, moments.low_x, moments.mean_x),
-        "mean_y": np.where(constant_y, moments.low_y, moments.mean_y), "B": moments.B, "yy": moments.yy,
+        "mean_y": np.where(constant_y, moments.low_y, moments.mean_y), "B": moments.B,
+        "yy": np.where(moments.low_y == moments.high_y, 0.0, moments.yy),
         "constant": constant, "constant_y": constant_y,
     }  # fmt: skip
 
@@ -178,7 +191,9 @@ class Statistics(ColumnScales):
     @classmethod
     def from_moments(cls, moments: Moments) -> Statistics:
         """Return the statistics from the sums of a pass."""
-        return cls(K=_whole(moments.K), **without_rounding(moments))
+        K, same = _whole(moments.K), np.flatnonzero(moments.low_x == moments.high_x)
+        K[same, same] = 0.0
+        return cls(K=K, **without_rounding(moments))
 
     @property
     def squares(self) -> Floats:
@@ -240,8 +255,11 @@ def combined(parts: Sequence[Statistics], counts: Sequence[float] | None = None)
     used = [(part, t) for part, t in zip(parts, times.tolist(), strict=True) if t > 0.0]
     weight = sum(t * part.weight for part, t in used)
     share = np.array([t * part.weight / weight for part, t in used])
-    mean_x = share @ np.stack([part.mean_x for part, _ in used])
-    mean_y = share @ np.stack([part.mean_y for part, _ in used])
+    constant = _constant_in_all([(part.constant, part.mean_x) for part, _ in used])
+    constant_y = _constant_in_all([(part.constant_y, part.mean_y) for part, _ in used])
+    first = used[0][0]
+    mean_x = np.where(constant, first.mean_x, share @ np.stack([part.mean_x for part, _ in used]))
+    mean_y = np.where(constant_y, first.mean_y, share @ np.stack([part.mean_y for part, _ in used]))
     n, N = used[0][0].mean_x.size, used[0][0].mean_y.size
     K, B, yy = np.zeros((n, n)), np.zeros((n, used[0][0].B.shape[1])), np.zeros(N)
     for part, t in used:
@@ -249,13 +267,9 @@ def combined(parts: Sequence[Statistics], counts: Sequence[float] | None = None)
         K += t * (part.K + part.weight * np.outer(d_x, d_x))
         B += t * (part.B + part.weight * np.outer(d_x, d_y)[:, : B.shape[1]])
         yy += t * (part.yy + part.weight * d_y**2)
-    constant = _constant_in_all([(part.constant, part.mean_x) for part, _ in used])
-    constant_y = _constant_in_all([(part.constant_y, part.mean_y) for part, _ in used])
-    first = used[0][0]
     return Statistics(
         m=round(sum(t * part.m for part, t in used)), weight=weight, K=K, B=B, yy=yy, constant=constant,
-        mean_x=np.where(constant, first.mean_x, mean_x), mean_y=np.where(constant_y, first.mean_y, mean_y),
-        constant_y=constant_y,
+        mean_x=mean_x, mean_y=mean_y, constant_y=constant_y,
     )  # fmt: skip
 
 

@@ -111,11 +111,6 @@ class Sums(Dataset):
         found = [part["noise"] for part in self.parts if "noise" in part]
         return NoiseRecord.together(found) if found else None
 
-    @property
-    def has_long_integers(self) -> bool:
-        """Whether X has integers of 8 bytes, which sums do not tell."""
-        return False
-
     def rows(self, start: int, stop: int) -> tuple[Block, ...]:
         """Raise OptionError: there are no rows."""
         raise needs_rows("This")

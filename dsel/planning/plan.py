@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,9 @@ import psutil
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted
 from dsel.data.dataset import Dataset
-from dsel.data.store.reader import Store
-from dsel.errors import CapacityError, OptionError
-from dsel.objective.on_demand import FEW_COLUMNS
-from dsel.passes.column_copy import SAVES_BYTES, ColumnCopy
-from dsel.passes.columns.column_factor import product_pass
-from dsel.passes.cross_validation.column_rows import penalty_cost
-from dsel.passes.cross_validation.column_rows import round_costs as costs_on_columns
-from dsel.passes.cross_validation.disk_cache import cache_file_bytes, cache_width, rounds_between_rewrites
+from dsel.errors import CapacityError
+from dsel.passes.column_copy import ColumnCopy, copy_that_saves
 from dsel.passes.cross_validation.held_out import held_out_pass
-from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.loss_models import FEWEST_MODELS, MOST_MODELS, loss_costs
 from dsel.passes.refit import grows
@@ -30,10 +24,11 @@ from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.trial import TrialRead
 from dsel.planning.representations import memory
 from dsel.planning.representations.choice import candidates, choose
-from dsel.planning.representations.column_blocks import GRAM_ROWS, InColumnBlocks
+from dsel.planning.representations.column_blocks import GRAM_ROWS
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources, Saved
+from dsel.planning.rounds import number_of_rounds, rewrite_interval, round_costs, round_worker_bytes, rounds_are_known
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
@@ -333,21 +328,23 @@ def make_plan(
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
     placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))
-    copy, copy_note = _column_copy(validated, copies)
+    copy, copy_note = None, ""
+    if validated.loss is not None:
+        copy, copy_note = copy_that_saves(dataset, copies, partial(_loss_costs, validated))
     copy_bytes = 0 if copy is None else memory.worker_limit(4 * shape.row_block_bytes + memory.COMPILED)
     if available.worker_memory is not None and copy_bytes > available.worker_memory:
         copy, copy_note, copy_bytes = None, "", 0
-    worker_bytes = max(chosen.worker_bytes, _round_worker_bytes(validated, chosen), copy_bytes)
+    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(validated, chosen), copy_bytes)
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
-        rewrite_every, row_cache_bytes = _rewrite_interval(validated, scratch, isolated_cluster, chosen)
+        rewrite_every, row_cache_bytes = rewrite_interval(validated, scratch, isolated_cluster, chosen)
     except CapacityError as error:
         lack = lack if lack[0] else (error.what, error.remedy)
     saved = Saved() if cache is None else chosen.saved(validated, cache)
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     saves_check = cache is not None and cache.on_disk and grows(dataset)
-    known = (chosen.holds_gram or shape.rounds) and _rounds_are_known(validated) and rewrite_every is None
+    known = (chosen.holds_gram or shape.rounds) and rounds_are_known(validated) and rewrite_every is None
     known = known and validated.loss is None
     disk_bytes += 0 if copy is None else dataset.x_bytes
     return Plan(
@@ -402,8 +399,8 @@ def _stages(
 ) -> Iterator[PassCost]:  # fmt: skip
     """Yield the costs of the passes that are still to be made, in their order."""
     yield from chosen.costs(validated, saved)
-    yield from _round_costs(validated, state, rewrite_every, chosen)
-    if validated.held_out is not None and (validated.size_rule is not None or _number_of_rounds(validated)):
+    yield from round_costs(validated, state, rewrite_every, chosen)
+    if validated.held_out is not None and (validated.size_rule is not None or number_of_rounds(validated)):
         k = validated.request.limit  # the pass reads all columns
         yield held_out_pass(validated.held_out, k + 1, k).cost()
     if copy is not None:
@@ -419,30 +416,10 @@ def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
     assert loss is not None
     elsewhere = rows.blocks[0].offset is not None or getattr(loss, "class_weight", None) is not None
     return loss_costs(
-        rows, k, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
+        rows, k, loss, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
         sizes=0 if validated.size_rule is None else k - validated.included,
-        begins_elsewhere=elsewhere or (loss.outputs > 1 and rows.n_targets == 1),
+        begins_elsewhere=elsewhere or not loss.by_rows or (loss.outputs > 1 and rows.n_targets == 1),
     )  # fmt: skip
-
-
-def _column_copy(validated: ValidatedRequest, folder: Path | None) -> tuple[ColumnCopy | None, str]:
-    """Return the copy by columns that the passes of a loss read if they then read much less, and a note about it."""
-    dataset = validated.dataset
-    if validated.loss is None or not isinstance(dataset.store, Store):
-        return None, ""
-    copy = ColumnCopy(dataset, folder or Path())
-    direct = PassCost.total("from the store", _loss_costs(validated, dataset)).bytes_read
-    copied = PassCost.total("from the copy", [copy.writing.cost(), *_loss_costs(validated, copy.rows)]).bytes_read
-    if direct - copied < SAVES_BYTES:
-        return None, ""
-    size = format_bytes(dataset.x_bytes)
-    if folder is not None and copy.fits():
-        return copy, f"the passes of the loss read a copy of X by columns, {size} on disk, which is removed at the end"
-    lack = "the workers share no folder with this process" if folder is None else f"{folder} has too little room"
-    return None, (
-        f"a copy of X by columns, {size} on disk, would save {format_bytes(direct - copied)} of reading, but {lack}; "
-        "chunks of fewer columns save most of it, too"
-    )
 
 
 def _reads_chosen_chunks(dataset: Dataset) -> bool:
@@ -459,7 +436,7 @@ def _notes(
     if saved.eigendecomposition:
         yield "the eigendecomposition is saved: no pass for it"
     yield from validated.requirements.notes
-    if not _rounds_are_known(validated):
+    if not rounds_are_known(validated):
         yield "the number of rounds depends on the data"
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
@@ -487,122 +464,3 @@ def _alternative(other: Representation) -> str:
         f"it could be used too, with {counted(other.passes, 'pass', 'passes')}, {format_bytes(other.bytes_read)} read, "
         f"{format_bytes(other.worker_bytes)} per worker, {format_bytes(other.client_bytes)} in this process"
     )
-
-
-# The rounds of methods that score subsets on left-out rows.
-
-
-def _number_of_rounds(validated: ValidatedRequest) -> int:
-    """Return how many rounds the method makes, at least: columns to insert, or to remove."""
-    cv, included, k = validated.requirements.cross_validation, validated.include.size, validated.request.limit
-    if cv is None or k == included:
-        return 0
-    free = validated.dataset.n - validated.exclude.size
-    return max(0, free - k) if cv.direction == "backward" else min(k, free) - included
-
-
-def _rounds_are_known(validated: ValidatedRequest) -> bool:
-    """Return whether the number of rounds does not depend on the data."""
-    cv = validated.requirements.cross_validation
-    return cv is None or cv.direction == "forward"
-
-
-def _round_costs(
-    validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None, chosen: Representation
-) -> Iterator[PassCost]:
-    """Yield the costs of the passes of all rounds. Cross-validation by folds takes none with their Gram matrices.
-
-    state: of an interrupted search. rewrite_every: rounds between rewrites of a cache on disk, None without one.
-    """
-    cv, rounds, dataset = validated.requirements.cross_validation, _number_of_rounds(validated), validated.dataset
-    if isinstance(chosen, InColumnBlocks) and cv is not None:
-        yield from _column_round_costs(validated, state, rewrite_every, chosen)
-        return
-    if cv is None or cv.folds or not rounds:
-        return
-    if cv.penalties and state is None:
-        yield penalty_pass(dataset, cv.penalties).cost()
-    if cv.direction == "forward" and would_cache(dataset):
-        return
-    backward = cv.direction == "backward"
-    first = dataset.n - validated.exclude.size if backward else validated.include.size
-    costs = []
-    for step in range(0 if state is None else len(state["path"]), rounds):
-        cost = loo_pass(dataset, first - step if backward else first + step).cost()
-        if rewrite_every is not None and step > rewrite_every:  # it reads the cache on disk
-            m, n, N, since = dataset.m, dataset.n, dataset.n_targets, step % rewrite_every
-            cost = replace(cost, passes=0, bytes_read=8 * m * (n + N + 1), flops=m * n * (2 * since + 8 * N))
-        costs.append(cost)
-    yield PassCost.total("rounds of leave-one-out", costs)
-
-
-def _column_round_costs(
-    validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None, chosen: InColumnBlocks
-) -> Iterator[PassCost]:
-    """Yield the costs of rounds on blocks of columns."""
-    dataset = validated.dataset
-    blocks, rows_per_pass = chosen.blocks(dataset), chosen.shape.rows_per_pass
-    cv, done = validated.requirements.cross_validation, 0 if state is None else len(state["path"])
-    assert cv is not None
-    included, rounds = validated.include.size, _number_of_rounds(validated)
-    if included and dataset.n > FEW_COLUMNS:  # the objective needs their rows, too
-        batches = math.ceil(included / rows_per_pass)
-        yield PassCost.total("included columns", [product_pass(blocks, rows_per_pass).cost()] * batches)
-    if cv.penalties and state is None:
-        yield penalty_cost(blocks)
-    steps = list(range(done, rounds))
-    cached = {}
-    if rewrite_every is not None:
-        cached = {i: step % rewrite_every for i, step in enumerate(steps) if step > rewrite_every}
-    memory = cv.direction == "forward" and not cv.folds and would_cache(dataset)
-    if cv.penalties or not memory:
-        yield PassCost("targets", bytes_read=dataset.y_bytes)
-    costs = costs_on_columns(
-        blocks, [included + step for step in steps], included + done, validated.partition, memory, cached
-    )
-    yield PassCost.total("rounds on blocks of columns", costs)
-
-
-def _rewrite_interval(
-    validated: ValidatedRequest, scratch: Path | None, isolated_cluster: str, chosen: Representation
-) -> tuple[int | None, int]:
-    """Return the rounds between rewrites of a cache of rows on disk and its bytes; (None, 0) if there is none.
-
-    scratch: a folder for it. isolated_cluster: the kind of a cluster whose workers share no folder with this process.
-
-    Errors: CapacityError where it does not fit the disk; OptionError where the workers would not see it.
-    """
-    cv, dataset = validated.requirements.cross_validation, validated.dataset
-    if cv is None or cv.folds:
-        return None, 0
-    asked = cv.rewrite_every
-    if dataset.weighted and asked != "never":
-        return None, 0
-    if isinstance(asked, int) and isolated_cluster:
-        raise OptionError(
-            f"rewrite_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
-            "Leave it out (then nothing is cached), or use slurm with out on a file system that all nodes share.",
-        )
-    if asked == "auto" and isinstance(chosen, InColumnBlocks) and chosen.keeps_blocks:
-        return None, 0  # rounds read nothing
-    columns = chunk_columns(chosen, dataset)
-    nbytes = cache_file_bytes(dataset, cache_width(dataset, cv.loss, columns), columns)
-    every = rounds_between_rewrites(
-        asked, dataset, validated.include.size, validated.request.limit, scratch, nbytes=nbytes, direction=cv.direction
-    )
-    return every, 0 if every is None else nbytes
-
-
-def chunk_columns(chosen: Representation, dataset: Dataset) -> int | None:
-    """Return the columns of a chunk of the cache, where rounds read blocks of columns; else None."""
-    return chosen.blocks(dataset).edges[1] if isinstance(chosen, InColumnBlocks) else None
-
-
-def _round_worker_bytes(validated: ValidatedRequest, chosen: Representation) -> int:
-    """Return the memory limit that a worker needs for a round on rows; 0 without rounds."""
-    dataset = validated.dataset
-    if validated.requirements.cross_validation is None or isinstance(chosen, InColumnBlocks):
-        return 0
-    arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
-    block = dataset.nbytes // max(len(dataset.blocks), 1)
-    return math.ceil((memory.INTERPRETER + memory.COMPILED + arrays + 3 * block) / memory.TASK_SHARE)

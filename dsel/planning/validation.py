@@ -1,7 +1,4 @@
-"""Every check of a request that needs the labels and shape of the data, or the methods, and no pass over the data.
-
-Check ``k="auto"`` before any data are read: the rule, the upper limit, and the rows that it needs.
-"""
+"""Every check of a request that needs the labels and shape of the data, or the methods, and no pass over the data."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
-from dsel.config.size_rule import INFORMATION, LEFT_OUT, SizeRule
+from dsel.config.size_rule import INFORMATION, SizeRule
 from dsel.config.types import first_error, suggest_option
 from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
 from dsel.data.dataset import Dataset
-from dsel.data.divide_rows import partition_rows, split_held_out
+from dsel.data.divide_rows import split_held_out
 from dsel.data.labels import format_labels
 from dsel.data.offset import with_offset
 from dsel.data.row_partition import RowPartition
@@ -33,140 +30,16 @@ from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
+from dsel.passes.loss_fits import keeps, too_many_rows
 from dsel.passes.sums import Sums, needs_rows
+from dsel.planning.size_plan import MOST_COLUMNS, partition_of, plan_size
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements
 from dsel.search.placement import Placement, Site
 from dsel.search.registry import find_method, methods_with
 
-#: The default upper limit of an automatic k.
-MOST_COLUMNS = 30
 #: Of data with as many columns, the indicator columns of categories are not grouped by default: groups need their whole
 #: Gram matrix.
 MOST_GROUPED = 10_000
-#: By default the smallest training set has at least this many rows for each column.
-_ROWS_PER_COLUMN = 3
-
-
-@dataclass(frozen=True)
-class SizePlan:
-    """What an automatic k needs. All is None or empty for a given k, apart from the request."""
-
-    request: SelectionRequest
-    rule: SizeRule | None = None
-    partition: RowPartition | None = None
-    held_out: Dataset | None = None
-    notes: tuple[str, ...] = ()
-
-    def options(self, options: Options) -> Options:
-        """Return the method's options, with the held-out rows of the rule for a method that has such an option."""
-        if self.rule is None or self.rule.held_out is None or "held_out" not in type(options).model_fields:
-            return options
-        return options.model_copy(update={"held_out": self.rule.held_out})
-
-
-def plan_size(
-    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, allowed: int,
-    loss: Loss | None = None,
-) -> SizePlan:  # fmt: skip
-    """Return the rule of an automatic k and what it needs, and the request with the upper limit.
-
-    included, allowed: how many columns, or groups of columns, are always chosen, and may be chosen with these. Errors:
-    OptionError where the rule does not go with the method or the data.
-    """
-    if request.k != "auto":
-        return SizePlan(request)
-    rule = _resolved(request.choose_k or SizeRule(), method)
-    if loss is not None:
-        rule = _size_rule_of_loss(request.choose_k or SizeRule(), loss)
-    elif rule.by in ("auc", "log-loss"):
-        raise OptionError(f"choose_k {rule.by} needs a loss for classes.", 'Use loss="logistic" or "multinomial".')
-    _check_method(rule, method, options)
-    if rule.by in INFORMATION and not dataset.n_targets:
-        raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
-    if rule.by == "cp" and dataset.m <= dataset.n + 1:
-        raise OptionError(
-            f"choose_k cp needs more rows than columns: there are {dataset.m} and {dataset.n}.",
-            "Choose by aicc or bic.",
-        )
-    partition: RowPartition | None = None
-    held_out: Dataset | None = None
-    notes: tuple[str, ...] = ()
-    folds = rule.by == "folds" or (rule.by in LEFT_OUT and rule.held_out is None)
-    if not method.uses_rows and (folds or isinstance(rule.held_out, float)):
-        share = None if folds else rule.held_out
-        partition = _partition(dataset, rule, rule.folds, request.seed, share)
-    elif not method.uses_rows and rule.by == "held-out":
-        if not dataset.n_targets:
-            raise OptionError(
-                "choose_k: held-out rows in another store need targets Y.", "Hold out a share of the rows."
-            )
-        held_out = held_out_dataset(dataset, rule.held_out)
-    if partition is not None and loss is None:
-        notes = (f"k is chosen by {partition.description}: their errors take no further pass",)
-    elif partition is not None:
-        models = sum(1 for _ in partition.tests())
-        notes = (f"k is chosen by {partition.description}: the search runs {models} more times, on the other rows",)
-    trained = dataset.m if partition is None else partition.fewest_trained
-    most = min(MOST_COLUMNS, allowed, max(1, trained // _ROWS_PER_COLUMN))
-    limit = max(most, included, 1) if request.max_k is None else min(request.max_k, allowed)
-    request = request.model_copy(update={"max_k": max(limit, included)})
-    return SizePlan(request, rule, partition, held_out, notes)
-
-
-def _resolved(rule: SizeRule, method: Method) -> SizeRule:
-    by = rule.by or ("held-out" if rule.held_out is not None else "path" if method.uses_rows else "folds")
-    return rule.model_copy(update={"by": by})
-
-
-def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
-    """Return the rule for a loss: an information criterion, by default BIC, or left-out rows."""
-    divided = "held-out" if rule.held_out is not None else "folds" if rule.divides_rows else "bic"
-    by = rule.by or divided
-    if by not in ("aic", "bic", "ebic", *LEFT_OUT):
-        raise OptionError(
-            f'choose_k {by} is for the squared error, and the loss is "{loss.name}".',
-            "Choose by folds, held-out, bic, aic or ebic.",
-        )
-    if by in ("auc", "log-loss") and not loss.classifies:
-        raise OptionError(
-            f'choose_k {by} is for classes, and the loss is "{loss.name}".',
-            "Choose by folds, which compares deviances.",
-        )
-    if rule.held_out is not None and not isinstance(rule.held_out, float):
-        raise OptionError(
-            f'choose_k: with the loss "{loss.name}", held_out is a share of the rows.', "Give a share, such as 0.2."
-        )
-    return rule.model_copy(update={"by": by})
-
-
-def _check_method(rule: SizeRule, method: Method, options: Options) -> None:
-    """Refuse a rule that does not go with the method."""
-    if not method.uses_rows:
-        if rule.by == "path":
-            raise OptionError(
-                f"choose_k path: {method.name} scores no subset on left-out rows.", "Choose by folds, bic or ebic."
-            )
-        return
-    if rule.by == "folds":
-        raise OptionError(
-            f"choose_k folds: the steps of {method.name} have errors on left-out rows already.",
-            "Choose by path. It is the default for this method.",
-        )
-    if getattr(options, "direction", "forward") == "backward":
-        raise OptionError(
-            f"k is auto, but {method.name} stops at k with direction backward.", "Use forward or floating."
-        )
-    if rule.by == "held-out" and getattr(options, "held_out", None) is not None:
-        raise OptionError("held_out is given twice, in choose_k and in the options.", "Keep the one in choose_k.")
-    if rule.split != "random" or rule.row_groups is not None:
-        raise OptionError(
-            f"choose_k: {method.name} divides the rows itself.", "Give split and row_groups as options of kfold."
-        )
-    if rule.one_standard_error:
-        raise OptionError(
-            f"choose_k: the errors of the steps of {method.name} have no standard error.",
-            "Leave out one_standard_error, or use a method such as forward.",
-        )
 
 
 @dataclass(frozen=True)
@@ -312,7 +185,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         _check_scoring(dataset, request, scored)
         dataset, held_out = _held_out(dataset, request, scored)
         if scored.folds:
-            partition = _partition(dataset, scored, scored.folds, request.seed)
+            partition = partition_of(dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
     if loss is not None:
@@ -351,12 +224,19 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
         return None
     name = f'loss="{loss.name}"'
     many = loss.contrasts is not None
-    if dataset.n_targets != 1 and not (many and dataset.n_targets > 2):
-        remedy = "Name one with targets."
+    if dataset.n_targets != loss.target_columns and not (many and dataset.n_targets > 2):
+        several = loss.target_columns > 1
+        remedy = "Name them with targets, or give Y with these columns." if several else "Name one with targets."
         if loss.classifies:
             more = 'For three or more classes use loss="multinomial".'
             remedy = 'For two classes use loss="logistic".' if many else f"{remedy} {more}"
-        raise OptionError(f"{name} takes one target, and there are {dataset.n_targets}.", remedy)
+        raise OptionError(f"{name} takes {loss.target_words}, and there are {dataset.n_targets}.", remedy)
+    if dataset.classes and not loss.classifies and loss.target_columns > 1:
+        target, levels = next(iter(dataset.classes.items()))
+        raise OptionError(
+            f"{name} takes numbers and booleans, and the target {target} has the classes {shorten(levels)}.",
+            "Give 1 and 0, or booleans: which class counts as an event is then clear.",
+        )
     if dataset.classes and not loss.classifies:
         target, levels = next(iter(dataset.classes.items()))
         raise OptionError(
@@ -372,6 +252,9 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
         )
     if isinstance(dataset, Sums):
         raise needs_rows(name)
+    most = request.limit if request.k != "auto" else min(request.max_k or MOST_COLUMNS, dataset.n)
+    if not loss.by_rows and not keeps(dataset, most, loss):
+        raise too_many_rows(loss, dataset, most)
     refused = {
         "criterion": request.criterion is not None, "reduce": request.reduce is not None,
         "polish": request.polish != "none",
@@ -488,7 +371,7 @@ def with_category_groups(dataset: Dataset, request: SelectionRequest) -> Selecti
         labels = zip(dataset.features, dataset.categories, strict=True)
         named = dict.fromkeys(repr(source) for label, source in labels if label != source)
         raise OptionError(
-            f"{len(named)} columns became indicator columns of categories: {shorten(named)}.",
+            f"{counted(len(named), 'column')} became indicator columns of categories: {shorten(named)}.",
             'Exclude them, or use categories="groups".',
         )
     method = find_method(request.method)
@@ -536,14 +419,4 @@ def _held_out(dataset: Dataset, request: SelectionRequest, scored: CrossValidati
         return dataset, None
     if not isinstance(scored.held_out, float):
         return dataset, held_out_dataset(dataset, scored.held_out)
-    return split_held_out(dataset, _partition(dataset, scored, 0, request.seed, scored.held_out))
-
-
-def _partition(
-    dataset: Dataset, rule: SizeRule | CrossValidation, folds: int, seed: int, held_out: float | None = None
-) -> RowPartition:
-    """Return the folds that a rule asks for, or with a share `held_out` the rows to train on and the others."""
-    return partition_rows(
-        dataset, folds=folds, split=rule.split, row_groups=rule.row_groups, held_out=held_out, seed=seed,
-        repeats=rule.repeats if held_out is None else 1, gap=rule.gap if held_out is None else 0,
-    )  # fmt: skip
+    return split_held_out(dataset, partition_of(dataset, scored, 0, request.seed, scored.held_out))

@@ -70,4 +70,4 @@ class Placement:
 #: The place of a method that has no choice.
 HERE = Placement()
 NO_CLUSTER = "there is no cluster"
-ASKED = "search_on: client"
+ASKED = "search_on=client"

@@ -146,7 +146,7 @@ class Candidates(Protocol):
 
 def alternatives_in_data(
     answer: NearBestAnswer, objective: Candidates, explained: Callable[[tuple[int, ...], float], float],
-    reliance: Mapping[int, tuple[float, float]], features: Sequence[str], certificate: Certificate,
+    reliance: Mapping[int, tuple[float, float]], features: Sequence[str | int], certificate: Certificate,
 ) -> Alternatives:  # fmt: skip
     """Return near-best subsets in terms of the data.
 
@@ -164,7 +164,7 @@ def alternatives_in_data(
 
     columns = tuple(
         Price(
-            index=int(j), label=str(features[j]), verdict=answer.verdicts[i], error_with=known(answer.value_with[i]),
+            index=int(j), label=features[j], verdict=answer.verdicts[i], error_with=known(answer.value_with[i]),
             error_without=known(answer.value_without[i]), bound_with=float(min(answer.bound_with[i], c)),
             bound_without=float(min(answer.bound_without[i], c)),
             with_column=tuple(objective.in_data(answer.example_with.get(i, ()))),
@@ -189,7 +189,7 @@ def criterion_list_in_data(
     seconds: float,
 ) -> Alternatives:  # fmt: skip
     """Return the best subsets by a criterion in terms of the data. The verdicts are about the listed subsets."""
-    objective, features = run.objective, run.dataset.features
+    objective, features = run.objective, run.dataset.names
     base = len(objective.included)
 
     def best(having: bool, j: int) -> tuple[float | None, tuple[int, ...]]:
@@ -203,7 +203,7 @@ def criterion_list_in_data(
             verdict = "replaceable"
         sure = verdict if found.proven or verdict == "replaceable" else "undecided"
         values = (error_with, error_without, 0.0, 0.0, with_column, without_column)
-        columns.append(Price(j, str(features[j]), sure, *values))
+        columns.append(Price(j, features[j], sure, *values))
     rows = tuple(
         FrontRow(
             base + len(S), f, explained_share(run.whole, objective.in_data(S), f), tuple(objective.in_data(S)),

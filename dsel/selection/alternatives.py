@@ -22,7 +22,7 @@ class Price:
     ----------
     index : int
         The column, 0-based.
-    label : str
+    label : str or int
         Its label.
     verdict : {"necessary", "useless", "replaceable", "undecided"}
         Whether all near-best subsets have the column, none has it, or some do and some do not.
@@ -38,7 +38,7 @@ class Price:
     """
 
     index: int
-    label: str
+    label: str | int
     verdict: Verdict
     error_with: float | None
     error_without: float | None
@@ -66,7 +66,7 @@ class Substitute:
         The chosen column, 0-based.
     index : int
         The column that takes its place.
-    label : str
+    label : str or int
         Its label.
     error, r2 : float
         f of the subset after the swap, and the share of ||Y||^2 that it explains.
@@ -78,7 +78,7 @@ class Substitute:
 
     replaces: int
     index: int
-    label: str
+    label: str | int
     error: float
     r2: float
     correlation: float | None
@@ -143,12 +143,12 @@ class Alternatives:
     copies: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str | int, Verdict]:
         """The verdict of each candidate column, by its label."""
         return {price.label: price.verdict for price in self.columns}
 
     @property
-    def prices(self) -> dict[str, Price]:
+    def prices(self) -> dict[str | int, Price]:
         """What it costs to have each candidate column, or to do without it, by its label."""
         return {price.label: price for price in self.columns}
 
@@ -162,7 +162,7 @@ class Alternatives:
         """How many of the listed subsets have each column that any of them has."""
         return dict(Counter(j for row in self.subsets for j in row.indices))
 
-    def labels(self, verdict: Verdict) -> list[str]:
+    def labels(self, verdict: Verdict) -> list[str | int]:
         """Return the labels of the columns with this verdict."""
         return [price.label for price in self.columns if price.verdict == verdict]
 
@@ -238,7 +238,7 @@ def changed_verdicts(before: Alternatives | None, after: Alternatives | None) ->
         return {}
     old = before.verdicts
     pairs = {label: (old[label], new) for label, new in after.verdicts.items() if label in old}
-    return {label: pair for label, pair in pairs.items() if pair[0] != pair[1]}
+    return {str(label): pair for label, pair in pairs.items() if pair[0] != pair[1]}
 
 
 #: The verdicts, the strongest statements first.

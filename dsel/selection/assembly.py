@@ -111,7 +111,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
     zeros = np.zeros((dependent.size, coefficients.shape[1]))
     return {
         "indices": tuple(int(j) for j in S),
-        "labels": [int(label) if dataset.numbered else label for label in map(str, dataset.features[S])],
+        "labels": [dataset.names[j] for j in S],
         "error": max(fit.error, 0.0),
         "r2": 1.0 - max(fit.rss, 0.0) / fit.total,
         "coefficients": np.vstack([coefficients, zeros])[order],
@@ -145,7 +145,7 @@ def assemble(
         targets=answer.targets or tuple(str(t) for t in dataset.targets),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
-        notes=(*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)),
+        notes=tuple(dict.fromkeys((*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)))),
         certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
         source=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -205,8 +205,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if crowded is not None:
         yield crowded
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
-        whole = "||Y||^2" if answer.run.validated.loss is None else "the deviance without columns"
-        yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of {whole}"
+        yield _disagreement(answer)
     if isinstance(dataset, Sums):
         yield noise_note(answer.run, fit, answer.chosen) or _not_on_rows(len(dataset.parts))
     if dataset.row_part is not None:
@@ -381,6 +380,23 @@ def _in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fi
     return coefficients, intercept
 
 
+def _disagreement(answer: Answer) -> str:
+    """Return a note on the errors of the search and of the data, which differ, with the cause."""
+    run, x, y = answer.run, *answer.run.prepared.statistics.hardly_varying()
+    whole = "||Y||^2" if run.validated.loss is None else "the deviance without columns"
+    large = [str(run.dataset.features[j]) for j in answer.chosen if x[j]] + run.dataset.targets[y].tolist()
+    cause = "nearly dependent columns do that; leave some of them out"
+    if large:
+        cause = (
+            f"{shorten(large)} {'is' if len(large) == 1 else 'are'} more than a million times as large as the spread; "
+            "subtract a constant before"
+        )
+    return (
+        "the error, which is recomputed from the data, differs by rounding from the search's by more than "
+        f"{_AGREEMENT:g} of {whole}: {cause}"
+    )
+
+
 def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | None:
     """Return the best substitutes of each chosen column, or None where they are not cheap or there are none.
 
@@ -397,7 +413,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
     with threads_for(objective):
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
-    features = run.dataset.features
+    names = run.dataset.names
     found, statistics = _copies(run, chosen, place), run.prepared.statistics
     scaling = statistics.scaling(request.preprocess)
     for row, i in enumerate(S):
@@ -409,7 +425,7 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             error = float(values[row, l])
             correlation = _correlation_of(statistics, scaling, whole, place[old], place[new])
             r2 = explained_share(whole, members, error)
-            found.append(Substitute(old, new, str(features[new]), error, r2, correlation))
+            found.append(Substitute(old, new, names[new], error, r2, correlation))
     return tuple(found)
 
 
@@ -423,7 +439,7 @@ def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Subs
             error = max(whole.value([place[j] for j in members]), 0.0)
             r2 = explained_share(whole, [place[j] for j in members], error)
             near = _correlation_of(statistics, scaling, whole, place[old], place[new])
-            found.append(Substitute(old, new, str(run.dataset.features[new]), error, r2, near))
+            found.append(Substitute(old, new, run.dataset.names[new], error, r2, near))
     return found
 
 
@@ -463,6 +479,8 @@ def _chosen_statistics(
     covariance = fit.gram - statistics.weight * np.outer(mean, mean)
     std_x = np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight)
     std_y = std_x if statistics.unsupervised else np.sqrt(np.maximum(statistics.yy, 0.0) / statistics.weight)
+    if not statistics.unsupervised and std_y.size != fit.coefficients.shape[1]:  # a loss with other outputs
+        std_y = np.full(fit.coefficients.shape[1], np.nan)
     correlation = np.full((size, size), np.nan)
     correlation[: S.size, : S.size] = _correlation(covariance)
     gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from dsel._lib.text import counted
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
+from dsel.data.formats.tables.scan import rounding_note
 from dsel.data.labels import Labels, format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -57,7 +58,7 @@ def candidates_of(
         notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:
-        why = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
+        why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
         raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
     left = validated.items.count(np.union1d(include, keep))
     if left < request.limit and request.k != "auto":
@@ -107,23 +108,20 @@ def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: O
 
 def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
     """Return notes on columns that explain nothing, and on values that nobody wrote."""
-    labels, notes = dataset.features, []
+    labels, notes = dataset.features, [*_on_rounded(dataset, statistics)]
     unusable = statistics.unusable(validated.request.preprocess)
-    rounded = np.flatnonzero(_rounded(dataset, statistics))
-    if rounded.size:
-        notes.append(
-            f"{rounded.size} columns have integers beyond 2^53, which were rounded to float64 (subtract a constant): "
-            f"{format_labels(labels, rounded)}"
-        )
-    if unusable.any():
-        constant = np.flatnonzero(unusable)
-        notes.append(
-            f"{counted(constant.size, 'constant column is', 'constant columns are')} never chosen: "
-            f"{format_labels(labels, constant)}"
-        )
+    nearly = unusable & (statistics.squares > 0.0)
+    for which, one, several in (
+        (unusable & ~nearly, "constant column is", "constant columns are"),
+        (nearly, "column is constant up to rounding and", "columns are constant up to rounding and"),
+    ):
+        if which.any():
+            named = format_labels(labels, np.flatnonzero(which))
+            notes.append(f"{counted(int(which.sum()), one, several)} never chosen: {named}")
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
     if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
-        notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")
+        have = counted(empty.size, "column has", "columns have")
+        notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, empty)}")
     if validated.request.missing == "mean" and isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:
@@ -134,13 +132,14 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     return notes
 
 
-def _rounded(dataset: Dataset, statistics: ColumnScales) -> NDArray[np.bool_]:
-    """Return (n,) which columns are of integers so large that float64 does not hold them."""
-    if not dataset.has_long_integers:
-        return np.zeros(dataset.n, np.bool_)
-    with np.errstate(over="ignore"):
-        size = np.sqrt(statistics.mean_x**2 + statistics.squares / statistics.weight)
-    return np.asarray(size > EXACT_INTEGERS)
+def _on_rounded(dataset: Dataset, statistics: ColumnScales) -> Iterator[str]:
+    """Yield notes on columns and targets of integers so large that float64 does not hold all of their size."""
+    x = ("column", dataset.features, statistics.mean_x, statistics.squares)
+    y = ("target", dataset.targets, statistics.mean_y, statistics.yy)
+    for is_long, (word, labels, mean, squares) in zip(dataset.long_integers, (x, y), strict=True):
+        with np.errstate(over="ignore"):
+            size = np.sqrt(mean**2 + squares / statistics.weight)
+        yield from rounding_note(labels[is_long & (size > EXACT_INTEGERS)].tolist(), word)
 
 
 def require_variation(total: float, *, squared: bool = False) -> None:

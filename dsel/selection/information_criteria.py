@@ -61,9 +61,14 @@ class CriterionContext:
             return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
         return fit + self._penalty(by, df, s)
 
-    def value_of_deviance(self, by: InformationCriterion, deviance: float, s: int) -> float:
-        """Return a criterion of s columns from a deviance, -2 log likelihood: without constants that subsets share."""
-        return deviance + self._penalty(by, float(s), s)
+    def value_of_deviance(self, by: InformationCriterion, deviance: float, s: int, intercept: bool) -> float:
+        """Return a criterion of s columns from a deviance, -2 log likelihood but for a constant that is 0 for classes.
+
+        intercept: whether the model has one, which counts.
+        """
+        return (
+            deviance + self._penalty(by, float(s), s) + intercept * self.N * (2.0 if by == "aic" else math.log(self.m))
+        )
 
     def _penalty(self, by: InformationCriterion, df: float, s: int) -> float:
         """Return what a criterion adds to the logarithm of the RSS."""
@@ -134,7 +139,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )
-    context = CriterionContext(m, N, p, total, gamma)
+    intercept = selection.preprocess in ("standardize", "center") and selection.loss.has_intercept
+    context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
     bounds = {row["size"]: row["bound"] for row in selection.certificate}
     rows = [row for row in selection.front if row.size <= selection.k]
     found = []
@@ -144,7 +150,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
 
         def value(error: float, size: int, by: InformationCriterion = by) -> float:
             if selection.by_loss:
-                return context.value_of_deviance(by, error, size)
+                return context.value_of_deviance(by, error, size, intercept)
             return context.value(by, error, size, size)
 
         values = {row.size: value(row.error, row.size) for row in rows}
@@ -164,8 +170,8 @@ def _as_reported(by: InformationCriterion, value: float, m: int, N: int, selecti
     """Return a criterion with the constants that R and statsmodels count, and the adjusted R2 itself."""
     if by == "adjusted-r2":
         return -value
-    if selection.by_loss:  # the deviance is -2 log likelihood but for a constant, which is 0 for classes
-        return value + (selection.preprocess in ("standardize", "center")) * N * (math.log(m) if by != "aic" else 2.0)
+    if selection.by_loss:
+        return value
     others = N * (selection.preprocess != "none") + 1
     if selection.preprocess == "standardize" and N == 1 and selection.statistics is not None:
         value += 2.0 * m * math.log(float(selection.statistics.target_std[0]))  # in the units of the target

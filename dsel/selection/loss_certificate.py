@@ -14,8 +14,9 @@ from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.loss_fits import LossData, LossFit, fit_subsets
 from dsel.passes.loss_products import LossColumns
 from dsel.search.exact.alternatives import NearBestAnswer
-from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.losses.outputs import lengths
+from dsel.search.exact.certificate import GROUPS, Certificate
+from dsel.search.exact.losses.grouping import Grouping
+from dsel.search.exact.losses.problem import lengths
 from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
@@ -34,6 +35,8 @@ MOST_RELAXED, LEAST_POOL = 3000, 2000
 Shares = Callable[[Sequence[int]], Iterable[tuple[int, float | None, int | None]]]
 #: F of the selection is the same again up to this share of F.
 _SAME = 1e-6
+#: What begins the note on a proof whose gap no node can close.
+_STALLED = "no node is open in the proof for"
 #: At most this many listed subsets are looked at for the reliance on each column, and fitted at a time.
 _MOST_RELIANCE, _FITS = 100, 200
 
@@ -66,14 +69,14 @@ def certify_loss(
     CapacityError
         If the columns do not fit into memory, and neither does a pool of them.
     OptionError
-        If there are groups of columns, or wide data without a penalty.
+        If near-best subsets are to be listed of groups of columns, or for wide data without a penalty.
     DataError
         If the data are not those of the selection.
     """
-    validated = run.validated
-    if validated.groups is not None:
+    base = run.validated.included
+    if listing is not None and run.validated.groups is not None:
         raise OptionError(
-            "There is no proof for groups of columns and a loss other than the squared error.",
+            "Near-best subsets are listed of single columns, not of groups.",
             'Select without groups; for indicator columns of categories that is categories="columns".',
         )
     data = loss_data(run)
@@ -83,34 +86,42 @@ def certify_loss(
     _require_same(known.value, selection)
     largest = None if limit is None else limit * float(lengths(known.coefficients).max(initial=0.0))
     prover = _Prover.of(run, data, selection.front, largest or None)
-    if listing is not None and prover.columns is None:
+    if listing is not None and prover.items is None:
         raise CapacityError(
             "Near-best subsets are not listed: the columns do not fit, and the proof would make passes over the data.",
             f"Exclude columns until there are at most {MOST_RELAXED}.",
         )
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
-    sizes = range(max(len(run.base), 1), selection.k + 1) if all_sizes else [selection.k]
+    sizes = range(max(base, 1), selection.k + 1) if all_sizes else [selection.k]
     found: dict[int, Certificate] = {}
+    notes = [note for note in selection.notes if not note.startswith(_STALLED)]
     listed: dict[int, NearBestAnswer] = {}
     for size, seconds, nodes in shares(sizes):
         best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
-        proof = prover.prove(size, best, seconds, nodes, listing, watcher(size - len(run.base)))
+        proof = prover.prove(size, best, seconds, nodes, listing, watcher(size - base))
         better = proof.value < best.error - _SAME * total
         if better:
-            search.consider([(size - len(run.base), proof.members)])
+            search.consider([(size - base, proof.members)])
             fit = search.known[tuple(sorted(proof.members))]
             if fit.infinite:  # the proof stopped at other coefficients than the answer has: its bound alone counts
                 proof = replace(proof, value=fit.value, proven=False)
                 better = fit.value < best.error - _SAME * total
         limit_of_proof = min(proof.limit, largest or np.inf)
-        found[size] = _certificate(size, proof, best, total, better, data.loss.name, limit_of_proof)
-        if proof.near_best is not None and size > len(run.base):
+        method = f"{'branch-and-bound' if run.validated.groups is None else GROUPS} ({data.loss.name} loss)"
+        found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)
+        if proof.near_best is not None and size > base:
             listed[size] = proof.near_best
+        if proof.ended == "rounding":
+            notes.append(
+                f"{_STALLED} size {size}, and a gap is left, because fits by the loss do not converge: more time does "
+                "not help; set lam or coefficient_limit"
+            )
         if proof.ended == "interrupted":
             break
     if listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
         selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
+    selection = replace(selection, notes=tuple(notes))
     selection = with_certificates(selection, found, run.dataset.features.tolist())
     return _with_better(search, selection, found, total)
 
@@ -119,14 +130,14 @@ def certify_loss(
 class _Prover:
     """What proves sizes, with columns of the data: a tree over all columns in memory, or over a pool.
 
-    problem: with the columns (n,) of the data, or without any if they are None.
+    problem: with the columns of the data of its items, or without any if these are None.
     """
 
     run: SelectionRun
     data: LossData
     problem: LossProblem
     every: LossColumns
-    columns: Ints | None
+    items: list[Ints] | None
 
     @classmethod
     def of(cls, run: SelectionRun, data: LossData, front: Sequence[FrontRow], limit: float | None) -> _Prover:
@@ -143,11 +154,18 @@ class _Prover:
         allowed[columns] = True
         every = LossColumns(data, allowed)
         if columns.size <= MOST_RELAXED and 16 * m * columns.size <= MOST_BYTES:
-            return cls(run, data, replace(problem, Z=every.read(columns)), every, columns)
+            groups, Z = run.validated.groups, every.read(columns)
+            if groups is None:
+                return cls(run, data, replace(problem, Z=Z), every, list(columns[:, None]))
+            local = groups.local(columns)
+            problem = replace(problem, groups=Grouping.of_sizes([places.size for places in local]))
+            return cls(run, data, replace(problem, Z=Z[:, np.concatenate(local)]), every, [columns[i] for i in local])
         _require_wide(problem, columns.size)
-        if problem.loss.outputs > 1:
+        grouped = run.validated.groups is not None
+        if problem.loss.outputs > 1 or grouped:
+            what = "groups of columns" if grouped else "three or more classes"
             raise CapacityError(
-                f"A proof for three or more classes holds all columns in memory, and {columns.size} are too many.",
+                f"A proof for {what} holds all columns in memory, and {columns.size} are too many.",
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
             )
         return cls(run, data, problem, every, None)
@@ -157,25 +175,28 @@ class _Prover:
         watcher: Watcher | None,
     ) -> LossProof:  # fmt: skip
         """Return the proof of a size. best: the best known subset."""
-        columns, base = self.columns, self.run.base
-        if columns is None:
+        items, base = self.items, self.run.base
+        if items is None:
             return prove_wide_loss(
                 self.problem, self.every, size, best.indices, include=list(base), seconds=seconds, nodes=nodes,
                 watcher=watcher,
             )  # fmt: skip
-        include, incumbent = (np.searchsorted(columns, sorted(S)).tolist() for S in (base, best.indices))
+        include, incumbent = (
+            [i for i, columns in enumerate(items) if not S.isdisjoint(columns.tolist())]
+            for S in (set(base), set(best.indices))
+        )
         proof = prove_loss(
             self.problem, size, include=include, incumbent=(tuple(incumbent), best.error), seconds=seconds,
             nodes=nodes, listing=listing, watcher=watcher,
         )  # fmt: skip
-        return replace(proof, members=tuple(int(columns[j]) for j in proof.members))
+        return replace(proof, members=tuple(int(j) for i in proof.members for j in items[i]))
 
     def in_data(self, answer: NearBestAnswer, certificate: Certificate, total: float) -> Alternatives:
         """Return near-best subsets in terms of the data. total: F without columns."""
-        assert self.columns is not None
+        assert self.items is not None
         base, fits = sorted(self.run.base), partial(fit_subsets, self.data)
         candidates = _Candidates(
-            np.setdiff1d(self.columns, base), base, fits([np.array(base, np.int64)])[0].value, total
+            np.setdiff1d(np.concatenate(self.items), base), base, fits([np.array(base, np.int64)])[0].value, total
         )
         sets = [candidates.in_data(S) for S, _ in answer.subsets]
         deviances = {tuple(S): fit.deviance for S, fit in zip(sets, self._fitted(sets), strict=True)}
@@ -191,8 +212,7 @@ class _Prover:
         def explained(members: tuple[int, ...], f: float) -> float:
             return 1.0 - deviances[members] / total
 
-        labels = self.run.dataset.features.tolist()
-        return alternatives_in_data(answer, candidates, explained, reliance, labels, certificate)
+        return alternatives_in_data(answer, candidates, explained, reliance, self.run.dataset.names, certificate)
 
     def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
         """Return the fits of subsets, some at a time."""
@@ -242,14 +262,14 @@ def _require_same(value: float, selection: Selection) -> None:
 
 
 def _certificate(
-    size: int, proof: LossProof, best: FrontRow, total: float, better: bool, loss: str, limit: float
+    size: int, proof: LossProof, best: FrontRow, total: float, better: bool, method: str, limit: float
 ) -> Certificate:
     """Return what a proof shows. A gap that counts as rounding is named as such."""
     value = proof.value if better else best.error
     rounding = max(value - proof.bound, 0.0) / total if proof.proven and total > 0.0 else 0.0
     return Certificate(
         size, value, max(min(proof.bound, value), 0.0), total, proof.members if better else best.indices, proof.nodes,
-        proof.seconds, f"branch-and-bound ({loss} loss)", better, rounding_error=rounding,
+        proof.seconds, method, better, rounding_error=rounding,
         largest_coefficient=limit if np.isfinite(limit) else 0.0, leaves_checked=proof.checked,
         leaves_searched=proof.searched, began_again=proof.began_again, cpu_seconds=proof.cpu_seconds,
     )  # fmt: skip
@@ -263,7 +283,7 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     front = {row.size: row for row in selection.front}
     for certificate in new:
         fit = search.known[tuple(sorted(certificate.indices))]
-        size = len(certificate.indices)
+        size = search.run.validated.items.count(certificate.indices)
         row = FrontRow(size, fit.value, 1.0 - fit.deviance / total, certificate.indices)
         if size not in front or row.error < front[size].error:
             front[size] = row
@@ -276,8 +296,10 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     if not search.known[search.best].value < selection.error - _SAME * total:
         return selection
     chosen, dependent, last = search.final_fit(search.run)
-    fields = answer_fields(search.run, last, chosen, dependent[:0])
+    kept = dependent if search.run.validated.items.keeps_dependent else dependent[:0]
+    fields = answer_fields(search.run, last, chosen, kept)
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     note = f"the proof found these columns: {shares}"
     figures = search.class_figures()
-    return replace(selection, **fields, class_figures=figures, notes=(*selection.notes, note))
+    counts = {**selection.counts, **search.figures()}
+    return replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))

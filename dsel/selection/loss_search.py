@@ -20,7 +20,6 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
-from dsel.data.weights import Weights
 from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
@@ -40,8 +39,8 @@ from dsel.passes.loss_models import (
     MOST_MODELLED,
     MOST_MODELS,
     model_moments,
+    rows_at,
     score_columns,
-    working_rows,
 )
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
@@ -198,7 +197,7 @@ class LossSearch:
         """Return whether the model about the intercept is not the squared error of the targets."""
         loss, targets = self.problem.loss, self.problem.targets
         weighted = loss.row_weights(loss.encode(targets.y[:1]), None) is not None
-        known = not (self.of_part or weighted or targets.offset is not None)
+        known = not (self.of_part or weighted or targets.offset is not None) and loss.by_rows
         return not known or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
 
     def _next(self) -> tuple[int, ...] | None:
@@ -330,7 +329,7 @@ class LossSearch:
             members = tuple(place[j] for j in S if j not in included)
             front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
         errors = {S: (self.known[S].value, self.known[S].deviance) for S in self.front()}
-        counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known)}
+        counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known), **self.figures()}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
 
     def final_fit(self, run: SelectionRun) -> tuple[Ints, Ints, Fit]:
@@ -338,6 +337,8 @@ class LossSearch:
         best, problem = self.best, self.problem
         base = [j for j in run.base if j in best]
         chosen, dependent = by_gain(run.whole, base, [j for j in best if j not in base])
+        if not problem.loss.by_rows:  # gains by squares of the targets say nothing
+            chosen = self._by_fits([j for j in chosen if j in base], [j for j in chosen if j not in base])
         prefixes = [chosen[:i] for i in range(chosen.size + 1)]
         fits = fit_subsets(problem, prefixes)
         known = self.known[best]
@@ -354,6 +355,14 @@ class LossSearch:
         b0 = np.atleast_1d(last.intercept) @ to_scores
         fit = Fit(last.value, last.deviance, empty.value, b, gains, gram, intercept=b0)
         return chosen, dependent, fit
+
+    def _by_fits(self, base: list[int], others: list[int]) -> Ints:
+        """Return the base, then the other columns in order of gain, by a fit for each next column."""
+        order, waiting = [*base], [*others]
+        while waiting:
+            fits = fit_subsets(self.problem, [np.array(sorted([*order, j]), np.int64) for j in waiting])
+            order.append(waiting.pop(min(range(len(waiting)), key=lambda i: fits[i].value)))
+        return np.array(order, np.int64)
 
     def value_of(self, members: Iterable[int]) -> float:
         """Return F of columns of the data."""
@@ -384,6 +393,13 @@ class LossSearch:
         name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else dataset.targets[0]
         return tuple(f"{name}={class_name(value)}" for value in loss.parameters()["classes"])
 
+    def figures(self) -> dict[str, float]:
+        """Return further figures of the best fit on the rows, such as the concordance."""
+        if self.problem.loss.by_rows:
+            return {}
+        rows, eta = rows_at(self.problem, self.known[self.best])
+        return rows.figures(eta)
+
     def class_figures(self) -> ClassFigures | None:
         """Return how well the best fit tells the classes apart on the rows; None for a loss without classes."""
         problem = self.problem
@@ -398,8 +414,8 @@ class LossSearch:
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)
             notes.append(
-                f"columns {names} separate the classes: without a penalty the fit is infinite, and the coefficients "
-                "are those where it was stopped; set lam above 0 for finite ones"
+                f"columns {names} {self.problem.loss.endless}: without a penalty the fit is infinite, and the "
+                "coefficients are those where it was stopped; set lam above 0 for finite ones"
             )
         return notes
 
@@ -434,7 +450,8 @@ def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset |
     scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
     return LossData(
         rows or run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
-        request.preprocess in ("standardize", "center"), statistics.mean_x if request.missing == "mean" else None,
+        request.preprocess in ("standardize", "center") or not validated.loss.has_intercept,
+        statistics.mean_x if request.missing == "mean" else None,
         run.context.engine,
     )  # fmt: skip
 
@@ -451,20 +468,11 @@ def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Datas
     S = np.sort(np.array(selection.indices, np.int64))
     X = read_columns(dataset, S, fill if filled else None)
     coefficients = selection.coefficients[np.argsort(selection.indices, kind="stable")]
-    base = np.zeros(dataset.m) if targets.offset is None else targets.offset
     loss = selection.loss
     scores = X @ coefficients + selection.intercept
     eta = scores[:, 0] if loss.contrasts is None else scores @ loss.contrasts
     y = loss.encode(targets.y)
-    weight, response = working_rows(loss, y, eta, base)
     w = loss.row_weights(y, targets.w)
-    weight = weight if w is None else weight * w
-    response = response.reshape(dataset.m, loss.outputs)
-    blocks = tuple(
-        replace(b, y=response[b.start : b.stop], w=weight[b.start : b.stop], offset=None) for b in dataset.blocks
-    )
-    weights = Weights("model", weight)
-    return replace(
-        dataset, blocks=blocks, weights=weights, target_columns=None, y_bytes=8 * response.size, digest=None,
-        targets=np.array([f"output {i}" for i in range(loss.outputs)]),
-    )  # fmt: skip
+    at = eta if targets.offset is None else (eta.T + targets.offset).T
+    weight, step = loss.of_rows(y, np.ones(dataset.m) if w is None else w).working_response(at)
+    return dataset.with_rows("model", weight, (eta - step).reshape(dataset.m, -1))

@@ -45,10 +45,12 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     assert rule is not None
     by: Any = rule.by
     outputs = search.problem.loss.outputs
-    context = CriterionContext(run.prepared.statistics.weight, outputs, run.subject.n, 0.0, rule.gamma)
+    count = search.problem.loss.count(run.prepared.statistics.weight)
+    context = CriterionContext(count, outputs, run.subject.n, 0.0, rule.gamma)
+    intercept = search.problem.intercept and search.problem.loss.has_intercept
     base = run.validated.included
     points = [
-        SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size))
+        SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size, intercept))
         for S in search.front()
         if (size := search.sizes[S]) <= run.most
     ]

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, NEAR_COPY, REAL, perturbation, same_norm
-from dsel._lib.types import Ints
+from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
 from dsel.data.labels import format_labels
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
@@ -41,8 +42,8 @@ def one_of_each(
 ) -> tuple[ValidatedRequest, Clusters, tuple[str, ...]]:
     """Return the request with all columns excluded that others represent, the clusters, and notes on them.
 
-    whole: the objective over all columns, whose Gram matrix has the correlations. Without it, those of centered columns
-    are estimated from the statistics. Included columns represent others, and columns that are excluded do not. Columns
+    whole: the objective over all columns, whose Gram matrix has the correlations. Without it, they are estimated from
+    the statistics. Included columns represent others, and columns that are excluded do not. Columns
     of a group stay together, and are compared with no others. For a custom criterion no column is left out. Errors:
     OptionError if the request refuses near-copies.
     """
@@ -50,10 +51,7 @@ def one_of_each(
     if validated.criterion is not None or whole.n != validated.summary.n:
         return validated, (), ()
     of_columns = None if whole.has_gram else statistics
-    if of_columns is not None and (
-        request.near_copies == "keep" or not isinstance(of_columns, ColumnStatistics)
-        or request.preprocess not in _CENTERED
-    ):  # fmt: skip
+    if of_columns is not None and (request.near_copies == "keep" or not isinstance(of_columns, ColumnStatistics)):
         return validated, (), ()
     unusable = np.flatnonzero(statistics.unusable(request.preprocess))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
@@ -66,7 +64,7 @@ def one_of_each(
         found = _Comparison(whole, statistics.m, any_scale)
         clusters, notes = found.clusters(compared), tuple(found.notes(labels.tolist()))
     else:
-        clusters, notes = estimated_clusters(of_columns, compared, any_scale), ()
+        clusters, notes = estimated_clusters(of_columns, compared, request.preprocess, any_scale), ()
     if request.near_copies == "keep":
         return validated, (), notes
     included = set(validated.include.tolist())
@@ -81,7 +79,12 @@ def one_of_each(
             f"{format_labels(labels, copies)}.",
             'Exclude them, or use near_copies="first".',
         )
-    notes = (*notes, note_on(clusters, labels.tolist(), request.preprocess in _CENTERED, any_scale))
+    which = "whose cosine is above 1 - 1e-6"
+    if request.preprocess in _CENTERED or of_columns is not None:
+        which = "that correlate by more than 1 - 1e-6"
+    if request.preprocess not in _CENTERED and of_columns is not None:
+        which += " and have means in the same proportion"
+    notes = (*notes, note_on(clusters, labels.tolist(), which, any_scale))
     return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters, notes
 
 
@@ -154,17 +157,30 @@ class _Comparison:
             yield pair + (": both are searched" if both else alone)
 
 
-def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any_scale: bool) -> Clusters:
-    """Return the same for wide data, by sums of the standardized columns with random signs: O(n log n).
+def _points(statistics: ColumnStatistics, columns: Ints, preprocess: Preprocess) -> Floats:
+    """Return sums of the standardized columns with random signs, and without centering their means over deviations.
 
-    The squares of the differences of the sums of two columns have twice 1 - correlation as their expected value.
+    The squares of the differences of the sums of two columns have twice 1 - correlation as their expected value. The
+    means count as much as an equal part of the columns would.
+    """
+    norms = np.sqrt(statistics.squares[columns])[:, None]
+    means = np.sqrt(SIGNED * statistics.weight) * statistics.mean_x[columns, None]
+    return np.hstack([statistics.sums[columns], *([] if preprocess in _CENTERED else [means])]) / norms
+
+
+def estimated_clusters(
+    statistics: ColumnStatistics, columns: Sequence[int], preprocess: Preprocess, any_scale: bool
+) -> Clusters:
+    """Return the same for wide data, by sums of the columns with random signs: O(n log n).
+
+    Without centering, the columns of a set are also multiples of each other: large means hide no difference.
     """
     from scipy.spatial import KDTree
 
     order = np.asarray(columns, np.int64)
     order = order[statistics.squares[order] > 0.0]
-    norms = np.sqrt(statistics.squares[order])
-    points = statistics.sums[order] / norms[:, None]
+    norms = np.sqrt(statistics.preprocessed_squares(preprocess)[order])
+    points = _points(statistics, order, preprocess)
     signed, radius = np.vstack([points, -points]), np.sqrt(2.0 * NEAR_COPY * SIGNED)
     tree = KDTree(signed, compact_nodes=False, balanced_tree=False)
     distance, _ = tree.query(points, k=2, distance_upper_bound=radius)
@@ -181,21 +197,18 @@ def estimated_clusters(statistics: ColumnStatistics, columns: Sequence[int], any
     return tuple(found)
 
 
-def note_on(clusters: Clusters, labels: Sequence[str], centered: bool, any_scale: bool) -> str:
-    """Return which columns represent which others, and by which rule."""
+def note_on(clusters: Clusters, labels: Sequence[str], which: str, any_scale: bool) -> str:
+    """Return which columns represent which others, and by which rule. which: what their columns have in common."""
     named = "; ".join(
         f"{labels[first]} for {format_labels(np.asarray(labels, object), rest)}"
         for first, *rest in clusters[:_MOST_NAMED]
     )
     more = f"; and {len(clusters) - _MOST_NAMED} more" if len(clusters) > _MOST_NAMED else ""
-    which = "that correlate by more than 1 - 1e-6" if centered else "whose cosine is above 1 - 1e-6"
     norms = "" if any_scale else ", and have nearly the same norm,"
-    means = (
-        "" if centered else "; means count, and large ones hide what differs: preprocess=center compares without them"
-    )
+    means = "; means count, and large ones hide what differs: preprocess=center compares without them"
     return (
         f"columns {which}{norms} are one signal, and the first represents the others: {named}{more}, in proofs, too "
-        f"(near_copies=keep searches all of them{means})"
+        f"(near_copies=keep searches all of them{means if 'cosine' in which else ''})"
     )
 
 
@@ -204,7 +217,9 @@ def left_out(clusters: Sequence[Sequence[int]]) -> list[int]:
     return sorted(j for _, *rest in clusters for j in rest)
 
 
-def not_covered(clusters: Clusters, lam: float, statistics: ColumnScales, whole: Objective) -> list[int]:
+def not_covered(
+    clusters: Clusters, lam: float, preprocess: Preprocess, statistics: ColumnScales, whole: Objective
+) -> list[int]:
     """Return the columns that are left out and may be in better subsets.
 
     With a penalty these are all that others represent, since two coefficients cost less than one. Without, these are
@@ -214,8 +229,9 @@ def not_covered(clusters: Clusters, lam: float, statistics: ColumnScales, whole:
         return left_out(clusters)
     pairs = [(first, j) for first, *rest in clusters for j in rest]
     if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
-        z = {j: statistics.sums[j] / np.sqrt(statistics.squares[j]) for pair in pairs for j in pair}
-        apart = {j: min(float(np.square(z[i] + sign * z[j]).mean()) for sign in (1, -1)) for i, j in pairs}
-        return [j for j, squared in apart.items() if squared > 2.0 * EXACT_COPY]
+        first, copies = np.asarray(pairs, np.int64).reshape(-1, 2).T
+        a, b = (_points(statistics, columns, preprocess) for columns in (first, copies))
+        apart = np.minimum(np.square(a - b).sum(axis=1), np.square(a + b).sum(axis=1))
+        return [int(j) for j in copies[apart > 2.0 * EXACT_COPY * SIGNED]]
     K = whole.K
     return [j for i, j in pairs if abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j])]

@@ -239,7 +239,8 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     if not run.clusters:
         return outcome
     outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in run.clusters]})
-    represented = not_covered(run.clusters, run.validated.request.lam, run.prepared.statistics, run.whole)
+    request = run.validated.request
+    represented = not_covered(run.clusters, request.lam, request.preprocess, run.prepared.statistics, run.whole)
     if not represented:
         return outcome
     counts = {**outcome.counts, "not_covered": represented}

@@ -345,9 +345,23 @@ class SelectionRecord:
         return self.request.exclude
 
     @property
+    def predicted(self) -> tuple[str, ...]:
+        """The names of what is predicted, a column of coefficients each: the targets, but for a loss of two of them."""
+        one = self.by_loss and self.loss.target_columns > 1
+        return (self.loss.predicts,) if one else self.targets
+
+    @property
+    def concordance(self) -> float | None:
+        """Of pairs of rows whose order in time is known, the share in which the first has more predicted risk, or None.
+
+        It is that of the rows of the selection, with the loss "cox"; `score` has that of other rows.
+        """
+        return self.counts.get("concordance")
+
+    @property
     def ratio_name(self) -> str | None:
-        """What the exponential of a coefficient is: an odds ratio, a rate ratio, or None for other links."""
-        return {"logit": "odds ratio", "log": "rate ratio"}.get(self.loss.link) if self.by_loss else None
+        """What the exponential of a coefficient is: an odds ratio, a rate ratio, a hazard ratio, or None."""
+        return self.loss.ratio if self.by_loss else None
 
     @property
     def unsupervised(self) -> bool:
@@ -404,7 +418,8 @@ class SelectionRecord:
         'x5'
         """
         if self.swaps is None:
-            raise OptionError(f"The result has no substitutes: {self._no_substitutes()}.", _HOW_TO_SUBSTITUTE)
+            why, remedy = self._no_substitutes()
+            raise OptionError(f"The result has no substitutes: {why}.", remedy)
         prices = {}
         if self.alternatives is not None and self.alternatives.size == len(self):
             prices = {price.index: price.bound_without for price in self.alternatives.columns}
@@ -417,12 +432,19 @@ class SelectionRecord:
             found[label] = (*found.get(label, ()), replace(swap, proved=proved))
         return found
 
-    def _no_substitutes(self) -> str:
+    def _no_substitutes(self) -> tuple[str, str]:
         if self.groups:
-            return "they are for single columns, not for groups"
-        if self.request.criterion is not None:
-            return "they are for the squared error, not for a custom criterion"
-        return "the Gram matrix was not in memory, k is too large, or an older version saved it"
+            return (
+                "they are for single columns, not for groups",
+                'Select without groups; for indicator columns of categories that is categories="columns".',
+            )
+        if self.request.criterion is not None or self.by_loss:
+            other = "another loss" if self.by_loss else "a custom criterion"
+            return (
+                f"they are for the squared error, not for {other}",
+                "Use dsel.alternatives." if self.by_loss else "Leave the criterion out.",
+            )
+        return "the Gram matrix was not in memory, k is too large, or an older version saved it", _HOW_TO_SUBSTITUTE
 
     def arrays(self) -> Arrays:
         """Return the arrays of selection.zarr with their dimensions."""
@@ -444,7 +466,7 @@ class SelectionRecord:
             **({} if self.statistics is None else self.statistics.arrays()),
         }
         if self.targets:
-            arrays["target"] = (np.array(self.targets, dtype=object), ("target",))
+            arrays["target"] = (np.array(self.predicted, dtype=object), ("target",))
         if self.fill is not None:
             arrays["fill"] = (self.fill, ("selected",))
         return arrays
@@ -467,8 +489,8 @@ class SelectionRecord:
             Labels are the index. The columns are `index`, `included`, `gain`, and `coefficient`, or
             `coefficient_TARGET` for each of several targets. The gain is the share of the sum of squares of Y that a
             column explains beyond those before it. Results of older versions have none. There are no coefficients
-            where Y = X. With the logit link there is an `odds_ratio`, and with the log link a `rate_ratio`: the
-            exponential of the coefficient.
+            where Y = X. With the logit link there is an `odds_ratio`, with the log link a `rate_ratio`, and with the
+            loss "cox" a `hazard_ratio`: the exponential of the coefficient.
         """
         import pandas as pd
 
@@ -476,11 +498,11 @@ class SelectionRecord:
         columns: dict[str, Any] = {"index": list(self.indices), "included": included}
         if self.statistics is not None:
             columns["gain"] = self.statistics.gains
-        if len(self.targets) == 1:
+        if len(self.predicted) == 1:
             columns["coefficient"] = self.coefficients[:, 0]
         if self.ratio_name is not None:
             columns[self.ratio_name.replace(" ", "_")] = np.exp(self.coefficients[:, 0])
-        for j, target in enumerate(self.targets if len(self.targets) > 1 else ()):
+        for j, target in enumerate(self.predicted if len(self.predicted) > 1 else ()):
             columns[f"coefficient_{target}"] = self.coefficients[:, j]
         return pd.DataFrame(columns, index=pd.Index(self.labels, name="feature", dtype=object))
 

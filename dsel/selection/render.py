@@ -63,6 +63,8 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):
         yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
+    if selection.concordance is not None:
+        yield f"Concordance on these rows: {selection.concordance:.4f}"
     for certificate in selection.certificate:
         yield _proof(certificate, selection.lam > 0.0, selection.share_name)
         if sentence := caveat(certificate, selection.label):
@@ -104,7 +106,7 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
 def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
     near, verdicts = found.lines()
     yield f"{near} ({found.nodes:,} nodes, {found.seconds:.1f} s)"
-    labels = {price.index: price.label for price in found.columns}
+    labels = {price.index: str(price.label) for price in found.columns}
     table = text_table(
         *((found.by,) if found.by else ()),
         _error_name(selection),
@@ -129,7 +131,7 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
             table.add_row(printable(price.label), price.verdict, *both[: len(prices)])
     yield table
     if useless := found.labels("useless"):
-        yield f"In no {'listed' if found.by else 'near-best'} subset: {shorten(useless, _FEW)}"
+        yield f"In no {'listed' if found.by else 'near-best'} subset: {shorten(map(str, useless), _FEW)}"
 
 
 def _substitutes(selection: SelectionRecord) -> Table:
@@ -150,13 +152,19 @@ def _r2_of(found: Alternatives, error: float | None) -> str:
     return "" if error is None else f"{found.r2(error):.6f}"
 
 
+def passes_made(selection: SelectionRecord) -> str:
+    """Return the number of passes over the data in words, and how many of them proofs made."""
+    total, plan = counted(selection.passes, "pass", "passes"), selection.plan
+    by_proofs = 0 if plan is None else selection.passes - plan["measured"]["passes"]
+    return f"{total} ({by_proofs} for proofs)" if by_proofs > 0 else total
+
+
 def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
     from dsel._lib.byte_sizes import format_bytes
 
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
-    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
+    read = f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"
     yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan)
@@ -281,7 +289,8 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
+    nouns = ("group of columns", "groups of columns") if row["method"].startswith(GROUPS) else ("column", "columns")
+    size = counted(row["size"], *nouns)
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""

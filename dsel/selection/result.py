@@ -72,7 +72,7 @@ class Selection(SelectionRecord):
     fingerprint : str, optional
         Digest of the store.
     bytes_read, passes : int
-        Over the data, the final check included.
+        Over the data, with the final check and with proofs. `plan` has those of the selection alone.
     seconds : dict
         Time of each stage.
     peak_memory : dict
@@ -149,6 +149,9 @@ class Selection(SelectionRecord):
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
 
+        The values have all constants, as those of R. For the squared error, `size_curve` leaves out the constants that
+        all sizes share.
+
         Parameters
         ----------
         gamma : float
@@ -182,7 +185,7 @@ class Selection(SelectionRecord):
         Raises
         ------
         OutputError
-            If the file cannot be written.
+            If the file cannot be written, or does not end in .html.
         MissingExtraError
             If matplotlib is not installed.
         """
@@ -249,8 +252,8 @@ class Selection(SelectionRecord):
         -------
         array, Series, DataFrame, Dask or xarray object
             ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. With another
-            loss than the squared error: its mean there, such as the probability of the second class. Its kind is that
-            of X; it is lazy if X is.
+            loss than the squared error: its mean there, such as the probability of the second class, or the hazard
+            ratio to a row of means. Its kind is that of X; it is lazy if X is.
 
         Raises
         ------
@@ -283,10 +286,10 @@ class Selection(SelectionRecord):
         ----------
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
-        y : (m,) or (m, N) array, Series or DataFrame
-            The targets, as the selection was made from. Classes of text are taken by name.
-        sample_weight : (m,) array, optional
-            Weights of the rows.
+        y : (m,) or (m, N) array, Series, DataFrame, str or list of str
+            The targets, as the selection was made from, or their names in a frame X. Classes of text are taken by name.
+        sample_weight : (m,) array or str, optional
+            Weights of the rows, or their name in a frame X.
         offset : (m,) array, float or str, optional
             As for `predict`.
 
@@ -295,9 +298,10 @@ class Selection(SelectionRecord):
         dict of str to float
             `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than with the weighted
             mean of y for every row. For classes also `auc` (the area under the ROC curve), `log_loss` (per row) and
-            `accuracy`. The squared error has `deviance` and `r2`. For several targets, also those that three or more
-            classes became, `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2
-            with ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together.
+            `accuracy`, and for the loss "cox" the `concordance`. The squared error has `deviance` and `r2`. For several
+            targets, also those that three or more classes became, `deviance` is their sum, and `r2` weights them as the
+            selection does: the mean of their R2 with ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE /
+            SST of all together.
 
         Raises
         ------

@@ -22,7 +22,8 @@ from dsel.passes.cross_validation.disk_cache import DiskCache, cache_width
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows, FoldRows, check_intercept
 from dsel.passes.statistics import Statistics
-from dsel.planning.plan import Plan, chunk_columns
+from dsel.planning.plan import Plan
+from dsel.planning.rounds import chunk_columns
 from dsel.search.ask_tell import Task
 from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import Certificate

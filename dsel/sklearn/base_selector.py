@@ -20,6 +20,7 @@ from dsel.api import select_from
 from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.frames import with_plain_columns
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
@@ -100,7 +101,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if y is None and self._y_required:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        X, y = check_training_data(self, opened_input(X), None if self._y_ignored else y, self.missing == "mean")
+        y = None if self._y_ignored else with_plain_columns(y)
+        X, y = check_training_data(self, opened_input(X), y, self.missing == "mean")
         target = EncodedTarget(None) if y is None else self._encoded(y)
         if sample_weight is not None and not is_lazy_or_labelled(X):
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dsel._lib.types import Floats
+from dsel.data.frames import with_plain_columns
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.registry import find_loss
 from dsel.selection.results.apply import Kind
@@ -164,7 +165,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
-    """Select the columns of the best regression for numbers, counts or amounts, and predict by it.
+    """Select the columns of the best regression for numbers, counts, amounts or survival times, and predict by it.
 
     Parameters
     ----------
@@ -192,9 +193,10 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
         Columns that are selected together and count as one, as for `dsel.select`.
     max_k, choose_k, options : default=None
         As for `SubsetSelector`.
-    loss : str or Loss, default="squared"
-        What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", "quantile", or a loss with its
-        parameters.
+    loss : str, mapping or Loss, default="squared"
+        What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", "quantile", "cox", or a loss
+        with its parameters. For "cox", y has two columns, the time and the event, or is a structured array as
+        scikit-survival has it; predictions are hazard ratios.
 
     Attributes
     ----------
@@ -223,14 +225,14 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
     loss: Any = "squared"
 
     def predict(self, X: Any) -> Floats:
-        """Return the expected target of each row, shape (m,)."""
+        """Return the expected target of each row, shape (m,); for the loss "cox" its hazard ratio."""
         return self._predicted(X, "mean")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return D2, the share of the deviance that is explained; for the squared error it is R2."""
         if self.loss == "squared":
             return float(super().score(X, y, sample_weight))
-        found = self.selection_.score(self._checked(X), _one_column(y), sample_weight=sample_weight)
+        found = self.selection_.score(self._checked(X), self._target(y), sample_weight=sample_weight)
         return float(found["d2"])
 
     def __sklearn_tags__(self) -> Any:
@@ -241,8 +243,16 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
             tags.target_tags.positive_only = True
         return tags
 
+    def _target(self, y: Any) -> NDArray[Any]:
+        """Return the target in memory, as many columns as the loss takes."""
+        try:
+            columns = find_loss(self.loss).target_columns
+        except OptionError as error:
+            raise ValueError(str(error)) from error
+        return _one_column(y) if columns == 1 else np.asarray(with_plain_columns(y))
+
     def _encoded(self, y: Any) -> EncodedTarget:
-        y = _one_column(y)
+        y = self._target(y)
         if y.dtype.kind not in "fiub":
             try:
                 y = y.astype(np.float64)

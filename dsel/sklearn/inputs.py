@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from dsel.data.classes import class_labels, one_hot
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import class_labels, frame_labels, one_hot
+from dsel.data.frames import collected, frame_labels
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
 from dsel.data.labels import is_a
 from dsel.errors import DataError
@@ -55,8 +56,7 @@ def opened_input(X: Any) -> Any:
     """
     if is_annotated(X):
         return X.X
-    if is_a(X, "polars", "LazyFrame"):
-        return X.collect()
+    X = collected(X)
     if is_a(X, "pyarrow", "Table"):
         return X.to_pandas()
     if is_xarray_dataset(X):
@@ -68,6 +68,10 @@ def is_lazy_or_labelled(X: Any) -> bool:
     """Return whether X is a Dask array or frame, or an xarray object, which scikit-learn would turn into NumPy."""
     module = type(X).__module__.split(".")[0]
     return module == "xarray" or hasattr(X, "__dask_graph__")
+
+
+#: What the error says if X has NaN where it must not.
+NAN_IN_X = 'Input X contains NaN. Fill it in, or fit with missing="mean".'
 
 
 def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tuple[Any, Any]:
@@ -93,8 +97,8 @@ def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tupl
         "ensure_min_samples": 2,
     }  # fmt: skip
     if y is None or hasattr(y, "__dask_graph__") or type(y).__module__.split(".")[0] == "xarray":
-        return validate_data(estimator, X, **options), y
-    X, checked = validate_data(estimator, X, y, multi_output=True, **options)
+        return _validated(estimator, X, **options), y
+    X, checked = _validated(estimator, X, y, multi_output=True, **options)
     return X, y if str(getattr(y, "dtype", "")).split("(")[0] in _CLASS_DTYPES else checked
 
 
@@ -109,7 +113,17 @@ def check_rows(estimator: Any, X: Any, allow_nan: bool) -> Any:
     if frame_labels(X) is not None and (estimator._source is not None or _has_other_columns(X)):
         return validate_data(estimator, X, reset=False, skip_check_array=True)
     finite = "allow-nan" if allow_nan else True
-    return validate_data(estimator, X, reset=False, accept_sparse="csr", ensure_all_finite=finite)
+    return _validated(estimator, X, reset=False, accept_sparse="csr", ensure_all_finite=finite)
+
+
+def _validated(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """Return what `validate_data` returns. Its error for NaN in X names other estimators: name the remedy here."""
+    try:
+        return validate_data(estimator, X, *y, **options)
+    except ValueError as error:
+        if "Input X contains NaN" not in str(error):
+            raise
+        raise ValueError(NAN_IN_X) from error
 
 
 def _has_other_columns(X: Any) -> bool:

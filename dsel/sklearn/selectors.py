@@ -29,6 +29,7 @@ class SubsetSelector(BaseSelector):
     ----------
     n_features_to_select : int, float or "auto", default=10
         The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+        A number above that of the columns is a warning, where `dsel.select` raises an error.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"

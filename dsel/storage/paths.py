@@ -17,8 +17,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 from uuid import uuid4
 
 from dsel.errors import OptionError
@@ -29,6 +30,25 @@ from dsel.storage.object_store import ObjectPath as ObjectPath
 from dsel.storage.zarr_store import complete_store, object_zarr_store
 
 AnyPath = Path | ObjectPath
+#: The URLs of repositories of Icechunk begin with it.
+ICECHUNK: Final = "icechunk://"
+
+
+@dataclass(frozen=True)
+class RepositoryPath:
+    """The folder of a repository of Icechunk, and the query of its URL, which names what is read from it."""
+
+    folder: AnyPath
+    query: str
+
+    @classmethod
+    def from_url(cls, url: str) -> RepositoryPath:
+        """Return the folder and the query of an icechunk:// URL. Errors: OptionError for a place that is no path."""
+        place, _, query = url.removeprefix(ICECHUNK).partition("?")
+        return cls(as_path(place), query)
+
+    def __str__(self) -> str:
+        return f"{ICECHUNK}{self.folder}" + (f"?{self.query}" if self.query else "")
 
 
 def as_path(path: str | AnyPath) -> AnyPath:
@@ -56,7 +76,7 @@ def as_path(path: str | AnyPath) -> AnyPath:
             raise OptionError(f"{scheme}: is followed by one slash or none.", f"Write {scheme}://bucket/path.")
         return Path(os.path.expanduser(text))
     if scheme not in SCHEMES:
-        more = " dsel.select takes icechunk:// in Python." if scheme == "icechunk" else ""
+        more = " dsel.select and the key store of job files take icechunk://." if scheme == "icechunk" else ""
         raise OptionError(f"{scheme}:// is not supported here.", f"Use a local path, s3://, gs:// or az://.{more}")
     return ObjectPath.from_url(text)
 

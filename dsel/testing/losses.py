@@ -25,6 +25,7 @@ _TARGETS = (
     np.array([0.0, 3.0, 1.0, 0.0, 12.0, 2.0]),
     np.array([0.0, 1.0, 1.0, 0.0, 1.0, 0.0]),
     np.array([0.0, 1.0, 2.0, 0.0, 3.0, 0.0]),
+    np.array([[2.0, 1.0], [0.5, 0.0], [3.0, 0.0], [2.0, 1.0], [1.0, 1.0], [4.0, 1.0], [2.0, 0.0], [5.0, 0.0]]),
 )
 
 
@@ -35,8 +36,9 @@ def check_loss(loss: Loss, targets: Floats | None = None) -> None:
     ----------
     loss : Loss
         The loss. It need not be installed.
-    targets : (m,) array, optional
-        Targets that it can be used for. By default amounts, counts or classes, whichever it takes first.
+    targets : (m,) or (m, q) array, optional
+        Targets that it can be used for. By default amounts, counts, classes, or times with events, whichever it takes
+        first.
 
     Raises
     ------
@@ -52,6 +54,7 @@ def check_loss(loss: Loss, targets: Floats | None = None) -> None:
     - the deviance is convex, and the curvature is from 0 to `curvature_limit`;
     - the conjugate of the slope is ``slope * eta - deviance``, and nowhere less than ``a * eta - deviance``;
     - the mean increases with the linear predictor, unless there are several;
+    - of a loss that is not a sum over rows, the same is true of all rows together, and a weight of 2 is a row twice;
     - the loss that is fitted to targets is of the same name, can be pickled, and is the same after it was saved.
 
     Examples
@@ -65,13 +68,16 @@ def check_loss(loss: Loss, targets: Floats | None = None) -> None:
     require(fitted.name == loss.name, f"{loss.name}: fitted_to returns the loss {fitted.name!r}.")
     again = pickle.loads(pickle.dumps(fitted)).restored(fitted.parameters())
     y = fitted.encode(raw)
-    require(y.shape == raw.shape, f"{loss.name}: encode returns the shape {y.shape} for {raw.shape}.")
+    require(y.shape == raw.shape[:1], f"{loss.name}: encode returns the shape {y.shape} for {raw.shape}.")
     zeros = np.zeros_like(y) if fitted.outputs == 1 else np.zeros((y.size, fitted.outputs))
     same = np.array_equal(again.deviance(y, zeros), fitted.deviance(y, zeros))
     kept = np.array_equal(again.encode(raw), y) and same
     require(kept, f"{loss.name}: it is another loss after it was saved and opened.")
     if fitted.outputs > 1:
         _check_outputs(fitted, y)
+        return
+    if not fitted.by_rows:
+        _check_together(fitted, y)
         return
     eta = np.tile(_ETA, y.size)
     _Check(fitted, np.repeat(y, _ETA.size), eta).all()
@@ -104,6 +110,48 @@ def _check_outputs(loss: Loss, y: Floats) -> None:
         other = rng.normal(size=(y.size, t))
         least = (slope * other).sum(axis=1) - loss.deviance(y, other)
         require(bool((stated >= least - 1e-6).all()), f"{problem}the conjugate is less than a'eta - deviance.")
+
+
+def _check_together(loss: Loss, y: Floats) -> None:
+    """Check a loss that is not a sum over rows along random lines of the linear predictors of all rows."""
+    rng, m, problem = np.random.default_rng(0), y.size, f"{loss.name}: "
+    for _ in range(_LINES):
+        w = np.asarray(rng.integers(1, 4, m), np.float64)
+        rows, eta, u = loss.of_rows(y, w), 2.0 * rng.normal(size=m), rng.normal(size=m)
+        value, slope = rows.value(eta), rows.slope(eta)
+        require(np.isfinite(value) and value >= 0.0, f"{problem}the value is negative or not finite.")
+        up, down = eta + _STEP * u, eta - _STEP * u
+        found = (rows.value(up) - rows.value(down)) / (2.0 * _STEP)
+        require(bool(np.isclose(slope @ u, found, rtol=_AGREES, atol=_AGREES)), f"{problem}the slope is wrong.")
+        H = rows.hessian(eta, np.eye(m))
+        change = (rows.slope(up) - rows.slope(down)) / (2.0 * _STEP)
+        require(np.allclose(H @ u, change, rtol=_AGREES, atol=_AGREES), f"{problem}the Hessian is wrong.")
+        over = np.diag(rows.curvature(eta)) - H
+        convex = min(np.linalg.eigvalsh(H).min(), np.linalg.eigvalsh(over).min()) >= -_ROUNDING
+        require(bool(convex), f"{problem}the Hessian has a negative eigenvalue, or is not below the curvature.")
+        weight, step = rows.working_response(eta)
+        agrees = np.allclose(2.0 * weight * step, slope) and bool((weight > 0.0).all())
+        require(agrees, f"{problem}the working response has another slope, or weights that are not above 0.")
+        if not loss.has_intercept:
+            same = np.isclose(rows.value(eta + 3.0), value) and abs(slope.sum()) <= _ROUNDING
+            require(bool(same), f"{problem}a constant changes the value, and the loss has no intercept.")
+        twice = np.repeat(np.arange(m), w.astype(int))
+        repeated = loss.of_rows(y[twice], np.ones(twice.size)).value(eta[twice])
+        require(bool(np.isclose(repeated, value)), f"{problem}a weight of 2 is not a row twice.")
+        a, constant, rounding, _ = rows.dual(eta, np.zeros(m))
+        require(np.allclose(a, slope), f"{problem}the dual vector is not the slope.")
+        exact = bool(np.isclose(constant + rounding, value - slope @ eta)) and rounding <= 1e-9 * (1.0 + value)
+        require(exact, f"{problem}the dual constant at a slope is wrong.")
+        other = rng.normal(size=m)
+        require(rows.value(other) >= constant + a @ other, f"{problem}a dual vector proves too much.")
+    one = loss.of_rows(y, np.ones(m))
+    slope, value = one.slope(eta), one.value(eta)
+    require(bool(np.isclose(loss.deviance(y, eta).sum(), value)), f"{problem}the deviances do not add up to the value.")
+    require(np.allclose(loss.slope(y, eta), slope), f"{problem}the slope of rows is another one.")
+    diagonal = np.diag(one.hessian(eta, np.eye(m)))
+    require(np.allclose(loss.curvature(y, eta), diagonal), f"{problem}the curvature is not the diagonal.")
+    stated = loss.conjugate(y, slope).sum()
+    require(bool(np.isclose(stated, slope @ eta - value)), f"{problem}the conjugate of a slope is wrong.")
 
 
 def _targets(loss: Loss) -> Floats:

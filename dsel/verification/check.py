@@ -23,7 +23,7 @@ from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure, checker_of, checker_of_claim, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult
 from dsel.verification.problem import Claim, ExtendedSums, Problem
-from dsel.verification.report import ListCheck, ProofCheck
+from dsel.verification.report import Copies, ListCheck, ProofCheck
 from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest
 
 #: What the check allows for rounding, as a share of ||Y||^2.
@@ -151,7 +151,7 @@ def check_log(
     """
     start = time.perf_counter()
     manifest = read_manifest(folder)
-    failures = _failures_of_columns(manifest, sums, included, excluded, lam, items, one_of_copies)
+    failures, copies = _check_columns(manifest, sums, included, excluded, lam, items, one_of_copies)
     columns = manifest["columns"]
     problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
     problem = replace(problem, groups=items.local(np.asarray(columns, np.int64)))
@@ -185,7 +185,8 @@ def check_log(
         checked=sum(one.checked for one in recomputed), sampled=sample is not None,
         seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
-        noun=items.noun, near_best=near,
+        noun=items.noun, near_best=near and near.with_copies(copies),
+        represented=tuple(j for j, others in copies.items() if not any(others.values())),
     )  # fmt: skip
 
 
@@ -274,24 +275,23 @@ def _failures_of_files(results: Sequence[FileResult]) -> list[str]:
     return [failure for result in results for failure in result.failures]
 
 
-def _failures_of_columns(
+def _check_columns(
     manifest: dict[str, Any], sums: ExtendedSums, included: Sequence[int], excluded: Sequence[int], lam: float,
     items: Items, one_of_copies: bool,
-) -> list[str]:  # fmt: skip
-    """Return what is wrong with the columns or groups of the log, and with its ridge penalty.
+) -> tuple[list[str], Copies]:  # fmt: skip
+    """Return what is wrong with the columns or groups of the log, and with its ridge penalty; and what copies it lacks.
 
     one_of_copies: whether the log may leave out columns that are near-copies of others.
     """
     columns, n = manifest["columns"], sums.constant.size
     if len(set(columns)) < len(columns) or set(columns) & set(included):
-        return ["manifest.json: the columns are not different ones, or are included"]
+        return ["manifest.json: the columns are not different ones, or are included"], {}
     if any(not 0 <= j < n for j in columns):
-        return [f"manifest.json: the data have {n} columns, the log is over others"]
+        return [f"manifest.json: the data have {n} columns, the log is over others"], {}
     missing = sorted(set(range(n)) - set(columns) - set(included) - set(excluded))
     lost = [j for j in missing if not sums.constant[j]]
-    if one_of_copies and lost:
-        copies = sums.near_copies(lost, [*columns, *included], lam)
-        lost = [j for j in lost if j not in copies]
+    copies = sums.near_copies(lost, [*columns, *included], lam) if one_of_copies else {}
+    lost = [j for j in lost if j not in copies]
     failures = [f"manifest.json: the log leaves out columns {lost[:5]}, which may be chosen"] if lost else []
     groups = [[columns[j] for j in group] for group in items.local(np.asarray(columns, np.int64)) or ()]
     if (manifest.get("groups") or []) != groups or manifest["n"] != len(groups or columns):
@@ -301,7 +301,7 @@ def _failures_of_columns(
         failures.append(f"manifest.json: the log includes {manifest['included']}, the request {sorted(included)}")
     if manifest["lam"] != lam:
         failures.append(f"manifest.json: lam is {manifest['lam']}, in the request {lam}")
-    return failures
+    return failures, copies
 
 
 def _dependent(sums: ExtendedSums, manifest: dict[str, Any], dropped: Sequence[int], lam: float) -> bool:

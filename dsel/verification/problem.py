@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, NEAR_COPY, same_norm
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, NEAR_COPY, same_norm
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
@@ -129,19 +129,22 @@ class ExtendedSums:
     weight: Any
     products: Extended
 
-    def near_copies(self, columns: Sequence[int], others: Sequence[int], lam: float) -> list[int]:
-        """Return which of some columns correlate by at least 1 - 1e-6 with one of the others.
+    def near_copies(self, columns: Sequence[int], others: Sequence[int], lam: float) -> dict[int, dict[int, bool]]:
+        """Return with which of the others some columns correlate by at least 1 - 1e-6, and whether f is the same.
 
-        With a penalty lam, columns that are not scaled need nearly the same norm, too.
+        With a penalty lam, columns that are not scaled need nearly the same norm, too. Without one, a multiple of
+        another column has the same f in its place.
         """
         n, any_scale = self.constant.size, lam == 0.0 or self.preprocess in ("standardize", "unit")
-        norms = np.sqrt(self.products[n, :n]).astype(np.float64)
-        found = []
+        norms = np.sqrt(self.products[n, :n])
+        found = {}
         for j in columns:
             products, scales = np.abs(self.products[j, list(others)]), norms[list(others)]
             near = products >= (1 - 1.001 * NEAR_COPY) * norms[j] * scales
-            if (near & (any_scale | same_norm(norms[j], scales))).any():
-                found.append(int(j))
+            near &= any_scale | same_norm(float(norms[j]), scales.astype(np.float64))
+            same = (products >= (1 - EXACT_COPY) * norms[j] * scales) & (lam == 0.0)
+            if near.any():
+                found[int(j)] = {int(others[i]): bool(same[i]) for i in np.flatnonzero(near).tolist()}
         return found
 
     def problem(self, columns: Sequence[int], included: Sequence[int], lam: float) -> Problem:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from dsel._lib.text import counted, printable, shorten
+
+#: Columns that a log leaves out, with the columns that they nearly copy, and whether these have the same f.
+Copies = Mapping[int, Mapping[int, bool]]
 
 
 @dataclass(frozen=True)
@@ -20,7 +26,8 @@ class ListCheck:
     listed : frozenset of tuple of int
         The subsets, by the places of their columns in `columns`.
     verdicts : list of str or None
-        That of each column. None if not all near-best subsets are listed.
+        That of each column, with regard to near-copies that the log leaves out. None if not all near-best subsets are
+        listed.
     columns : tuple of int
         The columns of the data that may be chosen.
     """
@@ -32,16 +39,29 @@ class ListCheck:
     verdicts: list[str] | None
     columns: tuple[int, ...]
 
+    def with_copies(self, copies: Copies) -> ListCheck:
+        """Return the same where the log leaves out near-copies of columns: then those columns are not necessary."""
+        same: dict[int, bool] = {}
+        for others in copies.values():
+            for j, has_same in others.items():
+                same[j] = same.get(j, False) or has_same
+
+        def judged(j: int, verdict: str) -> str:
+            return verdict if verdict != "necessary" or j not in same else "replaceable" if same[j] else "undecided"
+
+        verdicts = None if self.verdicts is None else list(map(judged, self.columns, self.verdicts))
+        return replace(self, verdicts=verdicts)
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything, as JSON holds it."""
         subsets = [[self.columns[j] for j in S] for S in sorted(self.listed)]
         return {**asdict(self), "listed": subsets, "columns": list(self.columns)}
 
     def __str__(self) -> str:
-        count = f"{len(self.listed)} subset{'' if len(self.listed) == 1 else 's'}"
+        count = f"{len(self.listed)} of these subsets {'is' if len(self.listed) == 1 else 'are'}"
         if self.verdicts is None:
             return f"{count} listed; no other one has an error below {self.complete_below:.12g}"
-        names = ("necessary", "replaceable", "useless")
+        names = ("necessary", "replaceable", "useless", *(["undecided"] if "undecided" in self.verdicts else []))
         verdicts = ", ".join(f"{self.verdicts.count(name)} {name}" for name in names)
         return f"{count} within {self.within:.2%} of the best, no others; columns: {verdicts}"
 
@@ -83,6 +103,11 @@ class ProofCheck:
         What `size` counts: columns, or groups of columns.
     near_best : ListCheck, optional
         The near-best subsets, if the log claims to list them.
+    represented : tuple of int
+        Columns of the data that the log leaves out, because others, which they nearly copy, represent them. Nothing is
+        proved about subsets with them.
+    labels, represented_labels : tuple of str
+        The labels of `indices`, and of `represented`.
     """
 
     size: int
@@ -100,6 +125,9 @@ class ProofCheck:
     seed: int | None = None
     noun: str = "columns"
     near_best: ListCheck | None = None
+    represented: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    represented_labels: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -108,13 +136,27 @@ class ProofCheck:
 
     @property
     def gap(self) -> float:
-        """No independent subset is better than the best known one by more than this share of ||Y||^2."""
+        """No covered subset is better than the best known one by more than this share of ||Y||^2."""
         return max(self.value - self.bound, 0.0) / self.total + self.error
 
     @property
     def optimal(self) -> bool:
-        """Whether all leaves were recomputed, and show that no subset is better apart from the error."""
+        """Whether all leaves were recomputed, and show that no independent subset is better apart from the error."""
+        return self._best_of_covered and not self.represented
+
+    @property
+    def _best_of_covered(self) -> bool:
         return self.accepted and not self.sampled and self.value - self.bound <= 1e-9 * self.total
+
+    @property
+    def _subsets(self) -> str:
+        """What the proof covers, in words."""
+        if not self.represented:
+            return "independent subset"
+        columns = shorten(map(printable, self.represented_labels or self.represented))
+        if len(self.represented) == 1:
+            return f"independent subset without column {columns}, which another one represents,"
+        return f"independent subset without the {len(self.represented)} columns {columns}, which others represent,"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, as JSON holds it."""
@@ -125,15 +167,17 @@ class ProofCheck:
     def __str__(self) -> str:
         total = sum(self.leaves.values())
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
+        others = " of the other columns" if self.represented else ""
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
+        size = counted(self.size, self.noun.replace("groups", "group") if " " in self.noun else "column", self.noun)
         lines = [
-            f"{self.size} {self.noun}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
-            f"  the leaves cover all subsets: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
+            f"{size}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
+            f"  the leaves cover all subsets{others}: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
-            f"  every subset has an error of at least {self.bound:.12g}",
-            f"  the error of columns {list(self.indices)} is {self.value:.12g}"
-            + (": the best there is" if self.optimal else ""),
-            f"  no subset is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
+            f"  every {self._subsets} has an error of at least {self.bound:.12g}",
+            f"  the error of columns {', '.join(map(printable, self.labels or self.indices))} is {self.value:.12g}"
+            + (": the best of these" if self._best_of_covered else ""),
+            f"  none of these subsets is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
         ]
         if self.near_best is not None:
             lines.append(f"  {self.near_best}")

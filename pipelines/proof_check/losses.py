@@ -23,15 +23,19 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
 from dsel.objective.losses.quantile import Quantile
 from dsel.objective.losses.squared import Squared
+from dsel.search.exact.losses.grouping import Grouping
 from dsel.search.exact.losses.proof import LossProblem, LossProof, dual_bound, prove_loss
 from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
+from pipelines.proof_check.cox import cox_sums, random_times
 from pipelines.proof_check.multinomial import fitted_classes, random_classes
 
 Long = NDArray[np.longdouble]
 #: Most Newton steps of a fit, the share of F by which fits may differ, and the gap that rounding may leave.
 _STEPS, _EQUAL, _GAP = 200, 1e-8, 1e-6
+#: The longest step of a coefficient: differences of linear predictors, which the Cox loss takes, would be lost.
+_LONGEST = 1e6
 
 
 @dataclass
@@ -55,7 +59,7 @@ class LossFindings:
 
 @dataclass(frozen=True, eq=False)
 class LossCase:
-    """A random problem, the size of its subsets, and the columns that are in and out of all."""
+    """A random problem, the size of its subsets, and the columns or groups that are in and out of all."""
 
     name: str
     problem: LossProblem
@@ -65,10 +69,37 @@ class LossCase:
 
     @property
     def subsets(self) -> list[tuple[int, ...]]:
-        """All allowed subsets of k columns, or of as many as there are."""
-        others = [j for j in range(self.problem.Z.shape[1]) if j not in self.include + self.exclude]
+        """All allowed subsets of k columns or groups, or of as many as there are."""
+        others = [j for j in range(self.problem.n) if j not in self.include + self.exclude]
         more = min(self.k - len(self.include), len(others))
         return [tuple(sorted(self.include + S)) for S in combinations(others, more)]
+
+    def fitted(self, subsets: Sequence[tuple[int, ...]]) -> tuple[Long, Long]:
+        """Return F of subsets of one size, and the largest size of a coefficient of each."""
+        fit = fitted if self.problem.loss.outputs == 1 else fitted_classes
+        if self.problem.groups is None:
+            return fit(self.problem, subsets)
+        starts = self.problem.groups.starts.tolist()
+        columns = [tuple(j for g in S for j in range(starts[g], starts[g + 1])) for S in subsets]
+        fits = [fit(self.problem, [S]) for S in columns]
+        return np.concatenate([f for f, _ in fits]), np.concatenate([b for _, b in fits])
+
+    def with_groups(self, seed: int, index: int) -> LossCase:
+        """Return the case, one in three with groups of columns."""
+        rng, n = np.random.default_rng([seed, index, 14]), self.problem.Z.shape[1]
+        if rng.random() > 1.0 / 3.0:
+            return self
+        most = 3 if self.problem.limit is None else 2  # fits at limits take 3^columns trials
+        sizes: list[int] = []
+        while sum(sizes) < n:
+            sizes.append(min(int(rng.integers(1, most + 1)), n - sum(sizes)))
+        g = len(sizes)
+        k = int(rng.integers(1, max(2, min(g, most + 1))))
+        order = rng.permutation(g).tolist()
+        include = tuple(order[: int(rng.integers(0, k + 1))]) if rng.random() < 0.3 else ()
+        exclude = tuple(order[-1:]) if rng.random() < 0.3 and len(include) + 1 < g else ()
+        problem = replace(self.problem, groups=Grouping.of_sizes(sizes))
+        return LossCase(f"{self.name} groups {sizes}", problem, k, include, exclude)
 
 
 def random_loss_case(seed: int, index: int) -> LossCase:
@@ -91,11 +122,11 @@ def random_loss_case(seed: int, index: int) -> LossCase:
         Z += 10.0 ** rng.uniform(0, 4) * rng.standard_normal(n)
     signal = Z[:, :2] @ rng.standard_normal(2)
     signal = (signal - signal.mean()) / max(float(signal.std()), 1e-9) * rng.choice([0.0, 1.0, 1.0, 4.0])
-    names = ("squared", "logistic", "poisson", "gamma", "huber")
-    name = names[index % len(names)]
+    names = ("squared", "logistic", "poisson", "gamma", "huber", "cox")
+    name = names[index % 7]  # those with classes are others
     loss, y = _targets(name, signal, rng)
     w = np.ones(m) if rng.random() < 0.5 else 10.0 ** rng.uniform(-3, 3, m) * (rng.random(m) < 0.9)
-    if not w.any():
+    if not w.any() or (name == "cox" and not w[~np.signbit(y)].any()):
         w = np.ones(m)
     offset = np.zeros(m) if rng.random() < 0.6 else rng.standard_normal(m)
     size = float(np.median(np.einsum("i,ij,ij->j", w, Z, Z)))
@@ -113,6 +144,8 @@ def random_loss_case(seed: int, index: int) -> LossCase:
 def _targets(name: str, signal: Floats, rng: Generator) -> tuple[Loss, Floats]:
     """Return a loss and targets that follow a signal (m,)."""
     m = signal.size
+    if name == "cox":
+        return random_times(signal, rng)
     if name == "logistic":
         y = (rng.random(m) < 1.0 / (1.0 + np.exp(-signal))).astype(np.float64)
         y[:2] = 0.0, 1.0
@@ -147,7 +180,7 @@ def _derivatives(loss: Loss, y: Long, eta: Long) -> tuple[Long, Long, Long]:
         return 2 * (ratio + eta - np.log(y) - one), 2 * (one - ratio), 2 * ratio
     r = y - eta
     if isinstance(loss, Quantile):
-        tau, h = np.longdouble(loss.quantile), np.longdouble(loss.width)
+        tau, h = np.longdouble(loss.level), np.longdouble(loss.width)
         high, low = r > tau * h, r < (tau - one) * h
         value = np.where(high, tau * r - tau**2 * h / 2, (tau - one) * r - (one - tau) ** 2 * h / 2)
         value = np.where(high | low, value, r * r / (2 * h))
@@ -190,25 +223,25 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
     X = np.concatenate([np.asarray(problem.Z[used], np.longdouble)[:, S].transpose(1, 0, 2), np.ones((B, y.size, 1))],
                        axis=2)  # fmt: skip
     lam = np.array([problem.lam] * s + [0.0], np.longdouble)
-    loose = np.array([i for i in range(s + problem.intercept) if i not in at], np.int64)
+    free = s + (problem.intercept and problem.loss.has_intercept)
+    loose = np.array([i for i in range(free) if i not in at], np.int64)
     b = np.zeros((B, s + 1), np.longdouble)
     for i, value in at.items():
         b[:, i] = value
 
     def value_at(b: Long) -> Long:
         eta = o + np.einsum("bmi,bi->bm", X, b)
-        return np.asarray((w * _derivatives(problem.loss, y, eta)[0]).sum(axis=1) + (lam * b * b).sum(axis=1))
+        return np.asarray(_sums(problem.loss, y, w, eta, X[:, :, :0])[0] + (lam * b * b).sum(axis=1))
 
     f = value_at(b)
     tiny = np.longdouble(1e-18)
     for _ in range(_STEPS if loose.size else 0):
         eta = o + np.einsum("bmi,bi->bm", X, b)
-        _, slope, curvature = _derivatives(problem.loss, y, eta)
-        g = (np.einsum("bm,bmi->bi", w * slope, X) + 2 * lam * b)[:, loose]
-        A = X[:, :, loose]
-        H = np.einsum("bmi,bm,bmj->bij", A, w * np.maximum(curvature, 1e-9), A) + 2 * np.diag(lam[loose])
+        _, g, H = _sums(problem.loss, y, w, eta, X[:, :, loose])
+        g, H = g + (2 * lam * b)[:, loose], H + 2 * np.diag(lam[loose])
         step = np.zeros_like(b)
         step[:, loose] = -_solve(H, g)
+        step *= np.minimum(1, _LONGEST / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1))
         share, open_ = np.ones(B, np.longdouble), np.ones(B, np.bool_)
         new, moved = f.copy(), b.copy()
         for _ in range(45):
@@ -227,6 +260,15 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
     return f, b[:, :s]
 
 
+def _sums(loss: Loss, y: Long, w: Long, eta: Long, A: Long) -> tuple[Long, Long, Long]:
+    """Return the deviance (B,) at linear predictors (B, m), and its derivatives by the coefficients of A (B, m, s)."""
+    if loss.name == "cox":
+        return cox_sums(y, w, eta, A)
+    value, slope, curvature = _derivatives(loss, y, eta)
+    H = np.einsum("bmi,bm,bmj->bij", A, w * np.maximum(curvature, 1e-9), A)
+    return (w * value).sum(axis=1), np.einsum("bm,bmi->bi", w * slope, A), H
+
+
 def _solve(H: Long, g: Long) -> Long:
     """Return H^-1 g for stacks of positive definite matrices, by Cholesky decomposition."""
     n = H.shape[1]
@@ -243,16 +285,16 @@ def _solve(H: Long, g: Long) -> Long:
 
 
 def check_loss(seed: int, index: int) -> LossFindings:
-    """Check the proofs of the random problem with this number. Every sixth one has three or more classes."""
-    if index % 6 == 5:
+    """Check the proofs of the random problem with this number. Every seventh one has three or more classes."""
+    if index % 7 == 6:
         return _check_classes(seed, index)
-    case, findings = random_loss_case(seed, index), LossFindings()
+    case, findings = random_loss_case(seed, index).with_groups(seed, index), LossFindings()
     problem, what = case.problem, f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     rng = np.random.default_rng([seed, index, 12])
     try:
         subsets = case.subsets
-        f, sizes = fitted(problem, subsets)
-        total = float(fitted(problem, [case.include])[0][0])
+        f, sizes = case.fitted(subsets)
+        total = float(case.fitted([case.include])[0][0])
         for a in _vectors(problem, rng):
             bound = dual_bound(problem, a, case.k, case.include, case.exclude)
             if bound > f.min() and problem.lam + (problem.limit or 0.0) > 0.0:
@@ -263,7 +305,7 @@ def check_loss(seed: int, index: int) -> LossFindings:
             findings.proofs += 1
             findings.finished += found.proven
             _compare(found, f, sizes, total, nodes is None, what, findings)
-            if problem.lam > 0.0 or problem.limit is not None:
+            if problem.groups is None and (problem.lam > 0.0 or problem.limit is not None):
                 found = _by_pool(case, nodes, rng)
                 findings.proofs += 1
                 findings.finished += found.proven
@@ -281,11 +323,11 @@ def check_loss(seed: int, index: int) -> LossFindings:
 
 def _check_classes(seed: int, index: int) -> LossFindings:
     """Check the proofs of a random problem with three or more classes."""
-    case, findings = LossCase(*random_classes(seed, index)), LossFindings()
+    case, findings = LossCase(*random_classes(seed, index)).with_groups(seed, index), LossFindings()
     what = f"{case.name} k={case.k} in={case.include} out={case.exclude}"
     try:
-        f, sizes = fitted_classes(case.problem, case.subsets)
-        total = float(fitted_classes(case.problem, [case.include])[0][0])
+        f, sizes = case.fitted(case.subsets)
+        total = float(case.fitted([case.include])[0][0])
         for nodes in (1 + index % 5, None):
             found = prove_loss(case.problem, case.k, include=case.include, exclude=case.exclude, nodes=nodes)
             findings.proofs += 1
@@ -303,9 +345,9 @@ class _Columns:
     Z: Floats
     allowed: NDArray[np.bool_]
 
-    def products(self, duals: Floats) -> Floats:
+    def products(self, duals: Floats, errors: Floats) -> Floats:
         """Return the sizes of the products, and what rounding is worth."""
-        rounding = 1e-14 * np.outer(np.linalg.norm(self.Z, axis=0), np.linalg.norm(duals, axis=0))
+        rounding = np.outer(np.linalg.norm(self.Z, axis=0), 1e-14 * np.linalg.norm(duals, axis=0) + errors)
         return np.asarray(np.abs(self.Z.T @ duals) + rounding)
 
     def read(self, columns: NDArray[np.int64]) -> Floats:
@@ -325,13 +367,13 @@ def _by_pool(case: LossCase, nodes: int | None, rng: Generator) -> LossProof:
 
 
 def _vectors(problem: LossProblem, rng: Generator) -> Iterator[Floats]:
-    """Yield dual vectors of many kinds."""
+    """Yield dual vectors of many kinds, or linear predictors for a loss that is not a sum over rows."""
     m, n = problem.Z.shape
     yield np.zeros(m)
     yield np.asarray(rng.standard_normal(m))
     for size in (0.01, 1.0):
         eta = problem.offset + size * problem.Z @ rng.standard_normal(n) / np.maximum(np.abs(problem.Z).max(), 1.0)
-        yield np.asarray(problem.w * problem.loss.slope(problem.y, eta))
+        yield problem.rows.slope(eta) if problem.loss.by_rows else eta
 
 
 def _compare(
@@ -363,8 +405,7 @@ def _check_list(
     assert near is not None
     findings.proofs += 1
     findings.finished += found.proven
-    n = case.problem.Z.shape[1]
-    columns = [j for j in range(n) if j not in case.include + case.exclude]
+    columns = [j for j in range(case.problem.n) if j not in case.include + case.exclude]
     inside = np.array([[j in S for j in columns] for S in case.subsets])
     covered, slack = sizes <= found.limit, _EQUAL * total
     clear = covered & (f < near.threshold - slack)

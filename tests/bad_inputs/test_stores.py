@@ -112,13 +112,13 @@ def test_times_in_memory_and_in_tables(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["i8", "u8"])
 def test_integers_that_float64_rounds_are_noted(store: Callable[..., Path], kind: str) -> None:
     found = dsel.select(store(((X - X.min()) * 1e18).astype(kind)), k=2, method="forward")
-    assert any("6 columns have integers beyond 2^53, which were rounded to float64" in note for note in found.notes)
+    assert any("6 columns have numbers beyond 2^53, which float64 may round" in note for note in found.notes)
     found = dsel.select((X * 1e9).astype("i8"), Y, k=2, method="forward")
     assert not any("2^53" in note for note in found.notes)
 
 
 def test_integers_whose_differences_are_lost_are_not_just_called_constant(store: Callable[..., Path]) -> None:
-    with pytest.raises(OptionError, match=r"all are constant or excluded.*6 columns have integers beyond 2\^53"):
+    with pytest.raises(OptionError, match=r"all are constant or excluded.*6 columns have numbers beyond 2\^53"):
         dsel.select(store((X * 1e2).astype("i8") + 2**62), k=2, method="forward")
 
 

@@ -34,6 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestInit:
+    def test_the_job_runs_on_a_store_with_missing_values(self, tmp_path: Path) -> None:
+        frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcy"))
+        frame.iloc[3, 1] = np.nan
+        dsel.ingest(frame, tmp_path / "data.zarr", target="y")
+        invoke("init", tmp_path / "data.zarr", "--out", tmp_path / "job.yaml", "--method", "forward")
+        assert "# 1 value of this store is missing.\nmissing: mean\n" in (tmp_path / "job.yaml").read_text()
+        invoke("run", tmp_path / "job.yaml")
+
     def test_it_writes_a_job_that_runs_and_that_says_what_can_be_changed(self, folder: Path) -> None:
         text = (folder / "job.yaml").read_text()
         assert yaml.safe_load(text)["k"] == 3
@@ -79,6 +87,8 @@ class TestStatus:
         np.savez(tmp_path / "data.npz", X=X, Y=X[:, 0])
         ingest(tmp_path / "data.npz", tmp_path / "data.zarr")
         invoke("init", tmp_path / "data.zarr", "--out", tmp_path / "job.yaml")
+        job = tmp_path / "job.yaml"
+        job.write_text(job.read_text().replace("missing: mean", "missing: refuse"))
         with pytest.raises(DataError) as error:
             invoke("run", tmp_path / "job.yaml")
         said = invoke("status", tmp_path / "job.result")

@@ -21,9 +21,10 @@ from dsel.selection.changes.runs import read_history, run_names
 from dsel.storage.paths import as_path, latest_name, walk
 from pipelines.s3_faults import FaultProxy, drawn
 from tests.cloud.test_publication import writes_through
-from tests.jobs.test_series import NOWHERE, Job, answer, from_the_beginning, night, run_here
+from tests.jobs.test_series import NOWHERE, Job, answer, from_the_beginning, night
+from tests.no_workers import run_here
 
-M = 37
+M, NIGHTS = 37, 12
 X = np.random.default_rng(7).normal(size=(M, 5))
 Y = X[:, 1] + 1.0
 
@@ -114,13 +115,13 @@ def test_nights_in_a_bucket_give_what_runs_from_the_beginning_give(
             proxy.reset()
         return True
 
-    for number in range(1, 31):
+    for number in range(1, NIGHTS + 1):
         file = tmp_path / f"{number}.csv"
         night(number, 5 + number % 7).to_csv(file, index=False)
-        if number % 3 == 0:
+        if number % 2 == 0:
             attempt(rng.randrange(12), lambda: dsel.append(file, job.store))  # noqa: B023
         dsel.append(file, job.store)
-        if number % 10:
+        if number % (NIGHTS // 3):
             continue
         name = RunFolders(job.runs).latest()
         expected = from_the_beginning(job.store, None if name is None else job.runs / name)
@@ -130,8 +131,8 @@ def test_nights_in_a_bucket_give_what_runs_from_the_beginning_give(
         proxy.reset()
         assert answer(found) == answer(expected)
         assert dsel.open_selection(f"{url}/runs/latest") == found == dsel.open_selection(f"{url}/runs")
-    assert len(open_store(job.store).segments) == 31
-    assert interrupted > 6
+    assert len(open_store(job.store).segments) == NIGHTS + 1
+    assert interrupted > 4
     assert len(read_history(job.runs)) == 2
     assert latest_name(job.runs) == run_names(job.runs)[-1]
     assert (job.runs / "latest").is_file()

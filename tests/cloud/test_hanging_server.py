@@ -21,7 +21,7 @@ from dsel.storage.paths import as_path
 from pipelines.s3_faults import FaultProxy, Request
 from tests.cli_runner import LIMIT, call
 from tests.cloud.conftest import forget_connections
-from tests.jobs.test_series import run_here
+from tests.no_workers import run_here
 from tests.stores import regression
 
 X, Y = regression(m=60, n=20)

@@ -35,9 +35,9 @@ from tests.cli_runner import call
 from tests.cloud.conftest import SECRETS
 
 DSEL = ("-m", "dsel")
-ROUNDS = 40
+ROUNDS, N = 12, 16
 RNG = np.random.default_rng(8)
-X = RNG.integers(-512, 512, size=(400, 44)) / 256
+X = RNG.integers(-512, 512, size=(400, N)) / 256
 Y = X[:, ::7].sum(axis=1) + RNG.integers(-512, 512, size=400) / 64
 
 
@@ -93,10 +93,10 @@ def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, 
     out = as_path(f"{url}/out")
     assert isinstance(out, ObjectPath)
     table = tmp_path / "table.csv"
-    names = ",".join([*(f"c{j}" for j in range(44)), "y"])
+    names = ",".join([*(f"c{j}" for j in range(N)), "y"])
     np.savetxt(table, np.column_stack([X, Y]), "%.17g", ",", header=names, comments="")
     as_path(f"{url}/table.csv").write_bytes(table.read_bytes())  # type: ignore[union-attr]
-    ingestion = f"ingest('{url}/table.csv', '{url}/data.zarr', target=['y'], chunks=(50, 44))"
+    ingestion = f"ingest('{url}/table.csv', '{url}/data.zarr', target=['y'], chunks=(50, {N}))"
     command = ("-c", f"from dsel.data.ingest import ingest; {ingestion}")
     shell.hit(signal.SIGKILL, "data.zarr.ingesting/progress.json", 4, done=True, faults=1)
     assert shell.run(*command)[0] == -signal.SIGKILL
@@ -116,11 +116,11 @@ def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, 
     }))  # fmt: skip
     kills = (
         (signal.SIGKILL, "checkpoint.json", 1, True),
-        (signal.SIGTERM, "checkpoint.json", 19, True),
-        (signal.SIGKILL, "checkpoint.json", 19, False),
+        (signal.SIGTERM, "checkpoint.json", 5, True),
+        (signal.SIGKILL, "checkpoint.json", 5, False),
         (signal.SIGKILL, "selection.json", 1, False),
     )
-    rounds = (1, 20, 38, 40)  # saved after each of them
+    rounds = (1, 6, 10, 12)  # saved after each of them
     for (number, part, nth, done), reached in zip(kills, rounds, strict=True):
         shell.hit(number, part, nth, done, faults=reached)
         code, said = shell.run(*DSEL, "run", job) if reached == 1 else shell.run(*DSEL, "resume", out)
@@ -138,7 +138,7 @@ def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, 
     assert not (out / "checkpoint.json").is_file()
     assert len(set(proxy.faults()) & set(KINDS)) >= 4
 
-    ingest(table, tmp_path / "data.zarr", target=["y"], chunks=(50, 44))
+    ingest(table, tmp_path / "data.zarr", target=["y"], chunks=(50, N))
     expected = dsel.select(tmp_path / "data.zarr", k=ROUNDS, method="kfold", folds=5, lam=1.0)
     assert found.path == expected.path  # to the last bit
     assert found.error == expected.error

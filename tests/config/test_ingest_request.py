@@ -96,7 +96,7 @@ def test_a_wrong_value_is_refused_with_its_option(wrong: dict[str, Any], said: s
 
 
 def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="seperator is no option of ingestion. Did you mean 'separator'"):
+    with pytest.raises(OptionError, match=r"seperator is no option of ingestion. Did you mean 'separator'"):
         dsel.ingest(tmp_path / "t.csv", tmp_path / "s.zarr", seperator=";")  # type: ignore[call-arg]
 
 

@@ -153,7 +153,7 @@ def test_columns_that_do_not_hold_numbers_are_named(kind: str) -> None:
     )
     with pytest.raises(DataError, match="y has 1 class"):
         as_dataset(X, FRAMES[kind](wrong.assign(e="one"))["e"])
-    with pytest.raises(DataError, match=r"1 columns of X hold text or categories: 'a'\. Leave them out"):
+    with pytest.raises(DataError, match=r"1 column of X holds text or categories: 'a'\. Leave them out"):
         as_dataset(FRAMES[kind](FRAME.assign(a=["u", "v"] * 30)), Y, categories="refuse")
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import anndata
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -290,7 +292,7 @@ def test_a_store_groups_the_columns_of_a_category_by_the_same_rule(tmp_path: Pat
     assert not one_by_one.groups
     assert dsel.certify(found, store).certificate[-1]["proven"]
     assert dsel.certify(one_by_one, store).certificate[-1]["proven"]
-    with pytest.raises(OptionError, match="1 columns became indicator columns of categories: 'colour'"):
+    with pytest.raises(OptionError, match="1 column became indicator columns of categories: 'colour'"):
         dsel.select(store, k=2, categories="refuse")
     with pytest.raises(OptionError, match="k is 9, and there are 8 groups of columns"):
         dsel.select(store, k=9)
@@ -322,7 +324,11 @@ def test_whole_numbers_that_name_columns_stay_numbers(tmp_path: Path) -> None:
         found = dsel.select(data, Y.to_numpy(), k=2, method="forward")
         assert found.labels == [2001, 2004]
         assert list(found.substitutes()) == [2001, 2004]
+        assert found.substitutes()[2001][0].label in range(2000, 2006)
     assert numbered[found.labels].shape == (M, 2)
+    found = found.with_alternatives(dsel.alternatives(found, numbered, Y.to_numpy(), within=0.01))
+    assert found.alternatives.verdicts[2001] == "necessary"
+    assert 2000 in found.alternatives.labels("useless")
     found.save(tmp_path / "answer")
     again = dsel.open_selection(tmp_path / "answer")
     assert again.labels == [2001, 2004]
@@ -442,9 +448,9 @@ def without_target(kind: Kind) -> tuple[Any, Any]:
     return kind.X.drop(columns="y"), kind.X["y"]
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "nullable", "objects", "csv", "parquet"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "nullable", "objects", "dask", "csv", "parquet"])
 def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Path) -> None:
-    note = "1 column has integers beyond 2^53, which were rounded to float64 (subtract a constant before): count"
+    note = "1 column has numbers beyond 2^53, which float64 may round (subtract a constant before): count"
     large = NUMBERS[["a", "b"]].assign(count=2**60 + np.arange(M), y=Y)
     if kind in ("csv", "parquet"):
         getattr(large, f"to_{kind}")(tmp_path / f"data.{kind}", index=False)
@@ -452,17 +458,88 @@ def test_whole_numbers_that_floats_cannot_hold_are_named(kind: str, tmp_path: Pa
         return
     frames = {
         "pandas": large, "polars": polars_frame(large), "nullable": large.convert_dtypes(),
-        "objects": large.astype({"count": object}),
+        "objects": large.astype({"count": object}), "dask": dd.from_pandas(large, npartitions=3),
     }  # fmt: skip
     assert note in dsel.select(frames[kind], "y", k=1).notes
     small = large.assign(count=2**50 + np.arange(M))
+    small = dd.from_pandas(small, npartitions=3) if kind == "dask" else small
     assert not any("2^53" in found for found in dsel.select(small, "y", k=1).notes)
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv"])
+@pytest.mark.parametrize("first", [2**70, 2**64, Decimal("9007199254740992.5"), 2**300])
+def test_numbers_beyond_the_types_of_integers_are_named(kind: str, first: Any, tmp_path: Path) -> None:
+    frame = NUMBERS[["a", "b"]].assign(count=[first + 200 * i for i in range(M)], y=Y)
+    if kind == "csv":
+        frame.to_csv(tmp_path / "data.csv", index=False)
+        notes = dsel.ingest(tmp_path / "data.csv", tmp_path / "store.zarr", target="y").notes
+    else:
+        notes = dsel.select(frame, "y", k=1).notes
+    assert any("numbers beyond 2^53, which float64 may round" in note and note.endswith("count") for note in notes)
+    frame.assign(count=[1e30 + 1e20 * i for i in range(M)]).to_csv(tmp_path / "floats.csv", index=False)
+    assert dsel.ingest(tmp_path / "floats.csv", tmp_path / "floats.zarr", target="y").notes == []
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", object])
+def test_targets_that_float64_may_round_are_named(dtype: Any, tmp_path: Path) -> None:
+    frame = NUMBERS[["a", "b"]].assign(y=pd.Series(2**60 + 1000 * np.arange(M)).astype(dtype))
+    note = "1 target has numbers beyond 2^53, which float64 may round (subtract a constant before): y"
+    dsel.ingest(frame, tmp_path / "store.zarr", target="y")
+    notes = [dsel.ingest(frame, tmp_path / "again.zarr", target="y").notes]
+    for args in ((frame, "y"), (frame[["a", "b"]], frame["y"]), (tmp_path / "store.zarr",)):
+        notes.append(list(dsel.select(*args, k=1).notes))
+    assert [found.count(note) for found in notes] == [1, 1, 1, 1]
+    assert not any("identifier" in found for found in notes[0])
+    unnamed = dsel.select(frame[["a", "b"]].to_numpy(), frame["y"].to_numpy("int64"), k=1).notes
+    assert note.replace(": y", ": y0") in unnamed
+
+
+def test_columns_whose_values_differ_by_rounding_are_not_just_called_constant(tmp_path: Path) -> None:
+    frame = NUMBERS[["a", "b"]].assign(same=0.1, near=2.0**60 + 256.0 * (np.arange(M) % 3), y=Y)
+    dsel.ingest(frame, tmp_path / "store.zarr", target="y", chunks=(7, 2))
+    for args in ((frame, "y"), (tmp_path / "store.zarr",)):
+        notes = dsel.select(*args, k=1).notes
+        assert "1 constant column is never chosen: same" in notes
+        assert "1 column is constant up to rounding and never chosen: near" in notes
+
+
+def test_the_note_on_an_error_that_differs_by_rounding_names_the_column() -> None:
+    frame = NUMBERS[["a", "b"]].assign(large=2.0**54 + 4 * np.arange(M), y=np.arange(M) + Y)
+    (note,) = (note for note in dsel.select(frame, "y", k=2).notes if "recomputed" in note)
+    assert note.endswith("large is more than a million times as large as the spread; subtract a constant before")
+
+
+def test_a_target_of_a_frame_with_levels_of_names_has_its_name() -> None:
+    frame = NUMBERS[["a", "b"]].assign(y=Y)
+    frame.columns = pd.MultiIndex.from_product([["all"], frame.columns])
+    assert dsel.select(frame, ("all", "y"), k=1).targets == ("('all', 'y')",)
+
+
+@pytest.mark.parametrize("kind", ["batch", "reader", "targets"])
+def test_record_batches_are_tables(kind: str) -> None:
+    batch = pa.RecordBatch.from_pandas(NUMBERS[["a", "b"]].assign(y=Y))
+    data = pa.RecordBatchReader.from_batches(batch.schema, [batch]) if kind == "reader" else batch
+    found = dsel.select(data, k=1, targets=["y"]) if kind == "targets" else dsel.select(data, "y", k=1)
+    assert found.labels == ["b"]
+    assert len(found.predict(batch)) == M
+
+
+def test_a_list_of_whole_names_gives_targets_unless_it_has_a_value_for_each_row() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 10)))
+    assert dsel.select(frame, [8, 3], k=2).targets == ("8", "3")
+    square = frame.iloc[:10]
+    assert dsel.select(square, [*range(10)], k=2).targets == ("y0",)
+
+
+def test_an_unknown_name_is_quoted_and_spaces_around_it_do_not_matter() -> None:
+    with pytest.raises(DataError, match=r"X has no column ' y'\. Did you mean 'y'"):
+        dsel.select(NUMBERS.assign(y=Y), " y", k=1)
 
 
 def test_numbers_that_no_integer_type_holds_become_floats_with_their_name_in_errors() -> None:
     huge = NUMBERS.assign(count=[10**25 + 10**22 * i for i in range(M)], y=Y)
     assert dsel.select(huge, "y", k=1).labels == ["b"]
-    with pytest.raises(DataError, match=r"The targets are constant.* subtract a constant"):
+    with pytest.raises(DataError, match=r"The targets are constant up to the rounding.* subtract a constant"):
         dsel.select(X, 2**60 + np.arange(M), k=1)
 
 
@@ -499,7 +576,7 @@ def test_a_target_of_numbers_with_one_that_is_none_is_no_class() -> None:
 
 def test_misspelt_names_get_a_suggestion(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), columns=["a", "b", "stay"])
-    with pytest.raises(DataError, match=r"no column Stay.*Did you mean 'stay'"):
+    with pytest.raises(DataError, match=r"no column 'Stay'.*Did you mean 'stay'"):
         dsel.select(frame, target="Stay", k=1)
     with pytest.raises(OptionError, match=r"sample_weight is no option of ingestion.*weight"):
         dsel.ingest(frame, tmp_path / "data.zarr", **{"sample_weight": np.ones(20)})

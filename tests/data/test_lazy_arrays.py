@@ -174,9 +174,9 @@ def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
     pinned = dsel.select(f"{url}?snapshot={snapshot}", k=3, method="forward")
     assert pinned.fingerprint == by_url.fingerprint
     for wrong, error, message in [
-        (f"{url}?branch=dev", MissingInputError, "ref not found"),
+        (f"{url}?branch=dev", MissingInputError, r"opened: ref not found `dev`\. Check the path"),
         (f"{url}?brnch=dev", OptionError, "Did you mean 'branch'"),
-        (f"{url}?group=other", DataError, "No group found"),
+        (f"{url}?group=other", DataError, "no such group. Name one of its groups with group=: it has none"),
         (f"{url}-2", MissingInputError, "There is no Icechunk repository"),
         ("icechunk://ftp://host/x", OptionError, "not supported"),
     ]:

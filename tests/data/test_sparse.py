@@ -154,7 +154,7 @@ class TestRefused:
         [
             ("indptr", 3, 10**6, "indptr does not increase"),
             ("indices", 10, 25, "column numbers from 0 to 25, and X has 25"),
-            ("data", 10, np.nan, r"rows 0 to 300 has NaN values: 1 in these rows"),
+            ("data", 10, np.nan, r"rows 0 to 299 has NaN values: 1 in these rows"),
         ],
     )
     def test_parts_that_do_not_fit(self, tmp_path: Path, name: str, place: int, value: float, words: str) -> None:

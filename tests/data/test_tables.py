@@ -232,7 +232,7 @@ def test_the_report_counts_types_missing_values_constants_and_equal_columns(tmp_
     assert report.constant == ["c", "f"]
     assert report.duplicates == [["a", "d"]]
     lines = "\n".join(report.lines())
-    assert "missing values in 1 columns: e (13)" in lines
+    assert "missing values in 1 column: e (13)" in lines
     assert "equal columns: a = d" in lines
     assert "constant: c, f" in lines
     assert report.to_dict()["duplicates"] == [["a", "d"]]
@@ -428,7 +428,7 @@ def test_messages_name_an_array_once_and_a_report_advises_what_works_for_arrays(
     x = np.arange(20.0).reshape(10, 2) % 7
     bad = x.copy()
     bad[3, 1] = np.nan
-    with pytest.raises(DataError, match=r"^X, rows 0 to 10 has NaN values: 1 in these rows"):
+    with pytest.raises(DataError, match=r"^X, rows 0 to 9 has NaN values: 1 in these rows"):
         dsel.select(bad, x[:, 0], k=1, method="forward")
     report = dsel.select(x, x[:, 0] + x[::-1, 1], k=1, method="forward").report(tmp_path / "r.html").read_text()
     assert "dsel.certify(selection, X, y)" in report

@@ -56,7 +56,24 @@ def test_a_task_out_of_memory_is_an_error_of_capacity(client: Any) -> None:
     assert found.value.exit_code == 71
 
 
-def test_several_are_brought_in_their_order_and_let_go_of(client: Any) -> None:
+def _slow_sum(*values: int) -> int:
+    time.sleep(0.15)
+    return sum(values)
+
+
+def test_only_finished_tasks_count_and_their_number_never_falls(client: Any) -> None:
+    """The scheduler forgets finished tasks that nothing needs; tasks it has not received yet look the same."""
+    said: list[int] = []
+    leaves = [delayed(_slow_sum)(i, dask_key_name=f"slow-{i}") for i in range(8)]
+    merged = [delayed(_slow_sum)(*leaves[i : i + 4], dask_key_name=f"merged-{i}") for i in (0, 4)]
+    engine = DaskEngine(client, lambda done, total: said.append(done))
+    assert engine.run(delayed(_slow_sum)(*merged, dask_key_name="slow-all")) == 28
+    assert said == sorted(said)
+    assert said[0] < 8
+    assert len(set(said)) > 2
+
+
+def test_several_are_brought_in_their_order_and_released(client: Any) -> None:
     said: list[tuple[int, int]] = []
     values = [delayed(int)(text) for text in ("3", "1", "2")]
     assert DaskEngine(client, lambda done, total: said.append((done, total))).run(values) == [3, 1, 2]

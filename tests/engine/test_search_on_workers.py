@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.search.exact.cases import hard_case
 from tests.stores import make_store, regression
 
 X, Y = regression(m=300, n=18)
+WORKERS = 3
 
 
 def distance(S: Any) -> float:
@@ -33,20 +33,12 @@ def distance(S: Any) -> float:
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[dict[int, Client]]:
-    """Clients of clusters by their number of workers. A cluster that is scaled may fail when it is closed."""
-    with ExitStack() as stack:
-        yield {
-            workers: stack.enter_context(Client(stack.enter_context(
-                LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None)  # type: ignore[no-untyped-call]
-            )))  # type: ignore[no-untyped-call]
-            for workers in (1, 2, 4)
-        }  # fmt: skip
-
-
-@pytest.fixture
-def client(clients: dict[int, Client]) -> Client:
-    return clients[2]
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=WORKERS, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
+    ):
+        yield client
 
 
 @pytest.fixture
@@ -105,7 +97,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[bool, bool], 
 @pytest.mark.parametrize("kind", KINDS)
 def test_by_default_every_pareto_search_runs_as_futures_with_the_bits_of_one_process(
     kind: str, targets: bool, method: str, stores: dict[tuple[bool, bool], Path],
-    clients: dict[int, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    client: Client, counted: CountTasks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if kind.startswith("wide"):
         hold_column_blocks(monkeypatch.setattr)
@@ -113,23 +105,20 @@ def test_by_default_every_pareto_search_runs_as_futures_with_the_bits_of_one_pro
     here = run(kind, method, targets, store, RunContext())
     assert here.plan is not None
     assert (here.plan["search_on"], here.counts["futures"]) == ("client", 0)
-    for workers, client in clients.items():
-        folder = None if "no folder" in kind else tmp_path / f"with-{workers}"
-        with counting_tasks(client.cluster) as counted:
-            there = run(kind, method, targets, store, RunContext(DaskEngine(client), shared_folder=folder))
-            tasks = counted.since_last_call()
-        assert there.plan is not None
-        assert there.plan["search_on"] == "workers"
-        assert tasks == there.counts["futures"] >= workers
-        assert 0.0 < there.counts["utilisation"] <= 1.0
-        assert (there.iterations, there.counts["form"]) == (here.iterations, here.counts["form"])
-        if method == "pposs-asy":  # as published: what a task finds depends on the tasks that have arrived
-            assert there.error <= 1.5 * here.error or kind in ("criterion", "groups")
-        else:
-            assert answer(there) == answer(here)
-        if kind == "wide":
-            assert there.counts["rows_fetched"] <= 60
-            assert not list(tmp_path.glob("with-*/*"))  # the rows are removed at the end
+    folder = None if "no folder" in kind else tmp_path / "shared"
+    there = run(kind, method, targets, store, RunContext(DaskEngine(client), shared_folder=folder))
+    assert there.plan is not None
+    assert there.plan["search_on"] == "workers"
+    assert counted.since_last_call() == there.counts["futures"] >= WORKERS
+    assert 0.0 < there.counts["utilisation"] <= 1.0
+    assert (there.iterations, there.counts["form"]) == (here.iterations, here.counts["form"])
+    if method == "pposs-asy":  # as published: what a task finds depends on the tasks that have arrived
+        assert there.error <= 1.5 * here.error or kind in ("criterion", "groups")
+    else:
+        assert answer(there) == answer(here)
+    if kind == "wide":
+        assert there.counts["rows_fetched"] <= 60
+        assert not list(tmp_path.glob("shared/*"))  # the rows are removed at the end
 
 
 def answer(selection: Selection) -> tuple[Any, ...]:

@@ -83,6 +83,7 @@ def test_what_the_command_refuses(tmp_path: Path, arguments: list[str], says: st
     assert says in said
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_job_can_ask_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_file(tmp_path, method="forward", certify={"time": "1h"}, alternatives={"within": "1%", "time": "1h"})
 

@@ -165,6 +165,7 @@ def test_proofs_of_all_sizes_begin_with_the_best_subset_of_the_size_before(monke
 
 
 @pytest.mark.parametrize("error", [Interrupted("stopped"), np.linalg.LinAlgError("not positive definite")])
+@pytest.mark.usefixtures("no_workers")
 def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, error):
     job = job_file(tmp_path, method="forward", certify={"time": "1h"})
 
@@ -187,6 +188,7 @@ def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, e
     assert proven.trace == found.trace
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_job_can_request_it(tmp_path):
     job = job_file(tmp_path, method="forward", certify={"time": "1h"})
     found = run_job(job)

@@ -127,5 +127,7 @@ def test_what_cannot_be_certified_is_refused(call: Any, kind: type[DselError], s
 
 def test_a_custom_criterion_has_no_certificate() -> None:
     selection = dsel.select(X, Y, k=1, method="poss", criterion=lambda S: -sum(S), iterations=50)
-    with pytest.raises(OptionError, match="custom criterion"):
+    with pytest.raises(OptionError, match=r"no certificate\. Select by the squared error, or by a loss"):
         dsel.certify(selection, X, Y)
+    with pytest.raises(OptionError, match="no list of near-best subsets"):
+        dsel.alternatives(selection, X, Y)

@@ -25,6 +25,8 @@ from tests.search.cases import random_data, regression
 from tests.stores import make_store
 from tests.stores import regression as data
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 X, Y = data(m=200, n=18)
 CHUNK = "selection.zarr/coefficients/c/0/0"
 

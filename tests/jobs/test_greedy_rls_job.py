@@ -115,6 +115,7 @@ def test_killed_and_resumed_it_continues_at_the_last_finished_round(store: Path)
     assert not checkpoint.exists()
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_other_held_out_rows_are_another_job(store: Path) -> None:
     make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
     job = write_job(store, method="greedy-rls", lam=1.0, k=2, options={"held_out": "held.zarr"})

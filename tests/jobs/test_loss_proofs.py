@@ -24,6 +24,8 @@ from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection, open_selection
 from tests.cli_runner import call
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 N = 12
 
 
@@ -63,7 +65,7 @@ def finished(job: JobFile) -> Selection:
 
 @pytest.mark.parametrize("kind", ["proof", "near-best"])
 def test_an_interrupted_proof_continues_from_its_leaves(store: Path, kind: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("dsel.jobs.loss_watcher.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("dsel.jobs.proof_store.SLICE_SECONDS", 0.0)
     asked = job(store)
     selection, dataset, out = finished(asked), as_dataset(str(store)), Path(str(asked.out))
     listed = {} if kind == "proof" else {"near_best": {"within": 0.03}}

@@ -18,6 +18,8 @@ from dsel.data.dataset import as_dataset
 from dsel.errors import DataError
 from tests.cli_runner import call
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 DATA = Path(__file__).parents[1] / "data"
 VERSIONS = ("v0_1", "v0_2")
 

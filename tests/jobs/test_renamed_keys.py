@@ -20,6 +20,8 @@ from dsel.storage.json_files import read_json, write_json
 from tests.cli_runner import call
 from tests.search.cases import random_data
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 X, Y = random_data(0, m=40, n=12)
 Y = Y[:, :1]
 

@@ -6,10 +6,8 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,7 @@ import yaml
 import dsel
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
-from dsel.engine import scheduler_plugins
-from dsel.engine.clusters import connect
-from dsel.engine.engine_protocol import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
-from dsel.jobs import runner, workers
 from dsel.jobs.locations import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolders
@@ -39,6 +33,7 @@ from dsel.storage.leftovers import machine
 from dsel.storage.locks import is_free, locked
 from dsel.storage.paths import latest_name
 from tests.cli_runner import call
+from tests.no_workers import run_here
 from tests.stores import count_reads, reads_so_far
 
 N, K = 10, 3
@@ -146,6 +141,28 @@ def test_runs_by_a_loss_are_compared(tmp_path: Path, scheduler: str, loss: str) 
     assert second.changes["on_new_rows"]["error"] == pytest.approx(new["deviance"], rel=1e-8)
     assert second.changes["on_new_rows"]["r2"] == pytest.approx(new["d2"], rel=1e-8)
     assert any("The previous columns have error" in line for line in str(second).splitlines())
+
+
+def test_survival_times_are_selected_on_workers_with_k_by_folds(tmp_path: Path, scheduler: str) -> None:
+    asked: dict[str, Any] = {
+        "loss": "cox", "lam": 1.0, "method": "forward", "seed": 5, "k": "auto", "max_k": 3,
+        "choose_k": {"by": "folds", "folds": 2},
+    }  # fmt: skip
+    job, frames = Job(tmp_path, scheduler, {**asked, "targets": ["time", "event"]}), [night(0, 100), night(3, 90)]
+    for number, frame in enumerate(frames):
+        draw = np.random.default_rng(number)
+        time, cut = draw.exponential(np.exp(-frame.pop("y") / 5.0)), draw.exponential(2.0, size=len(frame))
+        frame["event"], frame["time"] = (time <= cut).astype(float), np.minimum(time, cut)
+    dsel.ingest(frames[0], job.store, target=["event", "time"], chunk_rows=40)
+    found = job.run()
+    there = dsel.select(frames[0], ["time", "event"], **asked)
+    assert found.indices == there.indices
+    assert found.error == pytest.approx(there.error, rel=1e-9)
+    dsel.append(frames[1], job.store)
+    second = job.run()
+    new = found.score(frames[1][LABELS].to_numpy(), frames[1][["time", "event"]].to_numpy())
+    assert second.changes is not None
+    assert second.changes["on_new_rows"]["error"] == pytest.approx(new["deviance"], rel=1e-8)
 
 
 # --- folders ---
@@ -401,28 +418,6 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
 
 
 # --- interruptions ---
-
-
-class EngineHere(ThreadEngine):
-    """The engine of a job without a cluster."""
-
-    def peak_memory(self) -> dict[str, tuple[int, int]]:
-        return {}
-
-    def errors(self, fail: Any) -> Any:
-        return nullcontext()
-
-
-def run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make passes run in this process: starting workers for each of many runs would take the most time."""
-    cluster = SimpleNamespace(
-        promised=lambda: (1, None), open=lambda name, logs: nullcontext(), no_worker_limit=None, shares_files=True,
-        own_hosts=False, starts_workers=False,
-    )  # fmt: skip
-    for module in (runner, connect):
-        monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
-    monkeypatch.setattr(workers, "DaskEngine", lambda *arguments: EngineHere())
-    monkeypatch.setattr(scheduler_plugins, "progress_metrics", lambda client, run: nullcontext())
 
 
 class Killed(BaseException):

@@ -20,6 +20,8 @@ from dsel.selection.render import describe_changes
 from dsel.selection.result import Selection
 from tests.cli_runner import call
 
+pytestmark = pytest.mark.usefixtures("no_workers")
+
 #: With as many columns as this, the proof is by relaxations.
 N, K, ROWS = 150, 6, 600
 TREE = "tree-of-proof-6.npz"

@@ -16,9 +16,8 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import CapacityError, DataError
-from dsel.passes import column_copy, loss_fits
+from dsel.passes import column_copy, loss_fits, loss_models
 from dsel.passes.column_copy import ColumnCopy, copied
-from dsel.planning import plan as planning
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection
@@ -38,7 +37,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder for temporary files, where small data are copied, too, and not read into this process."""
-    monkeypatch.setattr(planning, "SAVES_BYTES", 1)
+    monkeypatch.setattr(column_copy, "_SAVES_BYTES", 1)
     monkeypatch.setattr(loss_fits, "KEPT_BYTES", 0)
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -74,7 +73,7 @@ def test_the_answer_is_that_without_a_copy_and_much_less_is_read(
     assert planned["passes"] == measured["passes"] == 6  # the Gram matrix, the copy, three models, the check
     assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.2)
     assert not list(small.iterdir())
-    monkeypatch.setattr(planning, "SAVES_BYTES", 1 << 60)
+    monkeypatch.setattr(column_copy, "_SAVES_BYTES", 1 << 60)
     direct = dsel.select(store, k=3, loss="logistic", lam=1.0)
     assert (direct.indices, direct.error) == (found.indices, found.error)
     assert reads(direct)[1]["bytes_read"] > 1.8 * measured["bytes_read"]
@@ -95,6 +94,30 @@ def test_passes_are_as_planned(store: Path, asked: dict[str, Any], passes: int) 
     planned, measured = reads(dsel.select(store, loss="logistic", lam=1.0, **asked))
     assert planned["passes"] == measured["passes"] == passes
     assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.2)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("columns", "most"),
+    [(False, 1 << 20), (True, 1 << 20), (False, 8 * 12**2)],
+    ids=["one target", "a column for each class", "one fit at a time"],
+)
+def test_three_or_more_classes_take_the_planned_passes_over_the_copy(
+    tmp_path: Path, columns: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (loss_fits, loss_models):
+        monkeypatch.setattr(module, "STEP_BYTES", most)
+    scores = np.stack([X[:, 3], -X[:, 11], X[:, 20], 0.0 * X[:, 0]], axis=1)
+    classes = (2.0 * scores + np.random.default_rng(1).gumbel(size=(400, 4))).argmax(axis=1)
+    y = np.eye(4)[classes] if columns else classes[:, None].astype(float)
+    found = dsel.select(make_store(tmp_path / "classes.zarr", X, y, chunks=(64, 30)), k=3, loss="multinomial", lam=1.0)
+    planned, measured = reads(found)
+    assert sorted(found.indices) == [3, 11, 20]
+    assert planned["passes"] == measured["passes"] == 7 - columns  # for one target, the first model needs a pass
+    assert measured["bytes_read"] == pytest.approx(planned["bytes_read"], rel=0.3)
+    there = dsel.select(X, y if columns else classes, k=3, loss="multinomial", lam=1.0)
+    assert there.indices == found.indices
+    assert there.error == pytest.approx(found.error, rel=1e-9)
 
 
 def test_the_plan_names_the_copy_and_what_it_takes(store: Path, small: Path) -> None:

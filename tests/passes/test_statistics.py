@@ -106,7 +106,7 @@ class TestBadNumbers:
     def test_they_are_refused_with_variable_rows_and_column(self, bad: float, word: str) -> None:
         X = self.X.copy()
         X[7, 2] = bad
-        with pytest.raises(DataError, match=rf"X, rows 0 to 10 has {word} values: 1 .*in column 2, row 7"):
+        with pytest.raises(DataError, match=rf"X, rows 0 to 9 has {word} values: 1 .*in column 2, row 7"):
             gram_statistics(as_dataset(X))
 
     def test_in_targets_too(self) -> None:
@@ -168,9 +168,9 @@ class TestNumbersOutOfRange:
     def test_a_column_whose_squares_leave_float64_is_named(self, factor: float) -> None:
         X = np.random.default_rng(0).normal(size=(40, 4))
         X[:, 2] *= factor
-        with pytest.raises(DataError, match=r"X has 1 columns .* x2 "):
+        with pytest.raises(DataError, match=r"X has 1 column .* x2 "):
             gram_statistics(as_dataset(X))
-        with pytest.raises(DataError, match=r"Y has 1 columns .* y0 "):
+        with pytest.raises(DataError, match=r"Y has 1 column .* y0 "):
             gram_statistics(as_dataset(X[:, :2], X[:, 2]))
 
     def test_a_column_that_is_constant_but_for_rounding_is_constant(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -238,6 +239,14 @@ def test_substitutes_are_the_best_swaps(how: dict[str, Any], targets: Any, total
     selection.save(tmp_path / "kept")
     assert dsel.open_selection(tmp_path / "kept").substitutes() == found
     assert "What could replace each column" in render(selection, details=True)
+
+
+def test_results_without_substitutes_say_why_and_what_helps() -> None:
+    frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(kind=np.where(Y > 0, "high", "low"))
+    with pytest.raises(OptionError, match=r'not for groups. Select without groups;.* categories="columns"'):
+        dsel.select(frame, Y, k=2).substitutes()
+    with pytest.raises(OptionError, match=r"not for another loss. Use dsel.alternatives"):
+        dsel.select(frame[["a", "b", "c"]], frame["kind"], k=2, loss="logistic").substitutes()
 
 
 def test_alternatives_prove_that_no_substitute_is_better() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,23 @@ def test_unknown_values_are_zero_in_all_indicators_and_missing_ones_are_nan() ->
     assert found[levels].iloc[1].isna().all()
 
 
+def test_values_that_the_selection_does_not_know_give_a_warning() -> None:
+    selection = dsel.select(FRAME[["size", "energy"]], Y, k=2)
+    assert set(selection.groups) == {"size", "energy"}
+    rows = pd.DataFrame({"size": [0.0, 0.0, 0.0], "energy": ["A", None, "D"]})
+    with pytest.warns(UserWarning, match=r"'energy' has values .* such as 'D': they predict"):
+        selection.predict(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selection.predict(rows[:2])
+
+
+def test_a_missing_column_is_named_without_the_indicators_that_were_made() -> None:
+    selection = dsel.select(FRAME[["size", "energy"]], Y, k=2)
+    with pytest.raises(DataError, match=r"lacks 1 of the 2 chosen columns: size. It has energy, town\."):
+        selection.predict(FRAME[["energy", "town"]])
+
+
 def test_dates_without_days_and_numbers_in_place_of_categories_are_refused() -> None:
     numbers = FRAME.assign(built=DAYS)
     selection = dsel.select(numbers, Y.to_numpy(), k=4, method="forward", categories="columns")
@@ -132,6 +150,28 @@ def test_a_squared_error_of_three_classes_is_scored_as_the_selection_weights_the
     assert scored["deviance"] == pytest.approx(float(weight @ np.square(indicators - predicted).sum(axis=1)))
     with pytest.raises(DataError, match="y has the class other, and the classes are high, low, mid"):
         selection.score(NUMBERS, np.where(y == "mid", "other", y))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_and_weights_are_scored_by_their_name_in_a_frame(kind: str) -> None:
+    whole = NUMBERS.assign(y=Y, z=-Y, w=RNG.random(M))
+    data = KINDS[kind](whole)
+    found = dsel.select(NUMBERS, Y, k=2)
+    assert found.score(data, "y") == pytest.approx(found.score(NUMBERS, Y))
+    weighted = found.score(NUMBERS, Y, sample_weight=whole["w"].to_numpy())
+    if kind != "dask":  # the rows of a column that is computed later are not counted
+        assert found.score(data, "y", sample_weight="w") == pytest.approx(weighted)
+    two = dsel.select(whole, ["y", "z"], k=2)
+    assert two.score(data, ["y", "z"]) == pytest.approx(two.score(whole, whole[["y", "z"]]))
+    with pytest.raises(DataError, match="has no column 'q'"):
+        found.score(data, "q")
+
+
+def test_classes_are_scored_and_drawn_by_their_name_in_a_frame() -> None:
+    frame = NUMBERS.assign(kind=np.where(Y.median() < Y, "high", "low"))
+    found = dsel.select(frame, "kind", k=1, loss="logistic")
+    assert found.score(frame, "kind") == found.score(frame, frame["kind"])
+    assert len(found.plot.roc(frame, "kind").lines) == len(found.plot.roc(frame, frame["kind"]).lines)
 
 
 def test_several_targets_are_scored_by_position_or_by_name() -> None:

@@ -418,6 +418,7 @@ def test_an_interrupted_search_continues_at_its_fold(stop: int) -> None:
     assert len(states) >= stop
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_job_saves_the_curve(tmp_path: Path) -> None:
     X, y = problem()
     store = tmp_path / "data.zarr"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import dsel
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.quantile import Quantile
+from dsel.search.exact.losses import relaxation
 from dsel.selection.results.predict_store import predict_store
 from tests.cli.test_cli import invoke
 from tests.stores import make_store
@@ -101,6 +103,31 @@ def test_a_narrow_parabola_is_fitted_exactly() -> None:
     theirs = M * mean_pinball_loss(NUMBERS, model.predict(X[:, [3, 7]]))
     assert s.error == pytest.approx(theirs, rel=1e-3)
     assert s.error <= theirs
+
+
+@pytest.mark.parametrize(("seed", "tau", "width"), [(3, 0.1, None), (4, 0.9, None), (0, 0.02, 0.01)])
+def test_the_best_columns_for_a_quantile_are_proved_without_a_penalty(
+    seed: int, tau: float, width: float | None
+) -> None:
+    rng = np.random.default_rng(seed)
+    columns = rng.normal(size=(60, 7))
+    y = columns[:, 0] * 0.5 + 0.4 * columns[:, 3] + rng.standard_t(2, size=60)
+    loss = Quantile(tau, width)
+    found = dsel.certify(dsel.select(columns, y, k=2, loss=loss), columns, y)
+    assert found.certificate[-1]["status"] == "optimal"
+    pairs = [dsel.select(columns[:, S], y, k=2, loss=loss).error for S in combinations(range(7), 2)]
+    assert found.error == pytest.approx(min(pairs), rel=1e-6)
+
+
+def test_a_proof_whose_fits_do_not_converge_says_that_time_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaxation, "_STEPS", 3)
+    found = dsel.certify(dsel.select(X, NUMBERS, k=2, loss=Quantile(0.1)), X, NUMBERS)
+    assert found.certificate[-1]["status"] != "optimal"
+    assert any("more time does not help; set lam or coefficient_limit" in note for note in found.notes)
+    monkeypatch.undo()
+    again = dsel.certify(found, X, NUMBERS)
+    assert again.certificate[-1]["status"] == "optimal"
+    assert not any("more time does not help" in note for note in again.notes)
 
 
 def test_what_no_quantile_loss_takes() -> None:

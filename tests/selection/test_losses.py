@@ -162,7 +162,7 @@ def test_chooses_k_by_an_information_criterion() -> None:
     assert sorted(found.indices) == [1, 4, 6]
     row = next(row for row in found.front if row.size == found.size_curve.k)
     point = next(point for point in found.size_curve.points if point.size == row.size)
-    assert point.value == pytest.approx(row.error + row.size * np.log(400))
+    assert point.value == pytest.approx(row.error + (row.size + 1) * np.log(400))  # with the intercept
 
 
 @pytest.mark.parametrize("by", ["folds", "log-loss", "auc"])
@@ -429,6 +429,10 @@ def test_information_criteria_are_those_of_the_deviance() -> None:
     size = rows[0].size
     error = next(row.error for row in found.front if row.size == size)
     assert rows[0].value == pytest.approx(error + 2.0 * (size + 1))
+    for by, row in zip(("aic", "bic", "ebic"), rows, strict=True):
+        curve = dsel.select(X, y, k="auto", max_k=3, choose_k=by, loss="logistic").size_curve
+        assert curve is not None
+        assert [point.value for point in curve.points if point.size == row.size] == pytest.approx([row.value])
 
 
 def test_an_interrupted_search_continues_at_its_later_model() -> None:

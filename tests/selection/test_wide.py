@@ -309,6 +309,32 @@ def test_near_copies_in_wide_data_are_told_by_signed_sums(force: Force, weighted
     assert dsel.select(data, y, **wide).counts["copies"] == found.counts["copies"]
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("preprocess", ["none", "unit"])
+def test_without_centering_near_copies_in_wide_data_are_multiples(
+    force: Force, preprocess: str, weighted: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 900)) + 1e4 * (np.arange(900) % 2)  # large means hide what differs: cosines are 1
+    X[:, [896, 897, 898, 899]] = np.c_[
+        X[:, 4] + 5.0, -2.5 * X[:, 4], X[:, 5] * (1.0 - 1e-9), 3.0 * X[:, 4] + 1e-4 * rng.standard_normal(60)
+    ]
+    y = X[:, 4] + X[:, 6] + rng.standard_normal(60)
+    w = rng.uniform(0.5, 2.0, 60) if weighted else None
+    asked: dict[str, Any] = {"method": "omp", "k": 2, "preprocess": preprocess, "sample_weight": w}
+    force("column-blocks")
+    found = dsel.select(X, y, **asked)
+    assert found.plan is not None
+    assert found.plan["representation"] == "column-blocks"
+    assert found.counts["copies"] == [[4, 897, 899], [5, 898]]
+    assert found.counts["not_covered"] == [899]  # the others are exact multiples
+    assert any("have means in the same proportion are one signal" in note for note in found.notes)
+    with pytest.raises(OptionError, match="x897, x898, x899"):
+        dsel.select(X, y, near_copies="refuse", **asked)
+    scaled = dsel.select(X, y, lam=1.0, **asked).counts.get("copies")  # a penalty tells scales apart
+    assert scaled == ([[5, 898]] if preprocess == "none" else [[4, 897, 899], [5, 898]])
+
+
 def test_columns_with_one_entry_each_are_no_near_copies(force: Force) -> None:
     X = np.eye(800)
     force("column-blocks")

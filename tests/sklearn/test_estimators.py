@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dsel.objective.losses.huber import Huber
-from dsel.sklearn import SubsetClassifier, SubsetRegressor
+from dsel.sklearn import ForwardSelector, SubsetClassifier, SubsetRegressor
 
 RNG = np.random.default_rng(0)
 M = 200
@@ -173,3 +173,16 @@ def test_estimators_predict_frames_with_categories_and_dates(loss: str) -> None:
     assert classifier.score(frame, np.where(y > 2, "many", "few")) > 0.6
     with pytest.raises(ValueError, match="contains NaN in a selected column"):
         regressor.predict(frame.assign(energy=None))
+
+
+def test_the_error_for_missing_values_names_the_remedy() -> None:
+    X = np.random.default_rng(5).normal(size=(40, 4))
+    holes = np.where(X > 1.5, np.nan, X)
+    for fit in (
+        lambda: SubsetRegressor(2).fit(holes, X[:, 0]),
+        lambda: ForwardSelector(2).fit(holes, X[:, 0]),
+        lambda: SubsetRegressor(2).fit(X, X[:, 0]).predict(holes),
+    ):
+        with pytest.raises(ValueError, match=r"NaN. Fill it in, or fit with missing=.mean."):
+            fit()
+    assert SubsetRegressor(2, missing="mean").fit(holes, X[:, 0]).predict(holes).shape == (40,)

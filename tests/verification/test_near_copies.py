@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import dsel
+from dsel.config.job import ListLimits
 from dsel.data.ingest import ingest_arrays
 from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.runner import certify_run
@@ -27,7 +29,30 @@ def test_a_log_over_one_column_of_each_cluster_is_accepted(tmp_path: Path) -> No
     proved = certify_run(out, ProofBudget(log=True))
     assert proved.counts["copies"] == [[1, 12], [3, 13]]
     assert proved.certificate[-1]["status"] == "optimal-except-near-copies"
-    assert dsel.verify(out).accepted
+    found = dsel.verify(out)
+    assert found.accepted
+    assert found.checks[0].represented == (12, 13)
+    assert not found.as_dict()["checks"][0]["optimal"]
+    assert "every independent subset without the 2 columns x12, x13, which others represent, has" in str(found)
+
+
+@pytest.mark.parametrize(("lam", "represented"), [(0.0, (13,)), (0.5, (12, 13))])
+def test_a_multiple_is_covered_without_a_penalty(tmp_path: Path, lam: float, represented: tuple[int, ...]) -> None:
+    columns = np.column_stack([X, -2.5 * X[:, 1], X[:, 3] + 1e-5 * NOISE[:, 0]])
+    out = finished_run(tmp_path, columns, Y, 3, lam=lam)
+    certify_run(out, ProofBudget(log=True, sizes="all"))
+    assert [check.represented for check in dsel.verify(out).checks] == [represented] * 3
+
+
+def test_a_log_of_near_best_subsets_has_the_verdicts_of_the_list(tmp_path: Path) -> None:
+    out = finished_run(tmp_path, np.column_stack([with_copies(1e-5), X[:, 0]]), Y, 4)
+    limits = ListLimits.of(within=0.01, nbest=None, limit=100)
+    listed = certify_run(out, ProofBudget(log=True, near_best=limits)).alternatives
+    assert listed is not None
+    assert list(listed.verdicts.values())[:4] == ["replaceable", "undecided", "necessary", "undecided"]
+    found = dsel.verify(out)
+    assert found.accepted, found
+    assert found.checks[0].near_best.verdicts == list(listed.verdicts.values())
 
 
 def test_a_log_that_leaves_out_other_columns_is_refused(tmp_path: Path) -> None:

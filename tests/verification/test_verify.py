@@ -77,9 +77,11 @@ def test_a_proof_is_accepted_and_the_result_says_what_was_checked(proved):
     assert check.checked == sum(check.leaves.values()) > 20
     assert check.nodes == certificate["nodes"]
     assert found.passes == 2
+    labels = [dsel.open_selection(proved).label(j) for j in check.indices]
+    assert f"the error of columns {', '.join(labels)} is" in str(check)
     shown = CliRunner().invoke(app, ["verify", str(proved)])
     assert shown.exit_code == 0
-    assert "the best there is" in shown.output
+    assert ": the best of these" in shown.output
     as_json = json.loads(CliRunner().invoke(app, ["verify", str(proved), "--json"]).stdout)
     assert as_json["accepted"]
     assert as_json["checks"][0]["optimal"]
@@ -100,7 +102,8 @@ def test_proofs_of_every_kind_of_request_are_accepted(tmp_path, N, request_):
     X[:, 10] = X[:, 9]
     found = dsel.verify(certified_run(tmp_path, X, Y, 4, **request_))
     assert found.accepted, str(found)
-    assert found.checks[0].optimal
+    assert found.checks[0].represented == ((10,) if request_.get("lam") else ())
+    assert found.checks[0].optimal == ("lam" not in request_)
 
 
 def test_the_proof_of_a_paper_is_accepted(tmp_path):
@@ -156,6 +159,7 @@ def test_a_proof_continues_its_log_on_workers(begun, tmp_path):
     assert found.checks[0].optimal
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     ingest_arrays(*noisy(3, 40, 10)[:1], tmp_path / "store", y=noisy(3, 40, 10)[1])
     job = {"store": str(tmp_path / "store"), "k": 3, "method": "omp", "cluster": {"local": {"workers": 1}}}
@@ -166,6 +170,7 @@ def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     assert dsel.verify(tmp_path / "result").accepted
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_data_named_by_hand_are_cut_to_the_rows_of_the_job(tmp_path):
     X, Y = noisy(3, 60, 10)
     ingest_arrays(X, tmp_path / "store", y=Y)
@@ -191,6 +196,18 @@ def test_a_sample_checks_some_leaves_and_says_so(proved):
     assert check.checked == 10
     assert not check.optimal
     assert "a random sample" in str(check)
+
+
+def test_a_result_by_a_loss_or_a_criterion_has_no_log_to_check(tmp_path):
+    X, Y = noisy(3, 40, 6)
+    for name, request_, what in (
+        ("loss", {"loss": "logistic", "method": "poss"}, "the logistic deviance"),
+        ("criterion", {"criterion": "math:fsum", "method": "forward"}, "a custom criterion"),
+    ):
+        (tmp_path / name).mkdir()
+        out = finished_run(tmp_path / name, X, (Y > 0.0).astype(float), 2, **request_)
+        with pytest.raises(OptionError, match=f"minimizes {what}, and .* for the squared error only"):
+            dsel.verify(out)
 
 
 def test_a_certificate_without_a_log_is_not_verified(tmp_path):

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.types import Ints
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
@@ -313,7 +313,7 @@ class AppendReport(WriteReport):
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted append")
         if self.missing:
             shown = shorten((f"{name} ({count})" for name, count in self.missing.items()), 8)
-            text.append(f"missing values in {len(self.missing)} columns of the new rows: {shown}")
+            text.append(f"missing values in {counted(len(self.missing), 'column')} of the new rows: {shown}")
         if self.infinite:
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant and self.rows > 1:

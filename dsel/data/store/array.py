@@ -61,6 +61,11 @@ class StoredArray:
     variable: str
     tag: str = ""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of what is read."""
+        return as_number(np.dtype(open_array(self.path, self.variable, self.tag).array.dtype))
+
     def read(self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Array:
         """Read rows [start, stop).
 
@@ -138,13 +143,13 @@ class StoredArray:
                 what = f"{self._name(handle, index)} cannot be read"
                 return DataError(f"{what}: {describe_error(alone)}", REMEDY)
         return DataError(
-            f"{self.variable} in {self.path}, rows {start} to {stop}, cannot be read: {describe_error(error)}",
+            f"{self.variable} in {self.path}, rows {start} to {stop - 1}, cannot be read: {describe_error(error)}",
             "Each chunk alone can be read, so try again.",
         )
 
     def _name(self, handle: ArrayHandle, index: tuple[int, int]) -> str:
         row = index[0] * handle.files[0]
-        last = min(row + handle.files[0], handle.array.shape[0])
+        last = min(row + handle.files[0], handle.array.shape[0]) - 1
         key = chunk_key(handle.array, index)
         return (
             f"Chunk {index[: handle.array.ndim]} of {self.variable} in {self.path} (file {key}, rows {row} to {last})"

@@ -54,7 +54,7 @@ class SparseRows:
 
         data, indices = (StoredArray(self.path, name).read(self.first, self.last) for name in (_DATA, _INDICES))
         indptr = StoredArray(self.path, _INDPTR).read(self.start, self.stop + 1).astype(np.int64) - self.first
-        where = f"X of {self.path}, rows {self.start} to {self.stop}"
+        where = f"X of {self.path}, rows {self.start} to {self.stop - 1}"
         if indptr[0] != 0 or indptr[-1] != data.size or (np.diff(indptr) < 0).any():
             raise DataError(f"{where}: indptr does not increase from {self.first} to {self.last}.", REMEDY)
         if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= self.n):

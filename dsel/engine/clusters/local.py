@@ -16,6 +16,7 @@ import psutil
 
 from dsel._lib.byte_sizes import format_bytes, parse_bytes
 from dsel._lib.disk import has_room, is_disk_full
+from dsel._lib.text import counted
 from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.cluster import Cluster, close
@@ -152,7 +153,7 @@ def local_cluster(
             except Exception as error:  # of many kinds, such as when a worker dies while it starts
                 raise _not_started(error) from error
             with client:
-                log.info("%d local workers, %s each", count, format_bytes(limit))
+                log.info("%s, %s each", counted(count, "local worker"), format_bytes(limit))
                 with watched(client):
                     yield client
         finally:

@@ -180,7 +180,7 @@ def block_errors(x: Any, y: Any, block: Block, round: LooRound, transform: RowTr
     Errors: DataError if a target is not a label of the zero-one loss.
     """
     x, y, w = drop_zero_weights(x, y, block.w)
-    targets, labels = transform.targets(y, f"{where}, rows {block.start} to {block.stop}")
+    targets, labels = transform.targets(y, f"{where}, rows {block.start} to {block.stop - 1}")
     weights = RowWeights.of(w, x.shape[0], round.base_leverage)
     flip = weights.flip(labels, transform)
     return _errors(x, targets, weights.g0, flip, round, transform, None if w is None else weights)
@@ -337,7 +337,7 @@ def block_ridge_errors(
     lams = spectrum.shrink.shape[1]
     errors = np.zeros(lams)
     x, y, w = drop_zero_weights(x, y, block.w)
-    targets, labels = transform.targets(y, f"{where}, rows {block.start} to {block.stop}")
+    targets, labels = transform.targets(y, f"{where}, rows {block.start} to {block.stop - 1}")
     weights = RowWeights.of(w, x.shape[0], spectrum.base_leverage)
     step = max(16, PIECE_BYTES // (8 * spectrum.V.shape[0]))
     for start in range(0, x.shape[0], step):

@@ -27,6 +27,7 @@ class ClassLoss(Loss):
     factors: tuple[float, ...] = ()
 
     classifies = True
+    endless = "separate the classes"
 
     def row_weights(self, y: Floats, w: Floats | None) -> Floats | None:
         """Return the weights of rows, multiplied by those of their classes."""

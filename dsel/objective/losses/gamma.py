@@ -17,6 +17,7 @@ class Gamma(Loss):
 
     name = "gamma"
     link = "log"
+    ratio = "rate ratio"
     summary = "amounts above 0: the deviance of gamma regression with the log link"
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Gamma:

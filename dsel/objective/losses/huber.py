@@ -30,6 +30,7 @@ class Huber(Loss):
     link = "identity"
     summary = "numbers with outliers: squared up to a limit, and linear beyond"
     curvature_limit = 2.0
+    options = ("delta",)
 
     def __post_init__(self) -> None:
         if self.delta is not None and not (np.isfinite(self.delta) and self.delta > 0.0):
@@ -41,7 +42,10 @@ class Huber(Loss):
             return self
         spread = robust_spread(y, w)
         if spread == 0.0:
-            raise DataError("More than half of the targets are equal: their robust spread is 0.", "Give Huber(delta).")
+            raise DataError(
+                "More than half of the targets are equal: their robust spread is 0.",
+                'Give a delta, such as loss={"huber": {"delta": 1.5}}.',
+            )
         return replace(self, delta=_EFFICIENT * spread)
 
     @property

@@ -23,6 +23,7 @@ class Logistic(ClassLoss):
     link = "logit"
     summary = "two classes: the deviance of logistic regression"
     curvature_limit = 0.5
+    ratio = "odds ratio"
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Logistic:
         """Return the loss with the two classes of the targets."""

@@ -1,11 +1,12 @@
-"""What a loss is: the deviance of one row as a convex function of its linear predictor.
+"""What a loss is: the deviance of one row as a convex function of its linear predictor, or of all rows together.
 
 Notation: y the target of a row, eta = x'b + b0 its linear predictor, d(y, eta) >= 0 the deviance, 0 at a perfect fit,
 and
 
     F(S) = min over b on S and b0 of  sum_i w_i d(y_i, eta_i) + lam |b|^2.
 
-With d = (y - eta)^2 this is the squared error f(S).
+With d = (y - eta)^2 this is the squared error f(S). A loss that is not a sum over rows has a subclass of `LossOfRows`
+for their linear predictors together.
 
 To add a loss, write a subclass in this folder and list it in `dsel.objective.losses.registry`, or under the entry-point
 group ``dsel.losses`` of a separate package. `dsel.testing.check_loss` checks it.
@@ -15,15 +16,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from dsel._lib.text import suggest
 from dsel._lib.types import Floats
+from dsel.errors import OptionError
 
 #: Linear predictors are limited to this size where a loss takes their exponential: exp(2 * 300) is finite.
 LARGEST = 300.0
+#: No step of the working response is longer than this, in units of the linear predictor.
+LONGEST = 20.0
 
 
 class Loss(ABC):
@@ -44,6 +50,21 @@ class Loss(ABC):
         Whether the targets are classes.
     curvature_limit : float
         The largest second derivative, or infinity.
+    by_rows : bool
+        Whether the deviance of a row depends on no other row. If not, `of_rows` has all that passes and proofs take.
+    has_intercept : bool
+        Whether fits may have an intercept. Without one, a constant that is added to all linear predictors changes
+        nothing.
+    target_columns : int
+        How many columns the target of a row has, and `target_words` what they are.
+    ratio : str, optional
+        What the exponential of a coefficient is.
+    endless : str
+        What columns do whose fit is infinite; empty where that is not looked for.
+    predicts : str
+        What predictions are called where there are more targets than linear predictors.
+    options : tuple of str
+        The parameters that a user may set: numbers that are fields of the loss.
     """
 
     name: ClassVar[str]
@@ -51,6 +72,24 @@ class Loss(ABC):
     summary: ClassVar[str] = ""
     classifies: ClassVar[bool] = False
     curvature_limit: ClassVar[float] = np.inf
+    by_rows: ClassVar[bool] = True
+    has_intercept: ClassVar[bool] = True
+    target_columns: ClassVar[int] = 1
+    target_words: ClassVar[str] = "one target"
+    ratio: ClassVar[str | None] = None
+    endless: ClassVar[str] = ""
+    predicts: ClassVar[str] = ""
+    options: ClassVar[tuple[str, ...]] = ()
+
+    def with_options(self, values: Mapping[str, Any]) -> Self:
+        """Return the loss with other values of some of its `options`. Errors: OptionError for what is none."""
+        for name, value in values.items():
+            if name not in self.options:
+                known = suggest(str(name), self.options) if self.options else "It has none."
+                raise OptionError(f"The loss {self.name} has no parameter {name!r}.", known)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise OptionError(f"loss: {name} is {value!r}, and it is a number.", "Leave it out for its default.")
+        return replace(self, **{name: float(value) for name, value in values.items()})  # type: ignore[type-var]
 
     @property
     def outputs(self) -> int:
@@ -117,6 +156,14 @@ class Loss(ABC):
         """Return the weights of rows with these targets, by default those given; None if all are 1."""
         return w
 
+    def of_rows(self, y: Floats, w: Floats) -> LossOfRows:
+        """Return the loss of rows with these targets and weights, both (m,), as a function of linear predictors."""
+        return LossOfRows(self, y, w)
+
+    def count(self, rows: float) -> float:
+        """Return the number of observations for information criteria, from the number of rows or sum of weights."""
+        return rows
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of a loss that is a dataclass, as JSON types."""
         found: dict[str, Any] = asdict(self) if is_dataclass(self) else {}
@@ -132,6 +179,75 @@ class Loss(ABC):
     def notes(self) -> tuple[str, ...]:
         """Return what a user should know about how the targets were taken."""
         return ()
+
+
+@dataclass(frozen=True)
+class LossOfRows:
+    """A loss on given rows, as a function of all linear predictors eta, (m,) or (m, t) for t outputs.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss.
+    y : (m,) array
+        The targets, as `Loss.encode` returns them.
+    w : (m,) array
+        The weights, at least 0.
+    """
+
+    loss: Loss
+    y: Floats
+    w: Floats
+
+    def value(self, eta: Floats) -> float:
+        """Return the weighted sum of the deviances."""
+        return float(self.w @ self.loss.deviance(self.y, eta))
+
+    def slope(self, eta: Floats) -> Floats:
+        """Return the gradient of the value."""
+        return np.asarray((self.w * self.loss.slope(self.y, eta).T).T)
+
+    def curvature(self, eta: Floats) -> Floats:
+        """Return a curvature (m,) for each row, whose diagonal matrix is the Hessian of the value, or near it."""
+        one = self.loss.outputs == 1
+        return np.asarray(self.w * (self.loss.curvature if one else self.loss.working_curvature)(self.y, eta))
+
+    def hessian(self, eta: Floats, Z: Floats, safe: float = 0.0) -> Floats:
+        """Return the Hessian of the value as a function of the coefficients of the columns Z (m, s).
+
+        safe: the share of the working curvature in place of the second derivative. With t outputs the coefficients are
+        ordered by column, and the Hessian is (s t, s t).
+        """
+        if self.loss.outputs == 1:
+            c = self.w * (self.loss.working_curvature if safe > 0.0 else self.loss.curvature)(self.y, eta)
+            if 0.0 < safe < 1.0:
+                c = safe * c + (1.0 - safe) * self.w * self.loss.curvature(self.y, eta)
+            return np.asarray(Z.T @ (Z * c[:, None]))
+        t, curvature = self.loss.outputs, self.loss.curvature(self.y, eta) * self.w[:, None, None]
+        H = np.empty((Z.shape[1], t, Z.shape[1], t))
+        for i in range(t):
+            for j in range(i, t):
+                H[:, i, :, j] = Z.T @ (Z * curvature[:, i, j, None])
+                H[:, j, :, i] = H[:, i, :, j]
+        return H.reshape(Z.shape[1] * t, Z.shape[1] * t)
+
+    def working_response(self, eta: Floats) -> tuple[Floats, Floats]:
+        """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""
+        slope = self.loss.slope(self.y, eta)
+        size = np.abs(slope) if slope.ndim == 1 else np.abs(slope).max(axis=1)
+        curvature = np.maximum(self.loss.working_curvature(self.y, eta), np.maximum(size / LONGEST, 1e-12))
+        return np.asarray(self.w * (curvature / 2.0)), np.asarray((slope.T / curvature).T)
+
+    def dual(self, eta: Floats, offset: Floats) -> tuple[Floats, float, float, float]:
+        """Return the gradient at linear predictors and what it proves: see `dsel.objective.losses.cox.RiskSets.dual`.
+
+        Sums over rows have a conjugate for each row, and do without it.
+        """
+        raise NotImplementedError
+
+    def figures(self, eta: Floats) -> dict[str, float]:
+        """Return further figures by name, of how well linear predictors fit the targets."""
+        return {}
 
 
 def clipped_exp(eta: Floats) -> Floats:

@@ -18,6 +18,7 @@ class Poisson(Loss):
 
     name = "poisson"
     link = "log"
+    ratio = "rate ratio"
     summary = "counts: the deviance of Poisson regression with the log link"
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Poisson:

@@ -22,20 +22,21 @@ class Quantile(Loss):
     The parabola reaches from -(1 - tau) width to tau width. There and beyond, the loss is below the pinball loss, by at
     most max(tau, 1 - tau)^2 width / 2 for each row. So a lower bound on the loss is one on the pinball loss.
 
-    quantile: tau, between 0 and 1. width: in the units of the target. None: a tenth of the robust standard deviation of
+    level: tau, between 0 and 1. width: in the units of the target. None: a tenth of the robust standard deviation of
     the target.
     """
 
-    quantile: float = 0.5
+    level: float = 0.5
     width: float | None = None
 
     name = "quantile"
     link = "identity"
     summary = "a quantile of numbers, such as the median: the pinball loss, smoothed near 0"
+    options = ("level", "width")
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.quantile < 1.0:
-            raise OptionError(f"quantile is {self.quantile}; it is between 0 and 1, such as 0.9.")
+        if not 0.0 < self.level < 1.0:
+            raise OptionError(f"level is {self.level}; it is between 0 and 1, such as 0.9.")
         if self.width is not None and not (np.isfinite(self.width) and self.width > 0.0):
             raise OptionError(f"width is {self.width}; it is a finite number > 0 in the units of the target.")
 
@@ -46,7 +47,8 @@ class Quantile(Loss):
         spread = robust_spread(y, w)
         if spread == 0.0:
             raise DataError(
-                "More than half of the targets are equal: their robust spread is 0.", "Give Quantile(quantile, width)."
+                "More than half of the targets are equal: their robust spread is 0.",
+                'Give a width, such as loss={"quantile": {"level": 0.5, "width": 0.1}}.',
             )
         return replace(self, width=_WIDTH * spread)
 
@@ -67,28 +69,28 @@ class Quantile(Loss):
 
     def slope(self, y: Floats, eta: Floats) -> Floats:
         """Return -r / width, limited to -tau and 1 - tau."""
-        return np.asarray(-np.clip((y - eta) / self._h, self.quantile - 1.0, self.quantile))
+        return np.asarray(-np.clip((y - eta) / self._h, self.level - 1.0, self.level))
 
     def curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return 1 / width within the parabola, and 0 beyond."""
         r = (y - eta) / self._h
-        return np.where((r >= self.quantile - 1.0) & (r <= self.quantile), 1.0 / self._h, 0.0)
+        return np.where((r >= self.level - 1.0) & (r <= self.level), 1.0 / self._h, 0.0)
 
     def working_curvature(self, y: Floats, eta: Floats) -> Floats:
         """Return the slope over the residual: these quadratic models lie above the loss, so that a fit descends."""
         r = y - eta
-        limit = np.where(r > 0.0, self.quantile, 1.0 - self.quantile)
+        limit = np.where(r > 0.0, self.level, 1.0 - self.level)
         return np.asarray(limit / np.maximum(np.abs(r), limit * self._h))
 
     def conjugate(self, y: Floats, a: Floats) -> Floats:
         """Return a y + width a^2 / 2 for -tau <= a <= 1 - tau."""
-        inside = (a >= -self.quantile) & (a <= 1.0 - self.quantile)
+        inside = (a >= -self.level) & (a <= 1.0 - self.level)
         return np.where(inside, a * y + 0.5 * self._h * a * a, np.inf)
 
     def notes(self) -> tuple[str, ...]:
         """Return the quantile, and what smoothing may be worth."""
-        error = 0.5 * self._h * max(self.quantile, 1.0 - self.quantile) ** 2
+        error = 0.5 * self._h * max(self.level, 1.0 - self.level) ** 2
         return (
-            f"the deviance is the pinball loss of the quantile {self.quantile:g}, smoothed: it is lower by at most "
+            f"the deviance is the pinball loss of the quantile {self.level:g}, smoothed: it is lower by at most "
             f"{error:.3g} for each row",
         )

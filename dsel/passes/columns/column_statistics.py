@@ -60,7 +60,8 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine:
     sums, per_target = moments.B[:, N:], ("mean_y", "yy", "low_y", "high_y")
     moments = replace(moments, B=moments.B[:, :N], **{name: getattr(moments, name)[:N] for name in per_target})
     require_in_range(dataset, moments)
-    return ColumnStatistics(squared=moments.K, sums=np.ascontiguousarray(sums), **without_rounding(moments))
+    squared = np.where(moments.low_x == moments.high_x, 0.0, moments.K)
+    return ColumnStatistics(squared=squared, sums=np.ascontiguousarray(sums), **without_rounding(moments))
 
 
 def column_means_pass(blocks: ColumnBlocks) -> ColumnPass:
@@ -117,7 +118,7 @@ def _moments(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Mo
     counted, weight = root > 0.0, float(root @ root)
     over = weight or 1.0
     t = dense_rows(y, 0, r) if y is not None else np.empty((r, 0))
-    place = f"{where}, rows {cell.start} to {cell.stop}"
+    place = f"{where}, rows {cell.start} to {cell.stop - 1}"
     require_finite(t, place, "Y", cell.start)
     t = np.hstack([t, np.where(counted, 1.0 / np.where(counted, root, 1.0), 0.0)[:, None] * _signs(cell.start, r)])
     low_y = t.min(axis=0, initial=np.inf, where=counted[:, None])
@@ -177,7 +178,7 @@ def _join(parts: list[Any], names: tuple[str, ...]) -> Any:
 
 def _present(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Present:
     w = None if arguments.root is None else np.square(arguments.root)
-    return block_present(x, f"{where}, rows {cell.start} to {cell.stop}", cell.start, w)
+    return block_present(x, f"{where}, rows {cell.start} to {cell.stop - 1}", cell.start, w)
 
 
 def dense_pieces(x: Any, fill: Floats | None) -> Iterator[tuple[int, int, Floats]]:

@@ -92,7 +92,7 @@ def held_out_dataset(dataset: Dataset, given: Any) -> Dataset:
 
 
 def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, transform: RowTransform) -> Floats:
-    where = f"held-out rows {block.start} to {block.stop}"
+    where = f"held-out rows {block.start} to {block.stop - 1}"
     if not np.isfinite(np.asarray(y, np.float64)).all():
         raise DataError(f"Y of {where} has NaN or infinite values.", "Correct the held-out data.")
     targets, labels = transform.targets(y, where)

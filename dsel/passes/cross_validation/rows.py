@@ -54,7 +54,7 @@ def _from_data(
     flat = np.zeros(n_errors(round))
     for start, stop in target.pieces(block.start, block.stop):
         piece = slice(start - block.start, stop - block.start)
-        R, vectors = residual_rows(x[piece], y[piece], base, transform, f"{where}, rows {start} to {stop}")
+        R, vectors = residual_rows(x[piece], y[piece], base, transform, f"{where}, rows {start} to {stop - 1}")
         target.write(start, R, vectors)
         flat += residual_row_errors(R, vectors, round)
     return flat

@@ -95,7 +95,7 @@ class ArpOptions(Options):
 
     def conflict(self, criterion: bool) -> str:
         if "draws" in self.model_fields_set and self.choice == "derandomized":
-            return "draws: only with choice: sampled"
+            return "draws: only with choice=sampled"
         return ""
 
 

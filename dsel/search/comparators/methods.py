@@ -129,7 +129,7 @@ class LeverageOptions(Options):
 
     def conflict(self, criterion: bool) -> str:
         if "draws" in self.model_fields_set and self.choice == "largest":
-            return "draws: only with choice: sampled"
+            return "draws: only with choice=sampled"
         return ""
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -33,8 +32,6 @@ _MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
 _USEFUL = 0.01
 #: Above this share of ||Y||^2, rounding is named where a subset is proved optimal.
 _NAMED_ROUNDING = 1e-8
-#: Labels that need no quotes in YAML.
-_PLAIN = re.compile(r"(?!(true|false|yes|no|on|off|null|y|n)$)[A-Za-z_][\w.=-]*", re.IGNORECASE)
 #: Sets of nearly dependent columns that a sentence names, and columns of one set.
 _MOST_SETS, _MOST_MEMBERS = 50, 6
 
@@ -92,7 +89,8 @@ class Certificate:
         If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
         share of ||Y||^2. Others may be better.
     largest_coefficient : float
-        If not 0, the bound is about fits by a loss whose coefficients of scaled columns are at most this.
+        If not 0, the bound is about fits whose coefficients are at most this: of columns of norm 1 by the squared
+        error, and of columns after preprocessing by a loss. Others may be better.
     represented : int
         How many columns were left out because another one, which nearly copies them, represents them.
     leaves_checked : int
@@ -271,7 +269,8 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
         sentences.append(_why_useless(row))
     if row.get("represented"):
         sentences.append(
-            f"The proof does not cover subsets with any of {row['represented']} columns that others represent "
+            "The proof does not cover subsets with any of "
+            f"{counted(row['represented'], 'column')} that others represent "
             "(near_copies=keep covers the independent ones)."
         )
     if row.get("noise"):
@@ -299,16 +298,11 @@ def dependence(
     sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
     more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""
     named = "; ".join(names.replace(", ", " and ") if names.count(", ") == 1 else names for names in sets)
-    without = ", ".join(_as_yaml(label(j)) for j in to_exclude(near_copies, chosen))
+    without = json.dumps([label(j) for j in to_exclude(near_copies, chosen)], ensure_ascii=False)
     return (
         f"These columns are nearly dependent: {named}{more}. A subset with all columns of such a set {what}. "
-        f"Leave out one of each: exclude: [{without}]."
+        f"Leave out one of each by the option exclude: {without}."
     )
-
-
-def _as_yaml(label: str) -> str:
-    """Return a label as a list in a job file holds it."""
-    return label if _PLAIN.fullmatch(label) else json.dumps(label, ensure_ascii=False)
 
 
 def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[int]:
@@ -333,16 +327,16 @@ def _why_useless(row: Mapping[str, Any]) -> str:
     if row["method"].startswith("targets"):
         return (
             "The bound follows from the targets alone. For one target, a ridge penalty (lam) or a limit for "
-            "coefficients (dsel certify --coefficient-limit 1.5) gives a better one."
+            "coefficients (largest_coefficient, such as 1.5) gives a better one."
         )
     if row["method"].endswith("loss)"):
         return (
-            "The proof ended before its bound was of use. A ridge penalty (lam) helps, and more time (dsel certify "
-            "--time) unless columns separate the classes: then only the penalty does."
+            "The proof ended before its bound was of use. A ridge penalty (lam) helps, and more time unless columns "
+            "separate the classes: then only the penalty does."
         )
     return (
-        "The proof ended before its bound was of use. More time helps (dsel certify --time), and so does a ridge "
-        "penalty (lam), or for one target a limit for coefficients (dsel certify --coefficient-limit 1.5)."
+        "The proof ended before its bound was of use. More time helps, and so does a ridge penalty (lam), or for one "
+        "target a limit for coefficients (largest_coefficient, such as 1.5)."
     )
 
 

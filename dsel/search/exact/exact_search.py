@@ -54,6 +54,10 @@ class CommonSetup:
         """Return the limits of proofs about subsets of at most k columns or groups."""
         return self._limits.guarantee(self.objective.most_columns(k), deadline=deadline)
 
+    def guarantee_within(self, k: int, squares: float, rounding: float) -> Guarantee:
+        """Return those of subsets with limited coefficients, see `Limits.within`."""
+        return self._limits.within(k, squares, rounding)
+
 
 log = logging.getLogger("dsel")
 

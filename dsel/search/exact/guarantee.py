@@ -71,43 +71,17 @@ class Guarantee:
 
     def hidden(self, value: float, objective: Objective) -> float:
         """Return by how much of ||Y||^2 a dependent subset may be better than f = `value`; 0 if there are none."""
-        if self.by_dependent:
-            share = min(self.by_dependent, value / objective.total)
-        elif self.explained_by_all:
+        shares = [self.by_dependent] if self.by_dependent else []
+        if self.explained_by_all:
             least = max(objective.c - self.explained_by_all * objective.total, 0.0)
-            share = (value - least) / objective.total
-        else:
-            return 0.0
+            shares.append((value - least) / objective.total)
+        share = min((*shares, value / objective.total)) if shares else 0.0
         return share if share > 2.0 * MARGIN else 0.0
 
     def columns(self, objective: Objective) -> tuple[tuple[int, ...], ...]:
         """Return `near_copies` as columns of the data, with the included ones where a column depends on them."""
         named = ([int(objective.columns[j]) for j in members] for members in self.near_copies)
         return tuple((*objective.included, *columns) if len(columns) == 1 else tuple(columns) for columns in named)
-
-
-def guarantee_within(objective: Objective, k: int, squares: float, rounding: float) -> Guarantee:
-    """Return the limits of a proof about k columns whose squared coefficients, for norm 1, sum to at most `squares`.
-
-    rounding: by which share of the norms errors and bounds may differ in each product of two columns.
-
-    Coefficients b of a subset are also at most sqrt(c / (4 lam)) for the penalty lam. Those of included columns follow
-    from what is left of Y, and from their independence. With a penalty above the tolerance no subset is dependent.
-    Without one, a column that leaves the share t of its square, and has the coefficient b, explains b^2 t of what the
-    others leave.
-    """
-    centering, included, sizes = objective.centering, len(objective.included), []
-    own = k * squares / objective.total
-    if squares:
-        size = (k * squares / objective.total) ** 0.5
-        sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
-    if objective.lam > 0.0:
-        sizes.append(0.5 * ((k + included) * centering.largest / objective.lam) ** 0.5)
-        own = min(own, 0.25 * k * float(objective.scale.max(initial=0.0)) / objective.lam)
-    error = min(centering.share(min(sizes)) + rounding * own, 1.0)
-    if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
-        return Guarantee(error)
-    return Guarantee(error, by_dependent=k * squares * objective.tolerance / objective.total)
 
 
 def limit_notes(error: float) -> Iterator[str]:
@@ -144,18 +118,54 @@ class Limits:
             if error <= _WORTH_A_NOTE:
                 return Guarantee(error)  # a penalty bounds the v_j well enough
         found = Inflation(np.full(n, most))
-        if objective.has_gram and n <= _MOST_COLUMNS:
-            found, given_up = self._factors(k, most, deadline), _given_up(objective)
-            found = replace(found, sets=(*found.sets, *given_up), near=found.near or bool(given_up))
+        if self._knows_columns:
+            found = self._dependence(k, deadline)
         error = self._rounding(share, found.factors, k)
         explained = self._explained_by_all(k, deadline) if found.near or self._depends_on_included else 0.0
         return Guarantee(min(error, 1.0), explained, near_copies=found.sets)
+
+    def within(self, k: int, squares: float, rounding: float) -> Guarantee:
+        """Return the limits for k columns whose squared coefficients, for columns of norm 1, sum to at most `squares`.
+
+        rounding: by which share of the norms errors and bounds may differ in each product of two columns.
+
+        Coefficients b of a subset are also at most sqrt(c / (4 lam)) for the penalty lam. Those of included columns
+        follow from what is left of Y, and from their independence. With a penalty above the tolerance no subset is
+        dependent. Without one, the search gives up columns of a dependent subset. If the others leave the share t of
+        their squares, they explain at most (sum of their |b_j|)^2 t <= k squares t.
+        """
+        objective = self._objective
+        centering, included, sizes = objective.centering, len(objective.included), []
+        own = k * squares / objective.total
+        if squares:
+            size = (k * squares / objective.total) ** 0.5
+            sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
+        if objective.lam > 0.0:
+            sizes.append(0.5 * ((k + included) * centering.largest / objective.lam) ** 0.5)
+            own = min(own, 0.25 * k * float(objective.scale.max(initial=0.0)) / objective.lam)
+        error = min(centering.share(min(sizes)) + rounding * own, 1.0)
+        if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
+            return Guarantee(error)
+        share = k * squares / objective.total
+        if not self._knows_columns:
+            return Guarantee(error, by_dependent=share * objective.tolerance)
+        found = self._dependence(k)
+        lost = share * max(found.left, perturbation(objective.n))
+        if found.near or lost > _WORTH_A_NOTE:
+            explained = self._explained_by_all(k, None) if found.sets else 0.0
+            return Guarantee(error, explained, share * objective.tolerance, found.sets)
+        return Guarantee(max(error, lost))
 
     def _rounding(self, share: float, factors: Floats, k: int) -> float:
         """Return what rounding and ridge are worth for k columns with at most these v_j, as a share of ||Y||^2."""
         largest, objective = np.sort(factors)[-k:], self._objective
         coefficients = min(self._coefficients(float(np.sqrt(largest).sum())), self._coefficients_by_penalty(k))
         return share * float(largest.sum()) * objective.c / objective.total + self._centering.share(coefficients)
+
+    @property
+    def _knows_columns(self) -> bool:
+        """Whether the Gram matrix shows which columns are dependent."""
+        return bool(self._objective.has_gram and self._objective.n <= _MOST_COLUMNS)
 
     @property
     def _depends_on_included(self) -> bool:
@@ -192,6 +202,12 @@ class Limits:
         columns = k + len(objective.included)
         return float(0.5 * (columns * objective.centering.largest / objective.lam) ** 0.5)
 
+    def _dependence(self, k: int, deadline: Deadline | None = None) -> Inflation:
+        """Return upper bounds on v_j in independent subsets of k columns, and what depends on the included ones."""
+        found, given_up = self._factors(k, 1.0 / self._objective.tolerance, deadline), _given_up(self._objective)
+        near = found.near or bool(given_up) or self._depends_on_included
+        return replace(found, sets=(*found.sets, *given_up), near=near)
+
     def _factors(self, k: int, most: float, deadline: Deadline | None) -> Inflation:
         """Return upper bounds on v_j in independent subsets of k columns; see `_inflation`."""
         kept = np.flatnonzero(_may_be_chosen(self._objective))
@@ -215,13 +231,15 @@ class Inflation:
     """Upper bounds `factors` on the v_j in independent subsets, in any order.
 
     sets: columns of which no independent subset has all, though they are not dependent to rounding. near: whether there
-    are such columns, named or not. low_rank: whether there are plainly more different columns than the rank.
+    are such columns, named or not. low_rank: whether there are plainly more different columns than the rank. left: the
+    most that the others leave of a column that depends on them to rounding, as a share; 0 if no column does.
     """
 
     factors: Floats
     sets: tuple[tuple[int, ...], ...] = ()
     near: bool = False
     low_rank: bool = False
+    left: float = 0.0
 
     def of_columns(self, columns: Ints) -> Inflation:
         """Return the same for a part of the columns, by their indices in all."""
@@ -271,11 +289,12 @@ def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> Infla
     kept = np.setdiff1d(np.arange(C.n), [copy.column for copy in copies])
     factor = pivoted_cholesky(C.part(kept), least, require_time(deadline))
     sets = _dependent_sets(factor, least)
-    rounding = ridge(C.n)
+    rounding, least_part = ridge(C.n), min((copy.ratio**2 for copy in copies), default=1.0)
     named: list[tuple[int, ...]] = [(copy.of, copy.column) for copy in copies if copy.left > rounding]
     if sets is None:
         return Inflation(np.full(C.n, most), tuple(named), near=True)
     for s in sets:
+        least_part = min(least_part, float(np.square(s.coefficients).min()))
         if s.left > rounding:
             named.append(tuple(int(kept[j]) for j in (*factor.pivots[s.others], s.column)))
     distance = math.sqrt(sum(copy.left for copy in copies) + sum(s.distance**2 for s in sets))
@@ -283,7 +302,8 @@ def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> Infla
     found[kept] = _enlarged(_inflation_outside_sets(factor, sets), distance)
     for copy in copies:
         found[copy.of] = max(found[copy.of], found[copy.of] / copy.ratio**2)
-    return Inflation(np.minimum(found, most), tuple(named), near=bool(named) or bool(found.max() >= most))
+    near, left = bool(named) or bool(found.max() >= most), perturbation(C.n) / min(least_part, 1.0)
+    return Inflation(np.minimum(found, most), tuple(named), near, left=left)
 
 
 def _more_than(rank: int, C: ScaledMatrix) -> bool:
@@ -414,7 +434,7 @@ def _inflation_of_pairs(
     diagonal, least = C.diagonal, 1.0 / most
     if k == 1:
         return Inflation(np.asarray(1.0 / diagonal))
-    smallest, near = diagonal.copy(), []
+    smallest, near, exact = diagonal.copy(), [], 0.0
     for start in range(0, C.n, _ROWS):
         if deadline is not None:
             deadline.require()
@@ -423,10 +443,12 @@ def _inflation_of_pairs(
         squares[np.arange(rows.size), rows] = 0.0
         left = diagonal[rows, None] - squares / diagonal  # of column i given column j
         dependent = (left <= least) | (diagonal - squares / diagonal[rows, None] <= least)
+        exact = max(exact, float((diagonal[rows, None] / diagonal)[dependent].max(initial=0.0)))
         pairs = np.argwhere(np.triu(dependent & (left > ridge(C.n) * diagonal[rows, None]), start + 1))
         near += [(int(rows[i]), int(j)) for i, j in pairs]
         smallest[rows] = np.where(dependent, np.inf, left).min(axis=1)
-    return Inflation(np.asarray(1.0 / np.minimum(smallest, diagonal)), tuple(near), bool(near))
+    factors = np.asarray(1.0 / np.minimum(smallest, diagonal))
+    return Inflation(factors, tuple(near), bool(near), left=perturbation(C.n) * exact)
 
 
 def _explained_share(objective: Objective, low_rank: bool, deadline: Deadline | None) -> tuple[float, Floats]:

@@ -102,8 +102,11 @@ class NearBest:
     def take(self, members: Iterable[int], value: float) -> None:
         """Take a subset of k columns."""
         S = tuple(sorted(int(j) for j in members))
-        if len(S) != self.k or S in self._subsets:
+        known = self._subsets.get(S, np.inf)
+        if len(S) != self.k or value >= known:
             return
+        if known < np.inf:  # a fit that ended early
+            self._order.remove((self._subsets.pop(S), S))
         self.best = min(self.best, value)
         self._witness(S, value)
         if value > self.listed_below + EQUAL * self.total:

@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.rng import binomial_cdf, uniforms
+from dsel._lib.jit import compiled
+from dsel._lib.rng import binomial_cdf, draw_flips, stream, uniform, uniforms
+from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import Task, TaskResult
@@ -29,7 +31,6 @@ from dsel.search.journal import valued
 from dsel.search.outcome import check_seed, check_size
 from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Isolation, IsolationFunction, Subset
 from dsel.search.pareto.evaluations import failure, number
-from dsel.search.pareto.mutations import draw_columns, draw_parent, swapped
 from dsel.search.runtime.schedule import Schedule
 
 #: Iterations that one call draws or merges at most while none of them needs an evaluation.
@@ -324,3 +325,28 @@ class CriterionSearch(ClientArchive):
             search._window = deque(drawn)
         search._open = list(dict.fromkeys(S for S in drawn if S is not None and S not in search._values))
         return search
+
+
+def swapped(members: tuple[int, ...], n: int, leaving: float, entering: float) -> tuple[int, ...]:
+    """Return the members with one of them replaced by one of the other columns. leaving, entering: uniform on [0, 1).
+
+    Source: Neumann and Wegener, "Randomized local search, evolutionary algorithms, and the minimum spanning tree
+    problem", Theoretical Computer Science 378, 2007, where half of the mutations flip two bits in place of one.
+    """
+    out = members[int(leaving * len(members))]
+    j = int(entering * (n - len(members)))  # its place among the others
+    for member in members:
+        j += member <= j
+    return tuple(sorted([*(i for i in members if i != out), j]))
+
+
+@compiled()
+def draw_parent(seed: int, iteration: int, members: int) -> Any:
+    """Return the place of the parent in the archive: draw 0 of slot 0, as in the compiled search."""
+    return np.int64(uniform(stream(seed, iteration, np.int64(0)), np.int64(0)) * members)
+
+
+@compiled()
+def draw_columns(seed: int, iteration: int, slot: int, cdf: Floats, flips: Ints) -> Any:
+    """Return the number of columns of `flips` to flip: draws from 1 on of a slot, as in the compiled search."""
+    return draw_flips(stream(seed, iteration, slot), np.int64(1), flips.shape[0], cdf, flips)

@@ -210,11 +210,11 @@ class ParetoOptions(Options):
         if self.processes > 1 and not evaluates:
             return "processes: only with a custom criterion or isolation function"
         if "restarts" in self.model_fields_set and self.warm_start != "exchange":
-            return "restarts: only with warm_start: exchange"
+            return "restarts: only with warm_start=exchange"
         if self.swaps and not self.calls_function(criterion):
             return "swaps: only with a custom criterion or isolation function; elsewhere exchange_every does more"
         if self.any_size and self.isolation == "min-index":
-            return "any_size cannot be combined with isolation: min-index"
+            return "any_size cannot be combined with isolation=min-index"
         extras = self._asked_extras(warm_start=not criterion) if self.calls_function(criterion) else ""
         if extras:
             return needs_no_function(extras)
@@ -270,8 +270,8 @@ class ParetoOptions(Options):
         k, n = problem.to_choose
         if self.iterations is not None or not 0 < k <= n:
             return ()
-        rules = {"isolation: min-index": "k^2 (n - k) n log n", "any_size": "e k n (n + 1)"}
-        name = "any_size" if self.any_size else f"isolation: {self.isolation}"
+        rules = {"isolation=min-index": "k^2 (n - k) n log n", "any_size": "e k n (n + 1)"}
+        name = "any_size" if self.any_size else f"isolation={self.isolation}"
         if name not in rules:
             return ()
         T = self.iterations_of(k, n)

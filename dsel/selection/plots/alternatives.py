@@ -55,7 +55,7 @@ def draw_subsets(selection: SelectionRecord, ax: Any = None) -> Any:
         cmap=_colormap(), vmin=low, vmax=max(high, low + 1e-9), edgecolors="none",
     )  # fmt: skip
     style.color_bar(ax, image, selection.share_sign)
-    style.name_rows(ax, [price.label for price in prices])
+    style.name_rows(ax, [str(price.label) for price in prices])
     style.name_axes(ax, "near-best subset, the best one first", "")
     ax.set_xticks(*_places(len(shown)))
     return ax
@@ -90,7 +90,7 @@ def draw_prices(selection: SelectionRecord, ax: Any = None) -> Any:
         ax.plot(known, places, linestyle="none", marker=shape, color=color, markersize=5, label=f"best known {name} it")
     limit = found.r2(found.limit_error)
     ax.axvline(limit, color=style.MUTED, linewidth=1, linestyle="--", label="least of a near-best subset")
-    style.name_rows(ax, [price.label for price in prices])
+    style.name_rows(ax, [str(price.label) for price in prices])
     style.name_axes(ax, selection.share_sign, "")
     style.legend(ax, "best known", loc="upper center", bbox_to_anchor=(0.5, -1.9 / len(prices)), ncols=2)
     return ax
@@ -124,7 +124,7 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.plot(low, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.plot(high, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.set_xlim(left=0.0)
-    style.name_rows(ax, [price.label for price in prices])
+    style.name_rows(ax, [str(price.label) for price in prices])
     style.name_axes(ax, f"loss of {selection.share_sign} when the column is left out", "")
     return ax
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from dsel._lib.versions import versions
@@ -96,13 +97,18 @@ def render_report(
 def write_report(
     selection: SelectionRecord, out: AnyPath, stability: Stability | None = None, history: Sequence[RunSummary] = ()
 ) -> AnyPath:
-    """Write the page of a selection to a file, which may exist, and return the file."""
+    """Write the page of a selection to a file, which may exist, and return the file.
+
+    Errors: OutputError if the name of the file is not that of an HTML page, or if it cannot be written.
+    """
+    if (suffix := PurePosixPath(out.name).suffix.lower()) not in ("", ".html", ".htm"):
+        raise OutputError(f"A report is an HTML page, and {out} ends in {suffix}.", "Name a file that ends in .html.")
     page = render_report(selection, stability, history)
     try:
         make_folder(out.parent)
         write_bytes(out, page.encode())
     except OSError as error:
-        raise OutputError(f"The report cannot be written to {out}: {error}.", "Choose another --out.") from error
+        raise OutputError(f"The report cannot be written to {out}: {error}.", "Choose another place.") from error
     return out
 
 

@@ -17,6 +17,7 @@ from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
+from dsel.selection.render import passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -74,11 +75,13 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
         ("Columns", str(len(selection)), f"of {n:,}, {limit}", ""),
         (selection.share_sign, fixed(selection.r2, 4), f"{_error_name(selection)} {number(selection.error, 6)}", ""),
         _proof_figure(selection),
-        ("Rows", f"{m:,}", f"{selection.passes} passes over the data", ""),
+        ("Rows", f"{m:,}", f"{passes_made(selection)} over the data", ""),
         ("Time", duration(selection.wall_seconds), selection.method, ""),
     ]
     if selection.criterion is not None:
         figures.insert(1, ("Criterion", number(selection.criterion), "minimized", ""))
+    if selection.concordance is not None:
+        figures.insert(2, ("Concordance", fixed(selection.concordance, 4), "on the rows of the selection", ""))
     return figures
 
 
@@ -153,6 +156,8 @@ def headline(selection: SelectionRecord) -> str:
     subject = "X" if selection.unsupervised else f"{len(selection.targets)} targets"
     if len(selection.targets) == 1:
         subject = printable(selection.targets[0])
+    elif len(selection.predicted) == 1:
+        subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
     return f"{columns} explain {share(selection.r2)} of {subject}"
 
@@ -243,11 +248,11 @@ def substitute_rows(selection: SelectionRecord) -> list[dict[str, str]]:
     return [
         {
             "label": printable(str(label)),
-            "first": printable(best.label),
+            "first": printable(str(best.label)),
             "r2": f"{best.r2:.6f}".replace("-", "−"),
             "proved": "the best (proved)" if best.proved else "",
             "correlation": fixed(np.nan if best.correlation is None else best.correlation, 4),
-            "others": ", ".join(f"{printable(one.label)} ({one.r2:.4f})" for one in others),
+            "others": ", ".join(f"{printable(str(one.label))} ({one.r2:.4f})" for one in others),
         }
         for label, (best, *others) in selection.substitutes().items()
     ]
@@ -268,13 +273,13 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
         "sentences": [
             _about_column(found, price, selection.share_sign) for price in shown_prices(selection)[:_MOST_SENTENCES]
         ],
-        "useless": names(found.labels("useless"), 20) if found.labels("useless") else "",
+        "useless": names([*map(str, found.labels("useless"))], 20) if found.labels("useless") else "",
     }
 
 
 def _about_column(found: Alternatives, price: Price, share: str) -> str:
     """Return what is known about a column in one sentence. share: the name of what is explained."""
-    label, listed = printable(price.label), len(found.subsets)
+    label, listed = printable(str(price.label)), len(found.subsets)
     every = "the only" if listed == 1 else f"all {listed:,}"
     if found.by:
         return f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} subsets."
@@ -414,7 +419,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
         ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
-        ("Passes over the data", f"{selection.passes}, {format_bytes(selection.bytes_read)} read"),
+        ("Passes over the data", f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
         ("Fingerprint of the data", selection.fingerprint or ""),

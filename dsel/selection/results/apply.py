@@ -18,7 +18,7 @@ from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import with_columns
+from dsel.data.frames import collected, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import default_labels, is_a
 from dsel.data.offset import with_offset
@@ -55,7 +55,7 @@ class LinearModel:
     @classmethod
     def of(cls, selection: SelectionRecord) -> LinearModel:
         """Return the model of a selection."""
-        flat = selection.flat_target and selection.coefficients.shape[1] == 1
+        flat = selection.coefficients.shape[1] == 1 and (selection.flat_target or len(selection.targets) > 1)
         return cls(selection.names, selection.coefficients, selection.intercept, selection.fill, flat)
 
     def __call__(self, x: Any) -> Floats:
@@ -170,7 +170,7 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
+    targets = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):
@@ -208,8 +208,9 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
         remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
+        given = [name for name in names if "=" not in name or name.partition("=")[0] not in place]  # no indicators
         raise DataError(
-            f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(names, 8)}.",
+            f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(given, 8)}.",
             remedy,
         )
     twice = [label for label in chosen if names.count(label) > 1] if len(place) < len(names) else []
@@ -239,11 +240,11 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset):
         return X
-    if is_a(X, "polars", "LazyFrame"):
-        X = X.collect()
+    X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if _is_frame(X):
-        return with_columns(X, selection.names, selection.request.dates)
+        complete = {name for name in map(partial(_category_of, selection), selection.names) if name in selection.groups}
+        return with_columns(X, selection.names, selection.request.dates, complete)
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})
     if is_a(X, "xarray", "DataArray") and X.ndim > 2:

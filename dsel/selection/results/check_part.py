@@ -147,7 +147,7 @@ def _block_residuals(
     rows = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
     of_block = np.asarray(y, np.float64)[:, targets]
     residuals: Floats = of_block - model(rows[:, order])
-    place = f"{where}, rows {block.start} to {block.stop}"
+    place = f"{where}, rows {block.start} to {block.stop - 1}"
     return block_moments(residuals, of_block, None, place, block.start, block.w)
 
 

@@ -88,7 +88,7 @@ def _labels(selection: Selection) -> str:
 def _csv(selection: Selection) -> str:
     text = io.StringIO()
     write = csv.writer(text, lineterminator="\n").writerow
-    targets = list(selection.targets)
+    targets = list(selection.predicted)
     names = ["coefficient"] if len(targets) == 1 else [f"coefficient_{printable(target)}" for target in targets]
     write(["feature", "index", *names])
     if targets:

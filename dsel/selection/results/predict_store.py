@@ -134,7 +134,7 @@ def predict_store(
     if is_inside(path, source) or is_inside(source, path):
         raise OutputError(f"{path} and the store {source} are in each other.", "Choose another place.")
     check_place(path, overwrite)
-    targets = list(selection.targets) or reconstructed_labels(selection, labels)
+    targets = list(selection.predicted) or reconstructed_labels(selection, labels)
     rows = _chunk_rows(dataset, len(selection), len(targets))
     aligned = replace(dataset, blocks=_blocks(dataset, rows))
     offset = chosen_offset(selection, offset, stored=True)

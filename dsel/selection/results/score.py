@@ -11,8 +11,10 @@ import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
-from dsel.data.frames import class_labels, frame_labels
-from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
+from dsel.data.classes import class_labels
+from dsel.data.frames import frame_labels, with_plain_columns
+from dsel.data.frames import opened as named
+from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
 from dsel.data.labels import is_a
 from dsel.data.weights import array_weights
 from dsel.errors import DataError, OptionError
@@ -50,7 +52,7 @@ class ScoredRows:
     @property
     def deviance(self) -> float:
         """Return the deviance of the rows."""
-        return float(self.w @ self.loss.deviance(self.y, self.eta))
+        return self.loss.of_rows(self.y, self.w).value(self.eta)
 
     @property
     def mean(self) -> Floats:
@@ -74,7 +76,9 @@ class ScoredRows:
             sums = np.bincount(self.y.astype(np.int64), self.w)
             return float(-2.0 * scipy.special.xlogy(sums, sums / sums.sum()).sum())
         b, shift = 0.0, np.broadcast_to(np.asarray(self.offset, np.float64), self.y.shape)
-        value = float(self.w @ self.loss.deviance(self.y, b + shift))
+        value = self.loss.of_rows(self.y, self.w).value(b + shift)
+        if not self.loss.has_intercept:
+            return value
         for _ in range(200):
             slope = float(self.w @ self.loss.slope(self.y, b + shift))
             step = -slope / max(float(self.w @ self.loss.working_curvature(self.y, b + shift)), 1e-300)
@@ -91,7 +95,7 @@ def scored_rows(
 ) -> ScoredRows:
     """Return rows with their predictions. Errors: DataError for other targets than those of the loss."""
     loss = selection.loss
-    if len(selection.targets) != 1 and loss.contrasts is None:
+    if len(selection.predicted) != 1 and loss.contrasts is None:
         raise OptionError(f"There are {len(selection.targets)} targets.", "Use score, or one of the targets.")
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
@@ -99,15 +103,16 @@ def scored_rows(
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
     eta = eta.reshape(-1)
     try:
-        values = np.asarray(_numbers_of_classes(selection, y), np.float64).reshape(-1)
+        if loss.target_columns > 1:
+            values = np.column_stack(_target_columns(selection.targets, with_plain_columns(y)))
+        else:
+            values = np.asarray(_numbers_of_classes(selection, y), np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"y holds no numbers: {error}.", "Give classes as 0 and 1, as the note of the result says."
-        ) from error
-    if values.shape != eta.shape:
-        raise DataError(f"y has {values.size} values, and X has {eta.size} rows.", "Give one for each row.")
+        raise DataError(f"y holds no numbers: {error}.", "Give numbers, or 0 and 1 for classes.") from error
+    if len(values) != len(eta):
+        raise DataError(f"y has {len(values)} values, and X has {eta.size} rows.", "Give one for each row.")
     if not np.isfinite(values).all():
-        raise DataError(f"y is not finite in row {np.flatnonzero(~np.isfinite(values))[0]}.", "Leave such rows out.")
+        raise DataError(f"y is not finite in row {np.argwhere(~np.isfinite(values))[0, 0]}.", "Leave such rows out.")
     w = _weights(sample_weight, eta.size)
     if loss.classifies:
         classes = np.asarray(loss.parameters()["classes"])
@@ -115,14 +120,18 @@ def scored_rows(
         if other.size:
             raise DataError(f"y has the value {other[0]:g}, and the classes are {classes[0]:g} and {classes[1]:g}.")
     else:
-        loss.fitted_to(values, w)
+        found = loss.fitted_to(values, w)
+        loss = found if loss.target_columns > 1 else loss  # the columns may be in another order
     shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
     return ScoredRows(loss, loss.encode(values), w, eta, shift)
 
 
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
-    return align(opened(selection, X) if is_data_array(X) or is_xarray_dataset(X) else X, y, sample_weight)
+    if is_xarray_dataset(X):
+        X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
+    X, y, sample_weight, _ = named(X, y, sample_weight)
+    return align(opened(selection, X) if is_data_array(X) else X, y, sample_weight)
 
 
 def _weights(asked: Any, rows: int) -> Floats:
@@ -175,7 +184,7 @@ def score(
     selection: SelectionRecord, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
 ) -> dict[str, float]:
     """Return figures of given rows. See `Selection.score`."""
-    if selection.loss.contrasts is None and len(selection.targets) != 1:
+    if selection.loss.contrasts is None and len(selection.predicted) != 1:
         return _score_of_targets(selection, X, y, sample_weight)
     rows = scored_rows(selection, X, y, sample_weight, offset)
     null = rows.null_deviance()
@@ -186,7 +195,7 @@ def score(
         found["auc"] = float(np.mean([roc_area(part) for part in parts]))
         found["log_loss"] = rows.deviance / (2.0 * float(rows.w.sum()))
         found["accuracy"] = float(rows.w @ (rows.predicted == rows.y) / rows.w.sum())
-    return found
+    return found | rows.loss.of_rows(rows.y, rows.w).figures(rows.eta)
 
 
 def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> dict[str, float]:

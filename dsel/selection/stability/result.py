@@ -354,7 +354,7 @@ class Stability:
         """
         folder = as_path(path)
         if not (folder / FILE).is_file():
-            raise MissingInputError(f"There is no {FILE} in {folder}.", "Name the folder of dsel stability --out.")
+            raise MissingInputError(f"There is no {FILE} in {folder}.", "Name the folder of a saved stability.")
         values: Any = read_json(folder / FILE)
         try:
             if values.pop("format") != FORMAT:

@@ -22,6 +22,7 @@ from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
+from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
 from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
@@ -82,7 +83,8 @@ def run_stability(
     divided = validated.partition.description.replace("folds", "parts of the rows")
     weight = asked.sample_weight
     named = weight if weight is None or isinstance(weight, str | bool) else "data in memory"
-    changes = {"sample_weight": named, "loss": find_loss(asked.loss).name, "offset": None}
+    loss = find_loss(asked.loss).name if isinstance(asked.loss, Loss) else asked.loss
+    changes = {"sample_weight": named, "loss": loss, "offset": None}
     recorded = asked.model_copy(update=changes).model_dump(mode="json", exclude={"criterion", "choose_k", "max_k"})
     return Stability(
         names=tuple(labels) if validated.groups is None else validated.groups.names,

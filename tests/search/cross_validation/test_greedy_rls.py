@@ -331,8 +331,8 @@ def test_a_search_continues_from_its_state_after_any_round() -> None:
         ({"lam_grid": "some"}, "'lam_grid' is 'some': it must be auto or numbers > 0"),
         ({"held_out": (np.zeros((3, 4)), np.zeros(3))}, "held-out rows have 4 columns"),
         ({"held_out": 5}, "5 is not a share of the rows"),
-        ({"held_out": (np.zeros((3, 9)), [[np.nan], [0.0], [0.0]]), "lam": 1.0}, "Y of held-out rows 0 to 3 has NaN"),
-        ({"held_out": (np.full((3, 9), np.nan), np.zeros(3)), "lam": 1.0}, "X of held-out rows 0 to 3 has NaN"),
+        ({"held_out": (np.zeros((3, 9)), [[np.nan], [0.0], [0.0]]), "lam": 1.0}, "Y of held-out rows 0 to 2 has NaN"),
+        ({"held_out": (np.full((3, 9), np.nan), np.zeros(3)), "lam": 1.0}, "X of held-out rows 0 to 2 has NaN"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:

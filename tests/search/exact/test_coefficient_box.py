@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
+import dsel
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact import choose_tree
 from dsel.search.exact.certificate import Certificate, across_sizes
@@ -222,6 +223,52 @@ class TestTheChoiceOfATree:
         certificate = proof.certificate()
         assert certificate.bound == pytest.approx(certificate.value, rel=1e-6)
         assert certificate.largest_coefficient > 1.0
+
+
+#: How the last column depends on the first ones, and the best status of a proof that searches all columns.
+DEPENDENCE = {
+    "no": (lambda X, hidden: hidden, "optimal"),
+    "copy": (lambda X, hidden: X[:, 0], "optimal"),
+    "scaled copy": (lambda X, hidden: -3.7 * X[:, 0], "optimal"),
+    "sum": (lambda X, hidden: X[:, 0] + X[:, 1], "optimal"),
+    "near-copy": (lambda X, hidden: X[:, 0] + 1e-4 * hidden, "optimal-except-near-copies"),
+    "near-sum": (lambda X, hidden: X[:, 0] + X[:, 1] + 1e-4 * hidden, "optimal-except-near-copies"),
+    "sum with a small part": (lambda X, hidden: X[:, 0] + 1e-4 * X[:, 2], "optimal-except-near-copies"),
+}
+
+
+@pytest.mark.parametrize("preprocess", ["center", "standardize", "none"])
+@pytest.mark.parametrize("kind", DEPENDENCE)
+def test_the_status_counts_columns_that_depend_on_others(monkeypatch, kind, preprocess):
+    monkeypatch.setattr(choose_tree, "MANY_COLUMNS", 5)  # few columns have a limit, too
+    rng = np.random.default_rng([3, *map(ord, kind)])
+    depends, status = DEPENDENCE[kind]
+    X, hidden = rng.standard_normal((40, 8)) + 2.0 * rng.standard_normal(8), rng.standard_normal(40)
+    X = np.column_stack([X, depends(X, hidden)])
+    y = X[:, 0] + 0.8 * X[:, 1] + 0.3 * hidden + rng.standard_normal(40)
+    for near_copies in ("keep", "first"):
+        selection = dsel.select(X, y, k=3, method="forward", preprocess=preprocess, near_copies=near_copies)
+        row = dsel.certify(selection, X, y, largest_coefficient=1.2, progress=False).certificate[-1]
+        left_out = near_copies == "first" and "cop" in kind
+        assert row["represented"] == int(left_out or (near_copies == "first" and "small" in kind))
+        assert row["status"] == ("optimal-except-near-copies" if row["represented"] else status)
+        if row["represented"]:
+            continue
+        A, b = (X, y) if preprocess == "none" else (X - X.mean(axis=0), y - y.mean())
+        least = least_with_coefficients(A / np.linalg.norm(A, axis=0), b / np.sqrt(b @ b / row["total"]), 3, row)
+        assert least >= row["bound"] - (row["dependent_gap"] + 1e-10) * row["total"]
+        assert status != "optimal" or least >= row["value"] - (row["rounding_error"] + 1e-9) * row["total"]
+
+
+def least_with_coefficients(A, b, k, row):
+    """f of the best subset of at most k columns of norm 1, dependent ones too, with a best fit within the limit."""
+    best, limit = float(b @ b), row["largest_coefficient"] * (1.0 - 1e-9)
+    for S in (list(S) for size in range(1, k + 1) for S in combinations(range(A.shape[1]), size)):
+        f = float(np.square(b - A[:, S] @ np.linalg.lstsq(A[:, S], b, rcond=1e-13)[0]).sum())
+        within = lsq_linear(A[:, S], b, (-limit, limit), method="bvls", tol=1e-14)
+        if 2.0 * within.cost <= f + 1e-12 * row["total"]:
+            best = min(best, f)
+    return best
 
 
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.sampled_from((0.0, 1e-3, 0.5)), st.integers(1, 3),

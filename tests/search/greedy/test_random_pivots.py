@@ -123,7 +123,7 @@ def test_they_refuse_targets(method: str) -> None:
 
 
 def test_draws_of_the_derandomized_choice_are_refused() -> None:
-    with pytest.raises(OptionError, match="only with choice: sampled"):
+    with pytest.raises(OptionError, match="only with choice=sampled"):
         dsel.plan(decaying(0), k=3, method="arp", choice="derandomized", draws=3)
 
 

@@ -74,7 +74,7 @@ def test_with_warm_start_and_exchanges_it_finds_subsets_of_all_sizes_in_slices(m
     [
         ({"criterion": sum}, OptionError, "any_size cannot be combined with a custom criterion"),
         ({"groups": [[0, 1], [2, 3]]}, OptionError, "any_size cannot be used for groups"),
-        ({"isolation": "min-index"}, OptionError, "any_size cannot be combined with isolation: min-index"),
+        ({"isolation": "min-index"}, OptionError, "any_size cannot be combined with isolation=min-index"),
         ({"memory": 1000}, CapacityError, "leave out any_size"),
     ],
 )

@@ -18,9 +18,8 @@ from dsel.errors import CriterionError, OptionError
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import SerialExecutor
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.criterion import CriterionSearch
+from dsel.search.pareto.criterion import CriterionSearch, swapped
 from dsel.search.pareto.evaluations import EvaluateSubsets
-from dsel.search.pareto.mutations import swapped
 from dsel.search.runtime.dispatcher import Dispatcher
 from tests.search.pareto.by_hand import NO_LIMIT, again, all_of, search_of
 from tests.search.pareto.by_hand import advance as answered

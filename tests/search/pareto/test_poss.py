@@ -21,7 +21,7 @@ from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import compiled
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.compiled import Poss, paper_iterations
-from dsel.search.pareto.mutations import draw_columns, draw_parent
+from dsel.search.pareto.criterion import draw_columns, draw_parent
 from tests.datasets import load, standardized
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dsel._lib.rng import binomial_cdf
 from dsel.search.pareto.archive import ParetoArchive
 from dsel.search.pareto.compiled import Poss
-from dsel.search.pareto.mutations import draw_columns
+from dsel.search.pareto.criterion import draw_columns
 from tests.oracles.literal_pposs import LiteralPposs, merged_in_parallel, merged_one_by_one
 from tests.search.cases import random_data, regression
 from tests.search.pareto.by_hand import N_COLUMNS, K, advance, again, all_of, answer, cover, search_of, tied

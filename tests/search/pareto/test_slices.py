@@ -15,8 +15,7 @@ from dsel.search.ask_tell import SerialExecutor
 from dsel.search.method import SearchTask
 from dsel.search.pareto.archive import ParetoArchive
 from dsel.search.pareto.compiled import Poss, paper_iterations
-from dsel.search.pareto.criterion import CriterionSearch
-from dsel.search.pareto.mutations import draw_parent
+from dsel.search.pareto.criterion import CriterionSearch, draw_parent
 from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch

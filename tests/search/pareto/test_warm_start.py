@@ -141,7 +141,7 @@ def test_with_a_criterion_the_search_is_the_published_one_by_default(form: dict[
 
 def test_restarts_belong_to_a_start_by_exchange_search() -> None:
     X, y = data()
-    with pytest.raises(OptionError, match="restarts: only with warm_start: exchange"):
+    with pytest.raises(OptionError, match="restarts: only with warm_start=exchange"):
         dsel.plan(X, y, k=3, restarts=3)
     found = dsel.select(X, y, k=6, warm_start="exchange", restarts=3, iterations=1, exchange_every=0)
     assert found.r2 >= dsel.select(X, y, k=6, method="exchange", restarts=3).r2

@@ -145,6 +145,8 @@ def test_it_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
         dsel.report(selections.plain(), tmp_path / "file" / "page.html")
+    with pytest.raises(OutputError, match=r"HTML page, and .*page\.md ends in \.md.*ends in \.html"):
+        dsel.report(selections.plain(), tmp_path / "page.md")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"dsel\[plots\]"):
         dsel.report(selections.plain(), tmp_path / "page.html")
@@ -218,3 +220,10 @@ def test_the_time_is_that_of_the_run_with_what_no_stage_counts() -> None:
     made.provenance.update(finished="2026-01-01T10:00:00+00:00")
     stages = tables.duration(sum(made.seconds.values()))
     assert ("Time", stages) in [figure[:2] for figure in tables.key_figures(made)]
+
+
+def test_passes_of_proofs_are_told_apart_from_those_of_the_selection() -> None:
+    selection = selections.plain()
+    page = Page(render_report(replace(selection, passes=selection.passes + 2)))
+    assert f"{selection.passes + 2} passes (2 for proofs)" in page.text
+    assert "for proofs" not in Page(render_report(selection)).text

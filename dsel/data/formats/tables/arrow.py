@@ -23,7 +23,7 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.source import Format, Source, SourceOptions, file_identity
+from dsel.data.formats.source import EXACT_INTEGERS, Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import IN_MEMORY, Table, from_row, rows_of_batch
 from dsel.data.labels import is_a
@@ -91,6 +91,7 @@ class ArrowFrame(Table):
         self.name = self.where = where
         self._table, self._token, self.index = table, uuid4().hex, index
         self.names, self.types, self.rows = list(table.schema.names), list(table.schema.types), table.num_rows
+        self.whole = _whole_columns(table.schema)
 
     def identity(self) -> dict[str, Any]:
         return {"object": self._token}
@@ -106,7 +107,8 @@ class DaskFrame(Table):
         self.name = self.where = where
         self._frame, self._token = frame, uuid4().hex
         self.names = [str(name) for name in frame.columns]
-        self.types = list(_from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema.types)
+        schema = _from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema
+        self.types, self.whole = list(schema.types), _whole_columns(schema)
 
     def identity(self) -> dict[str, Any]:
         return {"object": self._token}
@@ -172,12 +174,14 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
     import pyarrow as pa
 
     names = [str(name) for name in frame.columns]
-    parts, problems = [], []
+    parts, problems, whole = [], [], set()
     for j, name in enumerate(names):
         column = frame.iloc[:, j]
         try:
             found = _array(column)
             parts.append(found.combine_chunks() if hasattr(found, "combine_chunks") else found)
+            if pa.types.is_floating(found.type) and column.dtype == object and any(map(_is_large, column)):
+                whole.add(name)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             said = str(error).splitlines()[0]
             problems.append(f"column {name!r} of type {column.dtype} holds values of several kinds: {said}")
@@ -188,7 +192,22 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
         index = next(name for name in (str(frame.index.name or "index"), f"index {uuid4().hex}") if name not in names)
         names.append(index)
         parts.append(pa.array([str(label) for label in frame.index]))
-    return pa.table(parts, names), index
+    fields = [
+        pa.field(n, part.type, metadata=_WHOLE if n in whole else None) for n, part in zip(names, parts, strict=True)
+    ]
+    return pa.table(parts, pa.schema(fields)), index
+
+
+#: Marks a column of Arrow whose floats were whole numbers in Python.
+_WHOLE: Final = {"dsel": "whole"}
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and abs(int(value)) > EXACT_INTEGERS
+
+
+def _whole_columns(schema: Any) -> frozenset[int]:
+    return frozenset(i for i, field in enumerate(schema) if b"dsel" in (field.metadata or {}))
 
 
 def _array(column: Any) -> Any:

@@ -21,7 +21,7 @@ from dsel._lib.text import shorten
 from dsel.data.formats.source import Format, SourceOptions, file_identity
 from dsel.data.formats.tables.scan import is_date_type
 from dsel.data.formats.tables.source import TableSource
-from dsel.data.formats.tables.table import Table, TableColumns, from_row, missing_words
+from dsel.data.formats.tables.table import Table, TableColumns, from_row, has_long_numbers, missing_words
 from dsel.data.labels import default_labels, require_unique
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, stat
@@ -79,7 +79,7 @@ class DelimitedTable(Table):
             )
         words = {*roles.categorical, *([] if roles.index is None else [roles.index])}
         features = set(roles.features)
-        self.whole = frozenset(i for i, kind in enumerate(self.types) if types.is_integer(kind))
+        self.whole = frozenset(i for i, kind in enumerate(self.types) if types.is_integer(kind)) | self._long_numbers()
         for i, kind in enumerate(self.types):
             is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)
             if i in words:
@@ -158,6 +158,21 @@ class DelimitedTable(Table):
                 self.types = []
                 if not self.relax(error):
                     raise DataError(f"{self.where} is not a table in text: {error}.", "Check the file.") from error
+
+    def _long_numbers(self) -> frozenset[int]:
+        """Return which columns, guessed as floats, have numbers of many digits in the first block."""
+        import pyarrow.types as types
+        from pyarrow import string
+
+        floats = [i for i, kind in enumerate(self.types) if types.is_floating(kind)]
+        names = [self._raw_names[i] for i in floats]
+        if not floats:
+            return frozenset()
+        convert = self._conversion(include_columns=names, column_types=dict.fromkeys(names, string()))
+        with _streams(self._path) as (_, stream), self._reader(stream, convert) as reader:
+            first = next(reader, None)
+        columns = [] if first is None else first.columns
+        return frozenset(i for i, column in zip(floats, columns, strict=False) if has_long_numbers(column))
 
     def _conversion(self, **more: Any) -> Any:
         from pyarrow import csv

@@ -103,6 +103,11 @@ class Encoder:
         return found
 
 
+def rounded_names(encoders: Sequence[Encoder]) -> list[str]:
+    """Return the columns of numbers that float64 may round."""
+    return [one.scan.name for one in encoders if one.levels is None and one.scan.rounded]
+
+
 def indicators(column: Any, levels: Sequence[str]) -> Array:
     """Return (rows, levels) whether each value of an Arrow array is a level; NaN in the rows without a value."""
     import pyarrow as pa
@@ -154,7 +159,8 @@ def choose_encoders(
         problems += [wrong] if wrong else _value_problems(column, role, missing)
         if not wrong and role == "feature":
             found.features.append(_encoder(column))
-        found.notes += [] if wrong else [note for note in (column.mistake, _same_levels(column)) if note]
+        mistake = column.mistake if role == "feature" else None
+        found.notes += [] if wrong else [note for note in (mistake, _same_levels(column)) if note]
         if not wrong and role == "weight":
             found.weight = _encoder(column)
     if problems:

@@ -19,6 +19,7 @@ from dsel.data.formats.tables.table import (
     as_days,
     as_integers,
     as_numbers,
+    has_long_numbers,
     without_missing,
 )
 from dsel.errors import DataError
@@ -66,7 +67,7 @@ class ColumnScan:
     dtype : dtype, optional
         A dtype that all numbers must fit.
     is_whole : bool
-        Whether the numbers are whole numbers, also if they are read as floats.
+        Whether the numbers are whole numbers or decimals, which floats may round, also if they are read as floats.
     """
 
     name: str
@@ -190,9 +191,8 @@ class ColumnScan:
         if bad.any():
             return False
         asked = self.dtype is not None and self.dtype.kind in "iu"
-        integers = as_integers(column) if asked or beyond_floats(numbers) else None
-        self.rounded |= integers is not None and beyond_floats(integers)
-        integers = integers if asked else None
+        integers = as_integers(column) if asked else None
+        self.rounded |= beyond_floats(numbers) and has_long_numbers(column)
         for found in (self.values, self.no_dates):
             found.add(~np.isnan(numbers), first, lambda i: column[i].as_py())
         self._add_numbers(numbers if integers is None else integers, first)
@@ -225,7 +225,7 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
                 table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight,
                 options.dates == "days", options.na, options.decimal or ".", dtype if i in features else None,
                 i in table.whole or types.is_integer(table.types[i])
-                or (types.is_decimal(table.types[i]) and table.types[i].scale == 0),
+                or types.is_decimal(table.types[i]),
             )
             for i in used
         }  # fmt: skip
@@ -320,14 +320,12 @@ def beyond_floats(values: NDArray[Any]) -> bool:
     return bool(known.size) and bool(known.max() > EXACT_INTEGERS or known.min() < -EXACT_INTEGERS)
 
 
-def rounding_note(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a note on columns of whole numbers beyond 2^53 among floats, or nothing."""
+def rounding_note(names: Sequence[str], word: str = "column") -> tuple[str, ...]:
+    """Return a note on columns or targets of exact numbers beyond 2^53, or nothing."""
     if not names:
         return ()
-    which = counted(len(names), "column has", "columns have")
-    return (
-        f"{which} integers beyond 2^53, which were rounded to float64 (subtract a constant before): {shorten(names)}",
-    )  # fmt: skip
+    which = counted(len(names), f"{word} has", f"{word}s have")
+    return (f"{which} numbers beyond 2^53, which float64 may round (subtract a constant before): {shorten(names)}",)
 
 
 def likely_mistake(name: str, values: NDArray[Any]) -> str | None:

@@ -27,7 +27,7 @@ from dsel.data.formats.source import (
     put,
     wanted_dtype,
 )
-from dsel.data.formats.tables.encoders import Encoder, choose_encoders
+from dsel.data.formats.tables.encoders import Encoder, choose_encoders, rounded_names
 from dsel.data.formats.tables.scan import cannot_read, is_plain, is_text_type, plain_values, rounding_note, scan_table
 from dsel.data.formats.tables.table import Table, TableColumns
 from dsel.data.labels import require_unique
@@ -72,9 +72,8 @@ class TableSource(Source):
         self.n_targets = len(self.targets or ())
         self.y_dtype = wanted_dtype(None, _common(encoders.targets), table.where) if self.n_targets else None
         self.w_dtype = None if encoders.weight is None else wanted_dtype(None, encoders.weight.dtype, table.where)
-        for parts, dtype in ((encoders.features, self.dtype), (encoders.targets, self.y_dtype)):
-            if dtype is not None and dtype.kind == "f":
-                self.notes += rounding_note([one.scan.name for one in parts if one.levels is None and one.scan.rounded])
+        self.notes += rounding_note(rounded_names(encoders.features))
+        self.notes += rounding_note(rounded_names(encoders.targets), "target")
         self.has_samples = self.roles.index is not None
         if any(encoder.levels is not None for encoder in encoders.features):
             self.sources = [encoder.scan.name for encoder in encoders.features for _ in encoder.labels]

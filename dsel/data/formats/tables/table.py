@@ -256,6 +256,17 @@ def as_numbers(text: Any, decimal: str = ".") -> tuple[NDArray[np.float64], NDAr
         return np.array([np.nan if v is None else float(v) for v in kept.to_pylist()], np.float64), bad
 
 
+#: A number of 16 digits or more, not counting a fraction of zeros.
+_LONG: Final = r"^ *[+-]?[0-9]{16,}([^0-9eE][0-9]*[1-9][0-9]*)? *$"
+
+
+def has_long_numbers(text: Any) -> bool:
+    """Return whether text has numbers of so many digits that float64 may round them."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(text, _LONG)).as_py())
+
+
 def as_integers(text: Any) -> NDArray[np.int64] | None:
     """Return the values of text as int64, exactly; None if one of them is no integer or missing."""
     import pyarrow as pa

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Bools, Floats
+from dsel._lib.types import Bools, Floats, Ints
 
 #: Rounds of coordinate descent for a price, and prices that are tried.
 _ROUNDS, _PRICES = 60, 40
@@ -106,27 +106,31 @@ def relax_model(
     return s
 
 
-@compiled("f8(f8[:,::1], f8[:,::1], f8[:,::1], b1[::1], f8, f8, f8, f8)", nogil=True)
-def weight_of_outputs(
-    H: Floats, b: Floats, r: Floats, fixed: Bools, lam: float, limit: float, s: float, tolerance: float
+@compiled("f8(f8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[::1], b1[::1], f8[::1], f8, f8, f8, f8)", nogil=True)
+def weight_of_groups(
+    H: Floats, b: Floats, r: Floats, starts: Ints, steps: Floats, fixed: Bools, moves: Floats, lam: float, limit: float,
+    s: float, tolerance: float,
 ) -> float:  # fmt: skip
-    """Do what `weight_at` does for vectors of coefficients b (p, t), whose lengths are priced and limited.
+    """Do what `weight_at` does for blocks of coefficients b (p, t), whose lengths are priced and limited.
 
-    H (p, p): the Hessian of each output. r (p, t): the gradient at b, which is kept up to date.
+    H (p, p): the Hessian of each output. r (p, t): the gradient at b, which is kept up to date. starts (g + 1,): where
+    the rows of each block begin. steps (g,): the largest eigenvalue of H in each block: its model has this curvature.
+    moves (p,): is overwritten.
     """
     knee = limit if lam == 0.0 else min(s / (2.0 * lam), limit)
     outputs = b.shape[1]
     for _ in range(_ROUNDS):
         change, size = 0.0, 0.0
-        for j in range(b.shape[0]):
-            h = H[j, j]
+        for g in range(steps.size):
+            h = steps[g]
             x = 0.0
-            for o in range(outputs):
-                u = h * b[j, o] - r[j, o]
-                x += u * u
+            for j in range(starts[g], starts[g + 1]):
+                for o in range(outputs):
+                    u = h * b[j, o] - r[j, o]
+                    x += u * u
             long = np.sqrt(x)
             x = long
-            if fixed[j]:
+            if fixed[g]:
                 x = 0.0 if h + lam == 0.0 else min(x / (h + 2.0 * lam), limit)
             elif x <= s:
                 x = 0.0
@@ -137,21 +141,25 @@ def weight_of_outputs(
             else:
                 x = limit
             size = max(size, x)
+            share = x / long if long > 0.0 else 0.0
             for o in range(outputs):
-                step = (x * (h * b[j, o] - r[j, o]) / long if long > 0.0 else 0.0) - b[j, o]
-                if step != 0.0:
-                    change = max(change, abs(step))
-                    b[j, o] += step
-                    for i in range(b.shape[0]):
-                        r[i, o] += step * H[j, i]
+                for j in range(starts[g], starts[g + 1]):  # all of the block by the same gradient
+                    moves[j] = share * (h * b[j, o] - r[j, o]) - b[j, o]
+                for j in range(starts[g], starts[g + 1]):
+                    if moves[j] != 0.0:
+                        change = max(change, abs(moves[j]))
+                        b[j, o] += moves[j]
+                        for i in range(b.shape[0]):
+                            r[i, o] += moves[j] * H[j, i]
         if change <= tolerance * size:
             break
     total = 0.0
-    for j in range(b.shape[0]):
-        if not fixed[j]:
+    for g in range(steps.size):
+        if not fixed[g]:
             x = 0.0
-            for o in range(outputs):
-                x += b[j, o] * b[j, o]
+            for j in range(starts[g], starts[g + 1]):
+                for o in range(outputs):
+                    x += b[j, o] * b[j, o]
             x = np.sqrt(x)
             if x > 0.0:
                 total += 1.0 if x >= knee else x / knee
@@ -159,4 +167,4 @@ def weight_of_outputs(
 
 
 #: What `dsel.search.exact.losses.relaxation` calls.
-LOSS_RELAXATION_KERNELS = (weight_at, relax_model, weight_of_outputs)
+LOSS_RELAXATION_KERNELS = (weight_at, relax_model, weight_of_groups)

@@ -58,10 +58,11 @@ class KeptLeaves:
         """Return them as arrays; leaves far from the root are left out if there would be more bytes."""
         kept = sorted(self.leaves, key=lambda leaf: len(leaf.path))
         outputs = max((np.size(leaf.point.b0) for leaf in kept), default=1)
-        sizes = [_LEAF_BYTES + 4 * (len(leaf.path) + (1 + outputs) * leaf.point.S.size) for leaf in kept]
+        width = max((leaf.point.b.size // leaf.point.S.size for leaf in kept if leaf.point.S.size), default=outputs)
+        sizes = [_LEAF_BYTES + 4 * (len(leaf.path) + (1 + width) * leaf.point.S.size) for leaf in kept]
         kept = kept[: int(np.searchsorted(np.cumsum(sizes), most_bytes, side="right"))]
         points = [leaf.point for leaf in kept]
-        b = np.concatenate([np.zeros((0, outputs)), *(p.b.reshape(p.S.size, outputs) for p in points)])
+        b = np.concatenate([np.zeros((0, width)), *(p.b.reshape(p.S.size, width) for p in points)])
         return {
             "depth": np.asarray([len(leaf.path) for leaf in kept], np.int32),
             "steps": np.asarray([step for leaf in kept for step in leaf.path], np.int32),
@@ -75,20 +76,20 @@ class KeptLeaves:
         }  # fmt: skip
 
     @classmethod
-    def from_arrays(cls, saved: Mapping[str, Any], n: int, outputs: int) -> KeptLeaves:
-        """Return the leaves of `as_arrays` for n columns, and the nodes that take the place of those left out.
+    def from_arrays(cls, saved: Mapping[str, Any], n: int, outputs: int, width: int) -> KeptLeaves:
+        """Return the leaves of `as_arrays` for n items, and the nodes that take the place of those left out.
 
-        Raises ValueError if they do not fit, LookupError if arrays are missing.
+        width: the coefficients of an item. Raises ValueError if they do not fit, LookupError if arrays are missing.
         """
         depth, sizes = saved["depth"].tolist(), saved["support_sizes"].tolist()
         support, b, b0 = saved["support"].astype(np.int64), saved["b"].astype(np.float64), saved["b0"]
         members = tuple(saved["members"].tolist())
         inside = all(((x >= 0) & (x < n)).all() for x in (support, np.abs(saved["steps"]) - 1, saved["members"]))
-        if not (inside and b.shape == (sum(sizes), outputs) and b0.shape == (len(depth), outputs)):
+        if not (inside and b.shape in ((sum(sizes), width), (0, outputs)) and b0.shape == (len(depth), outputs)):
             raise ValueError("the saved tree does not fit the columns")
         if min([*depth, *sizes], default=0) < 0 or sum(depth) != saved["steps"].size or support.size != sum(sizes):
             raise ValueError("the saved tree does not fit its leaves")
-        leaves = list(_leaves(saved, depth, sizes, support, b if outputs > 1 else b[:, 0], b0))
+        leaves = list(_leaves(saved, depth, sizes, support, b if width > 1 else b[:, 0], b0))
         leaves += [Leaf(path) for path in missing_nodes([leaf.path for leaf in leaves])]
         return cls(leaves, members, bytes(saved["digest"]).decode(), int(saved["nodes"]), float(saved["seconds"]), n)
 
@@ -100,7 +101,7 @@ def _leaves(
     for i, (length, size) in enumerate(zip(depth, sizes, strict=True)):
         own = slice(end, end + size)
         finite = bool(np.isfinite(b[own]).all() and np.isfinite(b0[i]).all())
-        at = b0[i] if b.ndim == 2 else float(b0[i, 0])
+        at = b0[i] if b0.shape[1] > 1 else float(b0[i, 0])
         point = Point(support[own], b[own], at, float(saved["price"][i])) if finite else START
         yield Leaf(tuple(steps[step : step + length]), float(saved["bound"][i]), point)
         step, end = step + length, end + size

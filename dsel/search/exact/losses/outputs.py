@@ -17,24 +17,18 @@ import numpy as np
 import scipy
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.search.exact.losses.coordinate_descent import weight_of_outputs
-from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed
-from dsel.search.exact.perspective.coordinate_descent import penalty
+from dsel.search.exact.losses.coefficients import feasible, penalty_of, priced, with_needed
+from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, lengths
 
 _EPS = float(np.finfo(np.float64).eps)
-#: Most steps of a relaxation and of a fit, most halvings of a step, and most prices of a step.
-_STEPS, _HALVINGS, _PRICES = 100, 12, 40
+#: Most steps of a relaxation and of a fit, and most halvings of a step.
+_STEPS, _HALVINGS = 100, 12
 #: A step that lowers the objective by less than this share is the last one.
 _SETTLED = 1e-14
 #: Sweeps that bring the sums of probabilities near those of the targets; the rest is exact.
 _SWEEPS = 60
 #: The tolerance of a model, as a share of the largest coefficient.
 _TOLERANCE = 1e-5
-
-
-def lengths(b: Floats) -> Floats:
-    """Return the size of each coefficient (p,), or the length of each vector of coefficients (p, t)."""
-    return np.abs(b) if b.ndim == 1 else np.asarray(np.sqrt(np.square(b).sum(axis=1)))
 
 
 def dual_of_outputs(problem: LossProblem, eta: Floats) -> Dual:
@@ -55,7 +49,7 @@ def dual_of_outputs(problem: LossProblem, eta: Floats) -> Dual:
     size = float(np.abs(terms).sum())
     rounding = float(_EPS * ((64.0 + np.log2(m)) * size + 1300.0 * (2.0 + p.shape[1]) * float(w.sum())))
     products = lengths(problem.columns @ a) + (m + 8.0) * _EPS * float(np.sqrt(np.vdot(a, a))) * problem.norms
-    return Dual(a, -float(terms.sum()) - rounding, problem.gains(products), rounding)
+    return Dual(a, -float(terms.sum()) - rounding, problem.of_each(problem.gains(products)), rounding)
 
 
 def _balanced(moved: Floats, y: Ints) -> Floats:
@@ -113,13 +107,11 @@ def relax_outputs(
 ) -> Relaxed:  # fmt: skip
     """Return the relaxation of a loss with several outputs. Arguments: those of `relax`."""
     t, Zt = problem.loss.outputs, problem.columns
-    kept = (fixed | free)[start.S]
-    S, s = start.S[kept], start.s
-    b = start.b[kept] if start.b.ndim == 2 else np.zeros((S.size, t))
-    b0 = np.zeros(t) + start.b0
-    b = _feasible(b, fixed[S], q, problem.largest)
-    eta = Zt[S].T @ b + b0
-    value = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q)
+    start = start.within(fixed | free)
+    S, s, b0 = start.S, start.s, np.zeros(t) + start.b0
+    b = feasible(problem, S, problem.coefficients(start), fixed, q)
+    eta = Zt[problem.members(S)].T @ b + b0
+    value = problem.loss_at(eta) + penalty_of(problem, S, b, fixed, q)
     best: tuple[float, Dual] | None = None
     tried = eta
     for step in range(_STEPS):
@@ -130,18 +122,19 @@ def relax_outputs(
         missing = enough - best[0]
         if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), 1e-12 * abs(value))):
             break
-        S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
+        S, b = with_needed(problem, dual.gains, fixed, free, q, S, b, s)
+        columns = Zt[problem.members(S)]
         moved = None
         for attempt in range(3):
             if attempt == 0:
-                new, d0 = _newton(problem, S, b, eta) if fixed[S].all() else (b, None)
+                new, d0 = _newton(problem, columns, b, eta) if fixed[S].all() else (b, None)
                 if d0 is None or lengths(new).max(initial=0.0) > problem.largest:
                     continue
             else:
-                new, d0, s = _by_model(problem, S, b, eta, fixed[S], q, s, safe=attempt == 2)
-            step_of_eta = Zt[S].T @ (new - b) + d0
+                new, d0, s = _by_model(problem, S, columns, b, eta, fixed, q, s, safe=attempt == 2)
+            step_of_eta = columns.T @ (new - b) + d0
             tried = eta + step_of_eta if attempt == 0 else tried
-            moved = _line_search(problem, (b, b0, eta, value), (new - b, d0, step_of_eta), fixed[S], q)
+            moved = _line_search(problem, S, (b, b0, eta, value), (new - b, d0, step_of_eta), fixed, q)
             if moved is not None:
                 break
         if moved is None:
@@ -154,69 +147,23 @@ def relax_outputs(
     for at in (eta, tried):  # a last step that rounding hides in the objective makes the bound better
         dual = dual_of_outputs(problem, at)
         best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
-    used = b.any(axis=1)
-    return Relaxed(*best, Point(S[used], b[used], b0, s), value)
+    return Relaxed(*best, problem.point(S, b, b0, s), value)
 
 
-def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:
-    """Return vectors (p, t) of a length within the limit, those of free columns with at most q limits together."""
-    if limit == np.inf or not b.size:
-        return b
-    size = np.maximum(lengths(b), 1e-300)
-    b = b * np.minimum(1.0, limit / size)[:, None]
-    total = float(lengths(b)[~inside].sum())
-    shrunk = min(1.0, max(q, 0) * limit / total) if total > 0.0 else 1.0
-    return np.where(inside[:, None], b, b * shrunk)
-
-
-def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
-    if problem.lam == 0.0:
-        return 0.0
-    own, others = b[inside], lengths(b[~inside])
-    return problem.lam * (float(np.vdot(own, own)) + (penalty(others, q) if q > 0 else 0.0))
-
-
-def _with_needed(
-    problem: LossProblem, gains: Floats, fixed: Bools, free: Bools, q: int, S: Ints, b: Floats, s: float
-) -> tuple[Ints, Floats]:  # fmt: skip
-    """Return the columns with coefficients, the fixed ones and those whose gain is above the price."""
-    needed = fixed.copy()
-    needed[S[b.any(axis=1)]] = True
-    others = np.flatnonzero(free & ~needed) if q > 0 else START.S
-    price = float(problem.gains(np.array([s]))[0])
-    wanted = others[gains[others] > price]
-    wanted = others if wanted.size < q else wanted
-    most = max(3 * q, 20)
-    if wanted.size > most:
-        wanted = wanted[np.argpartition(-gains[wanted], most)[:most]]
-    needed[wanted] = True
-    at = np.flatnonzero(needed)
-    found = np.zeros((needed.size, b.shape[1]))
-    found[S] = b
-    return at, found[at]
-
-
-def _newton(problem: LossProblem, S: Ints, b: Floats, eta: Floats) -> tuple[Floats, Floats]:
-    """Return the coefficients (p, t) after a full Newton step, and the change of the intercepts (t,)."""
-    t, w = problem.loss.outputs, problem.w
-    Z1 = np.hstack([problem.columns[S].T, np.ones((eta.shape[0], int(problem.intercept)))])
-    slope, curvature = problem.loss.slope(problem.y, eta) * w[:, None], problem.loss.curvature(problem.y, eta)
-    curvature = curvature * w[:, None, None]
-    H = np.empty((Z1.shape[1], t, Z1.shape[1], t))
-    for i in range(t):
-        for j in range(t):
-            H[:, i, :, j] = Z1.T @ (Z1 * curvature[:, i, j, None])
-    g = Z1.T @ slope
-    g[: S.size] += 2.0 * problem.lam * b
-    flat = H.reshape(g.size, g.size)
-    flat[np.diag_indices(S.size * t)] += 2.0 * problem.lam
+def _newton(problem: LossProblem, columns: Floats, b: Floats, eta: Floats) -> tuple[Floats, Floats]:
+    """Return coefficients (p, t) of columns (p, m) after a full Newton step, and the change of the intercepts (t,)."""
+    t, p = problem.loss.outputs, len(columns)
+    Z1 = np.hstack([columns.T, np.ones((eta.shape[0], int(problem.intercept)))])
+    g, flat = Z1.T @ problem.rows.slope(eta), problem.rows.hessian(eta, Z1)
+    g[:p] += 2.0 * problem.lam * b
+    flat[np.diag_indices(p * t)] += 2.0 * problem.lam
     step = -scipy.linalg.lstsq(flat, g.ravel(), cond=1e-14)[0].reshape(g.shape)
-    d0 = step[S.size] if problem.intercept else np.zeros(t)
-    return b + step[: S.size], d0
+    d0 = step[p] if problem.intercept else np.zeros(t)
+    return b + step[:p], d0
 
 
 def _by_model(
-    problem: LossProblem, S: Ints, b: Floats, eta: Floats, inside: Bools, q: int, s: float, safe: bool
+    problem: LossProblem, S: Ints, columns: Floats, b: Floats, eta: Floats, fixed: Bools, q: int, s: float, safe: bool
 ) -> tuple[Floats, Floats, float]:  # fmt: skip
     """Return the same by a model with one curvature for each row, and the price of a column.
 
@@ -225,49 +172,20 @@ def _by_model(
     w, loss = problem.w, problem.loss
     slope = loss.slope(problem.y, eta) * w[:, None]
     c = w * (loss.curvature_limit if safe else np.maximum(loss.working_curvature(problem.y, eta), 1e-10))
-    columns, total = problem.columns[S], float(c.sum())
-    shift = columns @ c / total if problem.intercept else np.zeros(S.size)
+    total = float(c.sum())
+    shift = columns @ c / total if problem.intercept else np.zeros(len(columns))
     at_mean = slope.sum(axis=0) / total if problem.intercept else np.zeros(slope.shape[1])
     centered = columns - shift[:, None]
     H, r = (centered * c) @ centered.T, centered @ slope
-    new, s = _priced(problem, H, b, r, inside, q, s)
+    new, s = priced(problem, S, H, b, r, fixed, q, s, _TOLERANCE)
     change = new - b
     d0 = -(at_mean + shift @ change) if problem.intercept else np.zeros(slope.shape[1])
     return new, d0, s
 
 
-def _priced(
-    problem: LossProblem, H: Floats, b: Floats, r: Floats, inside: Bools, q: int, s: float
-) -> tuple[Floats, float]:  # fmt: skip
-    """Return the vectors (p, t) that minimize a model where the weights sum to at most q, and the price for that."""
-    new, left = np.ascontiguousarray(b).copy(), np.ascontiguousarray(r).copy()
-    limit = min(problem.largest, LARGEST)
-
-    def over(price: float) -> float:
-        return float(weight_of_outputs(H, new, left, inside, problem.lam, limit, price, _TOLERANCE)) - max(q, 0)
-
-    free = int((~inside).sum())
-    if free <= q or q <= 0:
-        over(0.0 if q > 0 or free == 0 else np.inf)
-        return new, 0.0
-    top = float(lengths(np.diag(H)[:, None] * b - r)[~inside].max(initial=0.0))
-    low, high = 0.0, np.inf
-    s = s if 0.0 < s < np.inf else 0.5 * top
-    for _ in range(_PRICES):
-        found = over(s)
-        if abs(found) <= 1e-4 * q or (found < 0.0 and s == 0.0) or (high < np.inf and high - low <= 1e-12 * high):
-            break
-        if found > 0.0:
-            low = s
-        else:
-            high = s
-        s = 2.0 * s if high == np.inf else 0.5 * (low + high) if low > 0.0 else s / 4.0 if s > 1e-12 * top else 0.0
-    return new, s
-
-
 def _line_search(
-    problem: LossProblem, at: tuple[Floats, Floats, Floats, float], step: tuple[Floats, Floats, Floats],
-    inside: Bools, q: int,
+    problem: LossProblem, S: Ints, at: tuple[Floats, Floats, Floats, float], step: tuple[Floats, Floats, Floats],
+    fixed: Bools, q: int,
 ) -> tuple[Floats, Floats, Floats, float] | None:  # fmt: skip
     """Return coefficients, intercepts, linear predictors and objective after a step that is halved until it helps."""
     b, b0, eta, value = at
@@ -275,7 +193,7 @@ def _line_search(
     share = 1.0
     for _ in range(_HALVINGS):
         new, new_eta = b + share * change, eta + share * moved
-        found = problem.loss_at(new_eta) + _penalty(problem, inside, new, q)
+        found = problem.loss_at(new_eta) + penalty_of(problem, S, new, fixed, q)
         if found < value:
             return new, b0 + share * d0, new_eta, found
         share *= 0.5

@@ -5,7 +5,9 @@ For any a, with d_i* the conjugate of the loss of row i, and sum a_i = 0 where t
     F(S) >= a'offset - sum_i w_i d_i*(a_i / w_i) - sum over S of h(z_j'a),
     h(g) = max over |b| <= limit of g b - lam b^2,
 
-so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns.
+so that the columns that are in, and the largest h of the others, give a bound for all subsets of k columns. A loss that
+is not a sum over rows has its conjugate at gradients only, which is enough. An item is what is chosen: a column, or a
+group of columns. The h of a group is the sum of those of its columns.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.losses.loss import Loss
+from dsel.objective.losses.loss import Loss, LossOfRows
+from dsel.search.exact.losses.grouping import Grouping
 from dsel.search.exact.perspective.coordinate_descent import largest
 
 #: Stands for an infinite limit of coefficients.
@@ -50,6 +54,8 @@ class LossProblem:
         Whether there is an intercept b0, which has no penalty.
     limit : float, optional
         The largest size of a coefficient.
+    groups : Grouping, optional
+        Which columns are chosen together. By default each one is chosen by itself.
 
     Notes
     -----
@@ -65,11 +71,27 @@ class LossProblem:
     lam: float
     intercept: bool
     limit: float | None = None
+    groups: Grouping | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of items."""
+        return int(self.Z.shape[1]) if self.groups is None else self.groups.n
+
+    @property
+    def width(self) -> int:
+        """How many coefficients an item of a point has."""
+        return self.loss.outputs * (1 if self.groups is None else self.groups.width)
 
     @property
     def largest(self) -> float:
         """The largest size of a coefficient, or infinity."""
         return np.inf if self.limit is None else self.limit
+
+    @cached_property
+    def rows(self) -> LossOfRows:
+        """The loss of the rows, as a function of all linear predictors."""
+        return self.loss.of_rows(self.y, self.w)
 
     @cached_property
     def columns(self) -> Floats:
@@ -89,26 +111,55 @@ class LossProblem:
         """The norms (n,) of the columns."""
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.columns, self.columns)))
 
-    def of_columns(self, S: Ints) -> LossProblem:
-        """Return the problem of some columns."""
-        return self.with_columns(self.columns[S], self.norms[S])
+    def members(self, S: Ints) -> Ints:
+        """Return the columns of some items, one item after the other."""
+        return S if self.groups is None else self.groups.members(S)
 
-    def with_columns(self, columns: Floats, norms: Floats) -> LossProblem:
+    def sizes(self, S: Ints) -> Ints:
+        """Return how many columns some items have."""
+        return np.ones(S.size, np.int64) if self.groups is None else self.groups.sizes[S]
+
+    def per_column(self, values: NDArray[Any], S: Ints) -> NDArray[Any]:
+        """Return values (s,) of the items S for each of their columns."""
+        return values if self.groups is None else np.repeat(values, self.groups.sizes[S])
+
+    def lengths(self, b: Floats, S: Ints) -> Floats:
+        """Return the length of all coefficients b of the columns of each of the items S, (s,)."""
+        return lengths(b) if self.groups is None else self.groups.lengths(lengths(b), S)
+
+    def of_items(self, S: Ints) -> LossProblem:
+        """Return the problem of some items."""
+        at = self.members(S)
+        return self.with_columns(self.columns[at], self.norms[at], self.groups and self.groups.among(S))
+
+    def with_columns(self, columns: Floats, norms: Floats, groups: Grouping | None = None) -> LossProblem:
         """Return the problem of other columns (s, m), centered where there is an intercept, with their norms (s,)."""
-        problem = replace(self, Z=columns.T)
-        problem.__dict__.update(columns=columns, norms=norms)  # the cached values
+        problem = replace(self, Z=columns.T, groups=groups)
+        problem.__dict__.update(columns=columns, norms=norms, rows=self.rows)  # the cached values
         return problem
 
     def loss_at(self, eta: Floats) -> float:
         """Return the weighted sum of the losses of the rows at linear predictors (m,), or (m, t) for t outputs."""
-        return float(self.w @ self.loss.deviance(self.y, eta))
+        return self.rows.value(eta)
 
     def predictors(self, point: Point) -> Floats:
         """Return the linear predictors (m,) at a point, or (m, t) for t outputs."""
-        columns = self.columns[point.S]
+        columns, b = self.columns[self.members(point.S)], self.coefficients(point)
         if self.loss.outputs == 1:
-            return np.asarray(self.offset + point.b @ columns + point.b0)
-        return np.asarray(columns.T @ point.b.reshape(len(columns), self.loss.outputs) + point.b0)
+            return np.asarray(self.offset + b @ columns + point.b0)
+        return np.asarray(columns.T @ b + point.b0)
+
+    def coefficients(self, point: Point) -> Floats:
+        """Return the coefficients of the columns of the items of a point: (p,), or (p, t) for t outputs."""
+        t = self.loss.outputs
+        b = point.b if self.groups is None else self.groups.flat(point.b, point.S, t)
+        return b.reshape(-1) if t == 1 else b.reshape(-1, t)
+
+    def point(self, S: Ints, b: Floats, b0: Any, s: float) -> Point:
+        """Return the point with the coefficients b of the columns of the items S, without items that have none."""
+        rows = b if self.groups is None else self.groups.padded(b, S)
+        used = rows != 0.0 if rows.ndim == 1 else rows.any(axis=1)
+        return Point(S[used], rows[used], b0, s)
 
     def gains(self, g: Floats) -> Floats:
         """Return h(g), the most that a column with this product may lower the error."""
@@ -120,6 +171,17 @@ class LossProblem:
             found = np.where(g > 2.0 * self.lam * self.limit, self.limit * (g - self.lam * self.limit), found)
         return np.asarray(found)
 
+    def dual_at(self, eta: Floats, a: Floats) -> Dual:
+        """Return what the gradient a (m,) at linear predictors eta proves, or one near it."""
+        if self.loss.by_rows:
+            return self.dual(a)
+        a, constant, rounding, error = self.rows.dual(eta, self.offset)
+        return self.of_all_columns(Dual(a, constant, np.zeros(0), rounding, error))
+
+    def of_all_columns(self, dual: Dual) -> Dual:
+        """Return a dual vector with the gains of the columns of this problem."""
+        return replace(dual, gains=self.gains_of(dual.a, error=dual.error))
+
     def dual(self, a: Floats) -> Dual:
         """Return what a dual vector (m,) proves, whichever it is."""
         a = np.where(self.w > 0.0, a * (1.0 - 8.0 * _EPS), 0.0)  # inside the domain, in spite of rounding
@@ -130,15 +192,22 @@ class LossProblem:
         linear = a * self.offset
         constant = float(linear.sum() - terms.sum())
         if not np.isfinite(constant):
-            return Dual(a, -np.inf, np.full(self.Z.shape[1], np.inf))
+            return Dual(a, -np.inf, np.full(self.n, np.inf))
         size = float(np.abs(terms).sum() + np.abs(linear).sum())
         rounding = _EPS * ((_SUM + np.log2(a.size)) * size + _CONJUGATE * self._size(np.abs(a), np.abs(unit)))
         return Dual(a, constant - rounding, self.gains_of(a), rounding)
 
-    def gains_of(self, a: Floats, first: int = 0) -> Floats:
-        """Return the gains (n - first,) of the columns from `first` on by a dual vector, rounding included."""
-        products = np.abs(self.columns[first:] @ a)
-        return self.gains(products + rounding_of_products(a, self.norms[first:]))
+    def gains_of(self, a: Floats, first: int = 0, error: float = 0.0) -> Floats:
+        """Return the gains of the items by a dual vector, rounding included; of columns those from `first` on.
+
+        error: by how much the vector may be wrong, as a norm.
+        """
+        products, norms = np.abs(self.columns[first:] @ a), self.norms[first:]
+        return self.of_each(self.gains(products + rounding_of_products(a, norms) + error * norms))
+
+    def of_each(self, gains: Floats) -> Floats:
+        """Return the gains of the items from those of their columns, rounding included."""
+        return gains if self.groups is None else self.groups.sums(gains)
 
     def _size(self, a: Floats, unit: Floats) -> float:
         """Return the size of the terms of which the sum of the conjugates is made, as far as they can be told."""
@@ -159,13 +228,15 @@ class Dual:
     """What a dual vector proves: F(S) >= constant - sum over S of gains_j, rounding included.
 
     a: (m,) the vector, with the sum 0 where there is an intercept. constant: a'offset less the conjugates. gains: (n,)
-    the most that each column may lower the error. rounding: what was subtracted from the constant for rounding.
+    the most that each column may lower the error. rounding: what was subtracted from the constant for rounding. error:
+    by how much the vector may differ from the one that the constant is about, as a norm.
     """
 
     a: Floats
     constant: float
     gains: Floats
     rounding: float = 0.0
+    error: float = 0.0
 
     def bound(self, fixed: Bools, free: Bools, q: int, more: Floats | None = None) -> float:
         """Return a lower bound for subsets of the columns `fixed` and up to q of the columns `free`, both (n,).
@@ -181,9 +252,10 @@ class Dual:
 
 @dataclass(frozen=True)
 class Point:
-    """Coefficients b (p,) of the columns S (p,), the intercept b0, and the price s of a column.
+    """Coefficients b (p,) of the items S (p,), the intercept b0, and the price s of an item.
 
-    With t outputs of the loss, b is (p, t) and b0 (t,).
+    With t outputs of the loss, b is (p, t) and b0 (t,). Of groups of up to c columns b is (p, c t), with 0 for columns
+    that a group does not have.
     """
 
     S: Ints
@@ -197,6 +269,11 @@ class Point:
         kept = np.array([j in place for j in self.S.tolist()], np.bool_)
         S = np.array([place[j] for j in self.S[kept].tolist()], np.int64)
         return Point(S, self.b[kept], self.b0, self.s)
+
+    def within(self, allowed: Bools) -> Point:
+        """Return the point without the items that are not allowed (n,)."""
+        kept = allowed[self.S]
+        return Point(self.S[kept], self.b[kept], self.b0, self.s)
 
     def of(self, columns: Ints) -> Point:
         """Return the point of the whole problem, for a point of the problem of some columns."""
@@ -215,6 +292,11 @@ class Relaxed:
 
 #: No column, and no intercept.
 START = Point(np.zeros(0, np.int64), np.zeros(0), 0.0)
+
+
+def lengths(b: Floats) -> Floats:
+    """Return the size of each coefficient (p,), or the length of each vector of coefficients (p, t)."""
+    return np.abs(b) if b.ndim == 1 else np.asarray(np.sqrt(np.square(b).sum(axis=1)))
 
 
 def rounding_of_products(a: Floats, norms: Floats) -> Floats:
@@ -269,7 +351,8 @@ def dual_bound(
     problem : LossProblem
         The problem.
     a : (m,) array
-        Any vector. With an intercept, some values are made smaller, so that their sum is 0.
+        Any vector. With an intercept, some values are made smaller, so that their sum is 0. For a loss that is not a
+        sum over rows, any linear predictors, whose gradient counts.
     k : int
         The largest number of columns, with the included ones.
     include, exclude : sequence of int
@@ -280,5 +363,6 @@ def dual_bound(
     float
         The bound, less what rounding may be worth; -infinity if the vector proves nothing.
     """
-    fixed, free = masks(problem.Z.shape[1], include, exclude)
-    return problem.dual(np.asarray(a, np.float64)).bound(fixed, free, k - len(include))
+    fixed, free = masks(problem.n, include, exclude)
+    a = np.asarray(a, np.float64)
+    return problem.dual_at(a, a).bound(fixed, free, k - len(include))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
 from dsel._lib.types import Bools, Floats, Ints
+from dsel.search.exact.losses.coefficients import feasible, penalty_of, priced, solved, with_needed
 from dsel.search.exact.losses.coordinate_descent import relax_model
-from dsel.search.exact.losses.outputs import dual_of_outputs, lengths, relax_outputs
-from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed
-from dsel.search.exact.perspective.coordinate_descent import level, penalty
+from dsel.search.exact.losses.outputs import dual_of_outputs, relax_outputs
+from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed, lengths
+from dsel.search.exact.perspective.coordinate_descent import level
 
 #: Most Newton steps of a relaxation, and most halvings of a step.
 _STEPS, _HALVINGS = 60, 12
@@ -27,6 +27,8 @@ _EXACT, _ROUGH = 1e-8, 1e-4
 _FEW, _LEADS, _ROUNDS, _LOWERED = 300, 0.4, 4, 0.1
 #: Rows have at least this curvature, so that a model has a minimum where the loss is linear (Huber).
 _LEAST_CURVATURE = 1e-10
+#: The shares of the curvature of parabolas through the loss and 0 that are tried where a Newton step is too long.
+_SHARES = (0.01, 0.1, 1.0)
 #: The objective is as low as rounding lets it be if a step lowers it by less than this share. A few more such steps
 #: make the dual vector better.
 _SETTLED = 1e-14
@@ -39,57 +41,57 @@ def relax(
     problem: LossProblem, fixed: Bools, free: Bools, q: int, start: Point = START, enough: float = np.inf,
     close: float = 0.0,
 ) -> Relaxed:  # fmt: skip
-    """Return the relaxation of the subsets with the columns `fixed` and at most q of the columns `free`, both (n,).
+    """Return the relaxation of the subsets with the items `fixed` and at most q of the items `free`, both (n,).
 
     start: where to begin. enough: a bound that ends the relaxation. close: it also ends when the bound is as close to
     its own objective, as a share of what is missing to `enough`. 0: as close as rounding lets it be.
     """
     if problem.loss.outputs > 1:
         return relax_outputs(problem, fixed, free, q, start, enough, close)
-    Zt, w, loss, y = problem.columns, problem.w, problem.loss, problem.y
-    kept = (fixed | free)[start.S]
-    S, b, b0, s = start.S[kept], start.b[kept], start.b0, start.s
-    b = _feasible(b, fixed[S], q, problem.largest)
-    eta = problem.offset + b @ Zt[S] + b0
-    value, without = problem.loss_at(eta) + _penalty(problem, fixed[S], b, q), problem.loss_at(problem.offset + b0)
+    Zt = problem.columns
+    start = start.within(fixed | free)
+    S, b0, s = start.S, start.b0, start.s
+    b = feasible(problem, S, problem.coefficients(start), fixed, q)
+    eta = problem.offset + b @ Zt[problem.members(S)] + b0
+    value, without = problem.loss_at(eta) + penalty_of(problem, S, b, fixed, q), problem.loss_at(problem.offset + b0)
     if not value <= without:
         S, b, eta, value = START.S, START.b, problem.offset + b0, without
     best: tuple[float, Dual] | None = None
     polished, tolerance = 0, _EXACT if close == 0.0 else _ROUGH
     for step in range(_STEPS):
-        a = w * loss.slope(y, eta)
-        dual = problem.dual(a)
+        a = problem.rows.slope(eta)
+        dual = problem.dual_at(eta, a)
         bound = dual.bound(fixed, free, q)
         if best is None or bound > best[0]:
             best = bound, dual
         missing = enough - best[0]
         if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), _SETTLED * abs(value))):
             break
-        S, b = _with_needed(problem, dual.gains, fixed, free, q, S, b, s)
+        S, b = with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         moved = None
         for curvature in _curvatures(problem, eta, a):
-            s, direction, expected = _newton_step(problem, S, b, a, curvature, fixed[S], q, s, tolerance)
+            s, direction, expected = _newton_step(problem, S, b, eta, a, curvature, fixed, q, s, tolerance)
             last = not expected > _SETTLED * abs(value)
-            moved = _line_search(problem, (b, b0, eta, value), direction, fixed[S], q,
+            moved = _line_search(problem, S, (b, b0, eta, value), direction, fixed, q,
                                  -_ROUNDING * abs(value) if last else expected)  # fmt: skip
             if moved is not None or last:
                 break
         if close == 0.0 and (last or moved is None):  # the step for the dual vector itself has no rounding of eta
-            dual = problem.dual(a + curvature * direction[2])
+            dual = problem.dual_at(eta + direction[2], a + curvature * direction[2])
             best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
         polished += last
         if moved is None or polished > (_POLISHING if close == 0.0 else 0):
             break
         b, b0, eta, value = moved
     assert best is not None
-    return Relaxed(*best, Point(S[b != 0.0], b[b != 0.0], b0, s), value)
+    return Relaxed(*best, problem.point(S, b, b0, s), value)
 
 
 def relaxed_at(problem: LossProblem, fixed: Bools, free: Bools, q: int, point: Point) -> Relaxed:
     """Return what the dual vector at a point proves, without a step. Arguments: those of `relax`."""
     eta = problem.predictors(point)
     one = problem.loss.outputs == 1
-    dual = problem.dual(problem.w * problem.loss.slope(problem.y, eta)) if one else dual_of_outputs(problem, eta)
+    dual = problem.dual_at(eta, problem.rows.slope(eta)) if one else dual_of_outputs(problem, eta)
     return Relaxed(dual.bound(fixed, free, q), dual, point, np.inf)
 
 
@@ -107,8 +109,8 @@ def relax_near(
     inside |= _leading(near.dual.gains, free, q)
     for _ in range(_ROUNDS):
         at = np.flatnonzero(inside)
-        found = relax(problem.of_columns(at), fixed[at], free[at], q, point.among(at), enough, close)
-        dual, point = problem.dual(found.dual.a), found.point.of(at)
+        found = relax(problem.of_items(at), fixed[at], free[at], q, point.among(at), enough, close)
+        dual, point = problem.of_all_columns(found.dual), found.point.of(at)
         bound = dual.bound(fixed, free, q)
         if best is None or bound > best.bound:
             best = Relaxed(bound, dual, point, found.value)
@@ -132,39 +134,40 @@ def _leading(gains: Floats, free: Bools, q: int) -> Bools:
     return found & free
 
 
-def _feasible(b: Floats, inside: Bools, q: int, limit: float) -> Floats:
-    """Return coefficients (p,) within the limit, those of free columns with a sum of sizes of at most q limits."""
-    if limit == np.inf:
-        return b
-    b = np.clip(b, -limit, limit)
-    total = float(np.abs(b[~inside]).sum())
-    return np.where(inside, b, b * min(1.0, max(q, 0) * limit / total)) if total > 0.0 else b
-
-
 def _curvatures(problem: LossProblem, eta: Floats, a: Floats) -> Iterator[Floats]:
-    """Yield the curvature of each row (m,), then what the parabola through the loss and 0 has, where that is larger.
+    """Yield the curvature of each row (m,), then more and more of what the parabola through the loss and 0 has.
 
-    The second one is for rows that are far from a fit, where a Newton step is too long.
+    The others are for rows that are far from a fit, where a Newton step is too long. For a loss that is not a sum
+    over rows, the first one is NaN: the Hessian of all rows counts. The second one is above it.
     """
     w = problem.w
-    curvature = w * problem.loss.curvature(problem.y, eta)
-    curvature = np.maximum(curvature, _LEAST_CURVATURE * w)
+    curvature = np.maximum(problem.rows.curvature(eta), _LEAST_CURVATURE * w)
+    if not problem.loss.by_rows:
+        yield np.full(w.size, np.nan)
+        yield curvature
+        return
     yield curvature
     deviance = 2.0 * w * problem.loss.deviance(problem.y, eta)
-    yield np.maximum(curvature, np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0))
+    parabola = np.divide(a * a, deviance, out=np.zeros_like(a), where=deviance > 0.0)
+    for share in _SHARES:
+        yield np.maximum(curvature, share * parabola)
 
 
 def _newton_step(
-    problem: LossProblem, S: Ints, b: Floats, a: Floats, curvature: Floats, inside: Bools, q: int, s: float,
-    tolerance: float,
+    problem: LossProblem, S: Ints, b: Floats, eta: Floats, a: Floats, curvature: Floats, fixed: Bools, q: int,
+    s: float, tolerance: float,
 ) -> tuple[float, tuple[Floats, float, Floats], float]:  # fmt: skip
     """Return the price, the step of b, of the intercept and of linear predictors, and by how much the model falls."""
-    columns = problem.columns[S]
-    H, r, shift, slope = _model(problem, columns, a, curvature)
-    new, s = _minimized(problem, H, r, b, inside, q, s, tolerance)
+    columns = problem.columns[problem.members(S)]
+    if np.isnan(curvature).any():
+        H, r, shift, slope = problem.rows.hessian(eta, columns.T), columns @ a, np.zeros(b.size), 0.0
+        curvature = np.zeros(1)
+    else:
+        H, r, shift, slope = _model(problem, columns, a, curvature)
+    new, s = _minimized(problem, S, H, r, b, fixed, q, s, tolerance)
     change = new - b
     d0 = -(slope + float(shift @ change)) if problem.intercept else 0.0
-    expected = _penalty(problem, inside, b, q) - _penalty(problem, inside, new, q)
+    expected = penalty_of(problem, S, b, fixed, q) - penalty_of(problem, S, new, fixed, q)
     expected -= float(change @ (r + 0.5 * (H @ change)))
     if problem.intercept:
         expected += 0.5 * slope * slope * float(curvature.sum())
@@ -172,11 +175,14 @@ def _newton_step(
 
 
 def _minimized(
-    problem: LossProblem, H: Floats, r: Floats, b: Floats, inside: Bools, q: int, s: float, tolerance: float
+    problem: LossProblem, S: Ints, H: Floats, r: Floats, b: Floats, fixed: Bools, q: int, s: float, tolerance: float
 ) -> tuple[Floats, float]:  # fmt: skip
     """Return the coefficients (p,) that minimize the model with the gradient r (p,) at b (p,), and the price."""
+    inside = fixed[S]
     if inside.all():
         return _within_limit(H, r, b, problem.lam, problem.largest), s
+    if problem.groups is not None:
+        return priced(problem, S, H, b, r, fixed, q, s, tolerance)
     new, left = b.copy(), r.copy()
     s = relax_model(H, new, left, inside, problem.lam, min(problem.largest, LARGEST), min(q, b.size), s, tolerance)
     return new, s
@@ -184,7 +190,7 @@ def _minimized(
 
 def _within_limit(H: Floats, r: Floats, b: Floats, lam: float, limit: float) -> Floats:
     """Return the least point (s,) of the model with the gradient r at b, within the limit, by an active set."""
-    x = b + _solved(H, r + 2.0 * lam * b, lam)
+    x = b + solved(H, r + 2.0 * lam * b, lam)
     if limit == np.inf or float(np.abs(x).max(initial=0.0)) <= limit:
         return x
     x, at = np.clip(b, -limit, limit), np.zeros(b.size, np.bool_)
@@ -192,7 +198,7 @@ def _within_limit(H: Floats, r: Floats, b: Floats, lam: float, limit: float) -> 
         gradient = r + H @ (x - b) + 2.0 * lam * x
         loose = ~at
         step = np.zeros(b.size)
-        step[loose] = _solved(H[np.ix_(loose, loose)], gradient[loose], lam)
+        step[loose] = solved(H[np.ix_(loose, loose)], gradient[loose], lam)
         room = np.where(step > 0.0, limit - x, limit + x)
         shares = np.divide(room, np.abs(step), out=np.full(b.size, np.inf), where=step != 0.0)
         first = int(shares.argmin())
@@ -207,48 +213,6 @@ def _within_limit(H: Floats, r: Floats, b: Floats, lam: float, limit: float) -> 
             break
         at[worst] = False
     return np.clip(x, -limit, limit)
-
-
-def _solved(H: Floats, r: Floats, lam: float) -> Floats:
-    """Return -(H + 2 lam I)^-1 r, or the shortest such vector of columns of norm 1."""
-    if not r.size:
-        return np.zeros(0)
-    diagonal = np.diag(H) + 2.0 * lam
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-300))
-    A = (H + np.diag(np.full(r.size, 2.0 * lam))) * np.outer(scale, scale)
-    _, x, failed = dposv(A, r * scale)
-    if failed or not np.isfinite(x).all():
-        x = np.linalg.lstsq(np.nan_to_num(A), np.nan_to_num(r * scale), rcond=1e-14)[0]
-    return np.asarray(-scale * x, np.float64)
-
-
-def _penalty(problem: LossProblem, inside: Bools, b: Floats, q: int) -> float:
-    """Return the penalty on coefficients with the best weights."""
-    if problem.lam == 0.0:
-        return 0.0
-    own, others = b[inside], np.abs(b[~inside])
-    return problem.lam * (float(own @ own) + (penalty(others, q) if q > 0 else 0.0))
-
-
-def _with_needed(
-    problem: LossProblem, gains: Floats, fixed: Bools, free: Bools, q: int, S: Ints, b: Floats, s: float
-) -> tuple[Ints, Floats]:  # fmt: skip
-    """Return the columns with coefficients, the fixed ones and those whose gain is above the price."""
-    needed = fixed.copy()
-    needed[S[b != 0.0]] = True
-    others = np.flatnonzero(free & ~needed) if q > 0 else START.S
-    most = max(3 * q, 20)
-    price = float(problem.gains(np.array([s]))[0])
-    wanted = others[gains[others] > price]
-    if wanted.size < q:
-        wanted = others
-    if wanted.size > most:
-        wanted = wanted[np.argpartition(-gains[wanted], most)[:most]]
-    needed[wanted] = True
-    at = np.flatnonzero(needed)
-    found = np.zeros(needed.size)
-    found[S] = b
-    return at, found[at]
 
 
 def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) -> tuple[Floats, Floats, Floats, float]:
@@ -268,8 +232,8 @@ def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) 
 
 
 def _line_search(
-    problem: LossProblem, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
-    inside: Bools, q: int, expected: float,
+    problem: LossProblem, S: Ints, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
+    fixed: Bools, q: int, expected: float,
 ) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
     """Return coefficients, intercept, linear predictors and objective after a step that is halved until it helps."""
     b, b0, eta, value = at
@@ -278,7 +242,7 @@ def _line_search(
     share = 1.0
     for _ in range(_HALVINGS):
         new_eta, new = eta + share * moved, b + share * change
-        found = problem.loss_at(new_eta) + _penalty(problem, inside, new, q)
+        found = problem.loss_at(new_eta) + penalty_of(problem, S, new, fixed, q)
         if found <= value + allowed - 1e-4 * share * max(expected, 0.0):
             return new, b0 + share * d0, new_eta, found
         share *= 0.5
@@ -286,7 +250,7 @@ def _line_search(
 
 
 def weights(point: Point, fixed: Bools, q: int) -> tuple[Ints, Floats]:
-    """Return the free columns that have coefficients, and their weights from 0 to 1."""
+    """Return the free items that have coefficients, and their weights from 0 to 1."""
     others = ~fixed[point.S]
     S, size = point.S[others], lengths(point.b[others])
     t = level(size, q)

@@ -20,8 +20,7 @@ from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.losses.kept import KeptLeaves, Leaf, Path
 from dsel.search.exact.losses.listing import LossListing
 from dsel.search.exact.losses.local_search import improved, refit
-from dsel.search.exact.losses.outputs import lengths
-from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Relaxed, masks
+from dsel.search.exact.losses.problem import START, LossProblem, Point, Relaxed, lengths, masks
 from dsel.search.exact.losses.relaxation import relax, relax_near, relaxed_at, weights
 from dsel.search.exact.near_best import ListRule, OpenBounds
 
@@ -62,8 +61,8 @@ class Node:
 
 def _limit_of(problem: LossProblem, allowed: Bools) -> float:
     """Return the limit of coefficients for bounds where the problem has neither a penalty nor a limit."""
-    b = relax(problem, allowed, np.zeros_like(allowed), 0).point.b
-    spread = problem.norms[allowed] / problem.y.size**0.5
+    b = problem.coefficients(relax(problem, allowed, np.zeros_like(allowed), 0).point)
+    spread = problem.norms[problem.members(np.flatnonzero(allowed))] / problem.y.size**0.5
     unit = max(1.0, float(np.abs(problem.y).max())) if problem.loss.link == "identity" else 1.0
     most = _LARGEST_PART * unit / float(spread[spread > 0.0].min(initial=np.inf))
     return min(_FREE_LIMIT * float(lengths(b).max(initial=0.0)), most) or 1.0
@@ -90,7 +89,7 @@ class LossTree:
         if not used.all():
             problem = replace(problem, Z=problem.Z[used], y=problem.y[used], w=problem.w[used],
                               offset=problem.offset[used])  # fmt: skip
-        fixed, free = masks(problem.Z.shape[1], include, exclude)
+        fixed, free = masks(problem.n, include, exclude)
         self.limit = np.inf
         if problem.lam == 0.0 and problem.limit is None:
             self.limit = _limit_of(problem, fixed | free)
@@ -252,6 +251,9 @@ class LossTree:
                 continue
             fixed, free = root.fixed.copy(), root.free.copy()
             fixed[inside], free[inside], free[outside] = True, False, False
+            if int(fixed.sum()) > self._k:  # with what the root has fixed, too many
+                self._leaves.append(replace(leaf, bound=np.inf))
+                continue
             S = place[leaf.point.S]
             point = replace(leaf.point, S=S[S >= 0], b=leaf.point.b[S >= 0])
             relaxed, floor = replace(root.relaxed, bound=-np.inf, point=point), leaf.bound if same else -np.inf
@@ -270,8 +272,8 @@ class LossTree:
         point, dual = node.relaxed.point, node.relaxed.dual
         kept = place[point.S] >= 0
         point = replace(point, S=place[point.S[kept]], b=point.b[kept])
-        self._problem, self._columns = self._problem.of_columns(alive), self._columns[alive]
-        dual = Dual(dual.a, dual.constant, dual.gains[alive], dual.rounding)
+        self._problem, self._columns = self._problem.of_items(alive), self._columns[alive]
+        dual = replace(dual, gains=dual.gains[alive])
         return Node(node.fixed[alive], node.free[alive], replace(node.relaxed, point=point, dual=dual))
 
     def _rounded(self, point: Point, fixed: Bools, q: int) -> Ints:
@@ -428,13 +430,15 @@ class LossTree:
             for start in range(0, values.shape[0], _HASHED):
                 found.update(values[start : start + _HASHED].tobytes())
         loss = [problem.loss.name, problem.loss.parameters(), problem.lam, problem.intercept, problem.limit, self._k]
+        if problem.groups is not None:
+            loss.append(problem.groups.starts.tolist())
         found.update(json.dumps(loss).encode())
         return found.hexdigest()
 
     def follow(self, saved: Mapping[str, Any]) -> bool:
         """Begin with the leaves that an earlier tree has kept, and return whether they fit this problem."""
         try:
-            self._kept = KeptLeaves.from_arrays(saved, self._n, self._whole.loss.outputs)
+            self._kept = KeptLeaves.from_arrays(saved, self._n, self._whole.loss.outputs, self._whole.width)
             self._make_room(self._kept)
         except (LookupError, TypeError, ValueError):
             self._kept = None
@@ -447,7 +451,7 @@ class LossTree:
     @property
     def _n(self) -> int:
         """The number of columns, of which leaves have the numbers."""
-        return int(self._whole.Z.shape[1])
+        return self._whole.n
 
     def _make_room(self, kept: KeptLeaves) -> None:
         """Take the columns that the leaves are split at. Raises ValueError where that is not possible."""

@@ -45,8 +45,11 @@ class OtherColumns(Protocol):
     def allowed(self) -> Bools:
         """The columns (n,) that may be chosen."""
 
-    def products(self, duals: Floats) -> Floats:
-        """Return (n, b) the most that |z_j'a| can be for each column a of `duals` (m, b), rounding included."""
+    def products(self, duals: Floats, errors: Floats) -> Floats:
+        """Return (n, b) the most that |z_j'a| can be for each column a of `duals` (m, b), rounding included.
+
+        errors: (b,) by how much each a may be wrong, as a norm.
+        """
 
     def read(self, columns: Ints) -> Floats:
         """Return (m, s) some columns after preprocessing."""
@@ -230,7 +233,7 @@ class _WideTree(LossTree):
             return node
         fixed, free = (np.append(a, np.full(more, b)) for a, b in ((node.fixed, False), (node.free, True)))
         dual = node.relaxed.dual
-        dual = replace(dual, gains=np.append(dual.gains, self._problem.gains_of(dual.a, first)))
+        dual = replace(dual, gains=np.append(dual.gains, self._problem.gains_of(dual.a, first, dual.error)))
         kept = self._outside[node.ids]
         return replace(node, fixed=fixed, free=free, relaxed=replace(node.relaxed, dual=dual),
                        others=node.others[kept], ids=node.ids[kept])  # fmt: skip
@@ -239,7 +242,7 @@ class _WideTree(LossTree):
         """Return (n, b) the largest sizes of the products of the columns outside the pool with dual vectors."""
         A = np.zeros((self._used.size, len(duals)))
         A[self._used] = np.column_stack([dual.a for dual in duals])
-        products = self._data.products(A)
+        products = self._data.products(A, np.array([dual.error for dual in duals]))
         products[~self._outside] = 0.0
         return products
 

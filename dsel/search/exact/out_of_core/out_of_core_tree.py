@@ -24,7 +24,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.objective_interface import Objective
 from dsel.search import anytime
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.guarantee import Guarantee, guarantee_within
+from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.out_of_core.relaxation import CLOSE, Node, PoolRelaxation
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
@@ -179,7 +179,7 @@ class OutOfCoreTree(RelaxationTree[Node]):
     def guarantee(self) -> Guarantee:
         """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not."""
         squares = self.limit or self.k * self._relaxation.largest**2
-        return guarantee_within(self.objective, self.k, squares, rounding=2.0 * self._pool.rounding)
+        return self.setup.guarantee_within(self.k, squares, rounding=2.0 * self._pool.rounding)
 
     def node_seconds(self) -> float:
         """Return the seconds of the last pass."""

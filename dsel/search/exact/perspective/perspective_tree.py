@@ -28,7 +28,7 @@ from dsel.objective.few_targets import column_norms
 from dsel.objective.objective_interface import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.guarantee import Guarantee, guarantee_within
+from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.perspective.branching import Bounded, Branching, either_choice, relaxed
 from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
@@ -174,9 +174,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         """What rounding and the dependence tolerance may hide."""
         if self._box is None:
             return super().guarantee
-        return guarantee_within(
-            self.objective, self.k, self.k * (self._largest or 0.0) ** 2, perturbation(self.objective.n)
-        )
+        squares = self.k * (self._largest or 0.0) ** 2
+        return self.setup.guarantee_within(self.k, squares, perturbation(self.objective.n))
 
     def _relaxed_root(self, d: Floats, known: CachedRelaxation | None = None) -> tuple[float, Node]:
         """Return the root and its bound by a diagonal. known: coefficients of the root for a smaller size."""

@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dsel._lib.types import Floats, Ints
+from dsel.objective.losses.cox import Cox
 from dsel.objective.losses.gamma import Gamma
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.logistic import Logistic
@@ -23,7 +24,7 @@ from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 
-LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0), Quantile(0.7, 0.5)]
+LOSSES: list[Loss] = [Squared(), Logistic(), Poisson(), Gamma(), Huber(1.0), Quantile(0.7, 0.5), Cox()]
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 
 
@@ -39,6 +40,8 @@ def problem_for(loss: Loss, seed: int = 0, m: int = 40, n: int = 7, **changes: A
         y = rng.poisson(np.exp(0.5 * signal)).astype(np.float64)
     elif loss.name == "gamma":
         y = rng.gamma(2.0, np.exp(0.5 * signal)) + 1e-3
+    elif loss.name == "cox":
+        y = np.ceil(3.0 * rng.exponential(np.exp(-signal))) * rng.choice([1.0, 1.0, -1.0], m)
     made = LossProblem(Z, y, rng.uniform(0.5, 2.0, m), 0.3 * rng.standard_normal(m), loss, 1.0, True)
     return replace(made, **changes)
 
@@ -49,7 +52,7 @@ def fitted(problem: LossProblem, S: tuple[int, ...]) -> float:
 
     def value(b: Floats) -> float:
         eta = problem.offset + problem.Z[:, S] @ b[:s] + b[s]
-        return float(problem.w @ problem.loss.deviance(problem.y, eta) + problem.lam * b[:s] @ b[:s])
+        return float(problem.rows.value(eta) + problem.lam * b[:s] @ b[:s])
 
     limit = (None, None) if problem.limit is None else (-problem.limit, problem.limit)
     bounds = [limit] * s + [(None, None) if problem.intercept else (0.0, 0.0)]
@@ -105,7 +108,7 @@ def test_any_dual_vector_gives_a_bound_below_every_subset(loss: Loss, limited: b
     for size in (0.0, 0.1, 0.3, 1.0, 3.0):
         for _ in range(10):
             eta = problem.offset + size * problem.Z @ rng.standard_normal(7)
-            a = problem.w * loss.slope(problem.y, eta)
+            a = problem.rows.slope(eta) if loss.by_rows else eta
             for vector in (a, 0.5 * a, 0.05 * a, a + rng.standard_normal(a.size)):
                 bound = dual_bound(problem, vector, 2)
                 assert bound <= best
@@ -434,7 +437,7 @@ class Columns:
         self.Z, self.passes = Z, 0
         self.allowed = ~np.isin(np.arange(Z.shape[1]), left_out)
 
-    def products(self, duals: Floats) -> Floats:
+    def products(self, duals: Floats, errors: Floats) -> Floats:
         self.passes += 1
         return np.asarray(np.abs(self.Z.T @ duals) + 1e-12)
 

@@ -1,0 +1,307 @@
+"""The Cox loss: survival times that may be cut off, by the partial likelihood of proportional hazards.
+
+With the risk set R_k of the rows whose time is at least the k-th event time, and the weight D_k of the events then,
+
+    L(eta) = 2 sum_k D_k (log sum over R_k of w_j exp(eta_j) - log D_k) - 2 sum over events of w_i eta_i.
+
+That is -2 log partial likelihood with Breslow's formula for ties, less that of a saturated model: without ties and
+weights, D_k is 1 and the difference 0. Sources: Cox, J. Royal Statistical Society B 34, 1972; Breslow, Biometrics 30,
+1974; Simon, Friedman, Hastie and Tibshirani, J. Statistical Software 39, 2011 (the working response).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy
+
+from dsel._lib.jit import compiled
+from dsel._lib.types import Floats, Ints
+from dsel.errors import DataError
+from dsel.objective.losses.loss import LONGEST, Loss, LossOfRows, clipped_exp
+
+_EPS = float(np.finfo(np.float64).eps)
+#: Linear predictors further than this below the largest one count as so far below it, where only their size matters.
+_RANGE = 600.0
+#: The Hessian has at least this share of the curvature of each column without its means.
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class Cox(Loss):
+    """The deviance of Cox regression for right-censored times, with Breslow's formula for ties.
+
+    The targets of the data are two columns: the time, and 1 for an event or 0 for a time that was cut off. Encoded they
+    are one number: the time, with the sign - if it was cut off.
+
+    events: the weight of the events, which information criteria count. event_first: whether the event comes before the
+    time, as where the first column has 0 and 1 alone, and the second has not.
+    """
+
+    events: float | None = None
+    event_first: bool = False
+
+    name = "cox"
+    link = "log hazard"
+    summary = "times to an event, right-censored: the deviance of Cox regression (proportional hazards)"
+    by_rows = False
+    has_intercept = False
+    target_columns = 2
+    target_words = "two targets, the time and the event"
+    ratio = "hazard ratio"
+    endless = "order the events"
+    predicts = "hazard ratio"
+
+    def fitted_to(self, y: Floats, w: Floats | None = None) -> Cox:
+        """Return the loss with the weight of its events. y: (m, 2) time and event."""
+        if y.ndim != 2 or y.shape[1] != 2:
+            raise DataError(
+                f'loss="cox" takes two targets, the time and the event, and the targets have the shape {y.shape}.',
+                "Give two columns: the time, and 1 for an event or 0 for a time that was cut off.",
+            )
+        first, second = (bool(np.isin(column, (0.0, 1.0)).all()) for column in y.T)
+        found = replace(self, event_first=first and not second)
+        time, event = y.T[::-1] if found.event_first else y.T
+        other = np.flatnonzero((event != 0.0) & (event != 1.0))
+        if other.size:
+            raise DataError(
+                f'loss="cox" takes 1 for an event and 0 for a time that was cut off, and row {other[0]} has '
+                f"{event[other[0]]:g}.",
+                "Give 0 and 1, or booleans.",
+            )
+        wrong = np.flatnonzero(~(time >= 0.0) | np.isinf(time))
+        if wrong.size:
+            raise DataError(
+                f'loss="cox" takes times of at least 0, and row {wrong[0]} has {time[wrong[0]]:g}.',
+                "Correct the times, or leave these rows out.",
+            )
+        events = float((event if w is None else event * w).sum())
+        if not events > 0.0:
+            raise DataError(
+                "No row with weight has an event: all times are cut off, and nothing can be fitted.",
+                "Check the second target: 1 says that the event happened.",
+            )
+        return replace(found, events=events)
+
+    def encode(self, y: Floats) -> Floats:
+        """Return the times (m,), with the sign - of those that were cut off."""
+        time, event = y.T[::-1] if self.event_first else y.T
+        return np.asarray(np.copysign(time, event - 0.5))
+
+    def of_rows(self, y: Floats, w: Floats) -> RiskSets:
+        """Return the loss of rows as a function of all linear predictors."""
+        return RiskSets(self, y, w)
+
+    def count(self, rows: float) -> float:
+        """Return the weight of the events, as R does for BIC."""
+        return rows if self.events is None else self.events
+
+    def deviance(self, y: Floats, eta: Floats) -> Floats:
+        """Return what each row adds to L, if these are all rows: events have the logarithm of their risk set."""
+        return self.of_rows(y, np.ones(len(y))).terms(eta)
+
+    def slope(self, y: Floats, eta: Floats) -> Floats:
+        """Return the gradient of L, if these are all rows."""
+        return self.of_rows(y, np.ones(len(y))).slope(eta)
+
+    def curvature(self, y: Floats, eta: Floats) -> Floats:
+        """Return the diagonal of the Hessian of L, if these are all rows."""
+        return self.of_rows(y, np.ones(len(y))).diagonal(eta)
+
+    def conjugate(self, y: Floats, a: Floats) -> Floats:
+        """Return terms (m,) whose sum is the conjugate of L, if these are all rows.
+
+        The events of each time put their number into a pool. The rows that leave before the next event time take
+        c = event + a / 2 from it, which must be possible. The conjugate is twice the sum of c log c, and of Q log Q of
+        what stays in the pool Q, less V log V of what was in it, and the sum of D log D.
+        """
+        sets = self.of_rows(y, np.ones(len(y)))
+        c, group = sets.event + a / 2.0, sets.group
+        taken = np.bincount(group, c, sets.D.size + 1)[1:]
+        stays = np.cumsum(sets.D - taken)
+        stays[-1] = stays[-1] if abs(stays[-1]) > 1e-9 * sets.D.sum() else 0.0
+        before = np.append(0.0, stays[:-1]) + sets.D
+        slack = 1e-9 * sets.D.sum()
+        possible = (c >= -slack).all() and (stays >= -slack).all() and stays[-1] == 0.0
+        if not (possible and (np.abs(a[group == 0]) <= slack).all()):
+            return np.full(len(y), np.inf)
+        c, stays = np.maximum(c, 0.0), np.maximum(stays, 0.0)
+        terms = 2.0 * scipy.special.xlogy(c, c)
+        pools = scipy.special.xlogy(stays, stays) - scipy.special.xlogy(before, before)
+        terms[0] += 2.0 * float((pools + scipy.special.xlogy(sets.D, sets.D)).sum())
+        return np.asarray(terms)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return that the first target is the event, if it is."""
+        return ("the first target is the event, and the second one the time",) if self.event_first else ()
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return the hazard ratio to a row whose linear predictor is 0."""
+        return clipped_exp(eta)
+
+
+@dataclass(frozen=True)
+class RiskSets(LossOfRows):
+    """The Cox loss of given rows. All functions take O(m) operations after one sort by time.
+
+    In the notation of this file: c_j = w_j exp(eta_j) sum of D_k / sum over R_k of w exp(eta), for the events up to the
+    time of row j. The gradient is 2 (c - w event), and the Hessian is below 2 diag(c).
+    """
+
+    @cached_property
+    def event(self) -> Floats:
+        """1 for an event with weight, 0 for other rows (m,)."""
+        return np.asarray(~np.signbit(self.y) & (self.w > 0.0), np.float64)
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Floats, Ints, Ints, Floats]:
+        """The rows by time, the event times, the first row of each risk set, the groups of rows, and D."""
+        time = np.abs(self.y)
+        order = np.argsort(time, kind="stable")
+        happened = self.event > 0.0
+        times, number = np.unique(time[happened], return_inverse=True)
+        first = np.searchsorted(time[order], times)
+        group = np.searchsorted(times, time, side="right")
+        D = np.bincount(number, self.w[happened], times.size).astype(np.float64)
+        return order.astype(np.int64), times, first.astype(np.int64), group.astype(np.int64), D
+
+    @property
+    def group(self) -> Ints:
+        """How many event times there are up to that of each row (m,)."""
+        return self._sorted[3]
+
+    @property
+    def D(self) -> Floats:
+        """The weight of the events of each event time (K,)."""
+        return self._sorted[4]
+
+    @cached_property
+    def _log_w(self) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(self.w)
+
+    def _logs(self, eta: Floats) -> tuple[Floats, Floats]:
+        """Return the logarithm of the sum over each risk set (K,), and of c_j of each row (m,)."""
+        order, _, first, group, D = self._sorted
+        size = self._log_w + eta
+        risk = np.logaddexp.accumulate(size[order][::-1])[::-1][first]
+        hazard = np.append(-np.inf, np.logaddexp.accumulate(np.log(D) - risk))
+        return risk, size + hazard[group]
+
+    def terms(self, eta: Floats) -> Floats:
+        """Return what each row adds to L: events have the logarithm of their risk set."""
+        risk, _ = self._logs(eta)
+        inside = self.event > 0.0
+        found = np.zeros(self.y.size)
+        found[inside] = (risk - np.log(self.D))[self.group[inside] - 1] - eta[inside]
+        return 2.0 * self.w * found
+
+    def value(self, eta: Floats) -> float:
+        """Return L(eta)."""
+        return float(self.terms(eta).sum())
+
+    def slope(self, eta: Floats) -> Floats:
+        """Return the gradient of L, whose sum is 0."""
+        return np.asarray(2.0 * (np.exp(self._logs(eta)[1]) - self.w * self.event))
+
+    def curvature(self, eta: Floats) -> Floats:
+        """Return 2 c (m,), whose diagonal matrix is above the Hessian."""
+        return np.asarray(2.0 * np.exp(self._logs(eta)[1]))
+
+    def diagonal(self, eta: Floats) -> Floats:
+        """Return the diagonal of the Hessian (m,)."""
+        risk, log_c = self._logs(eta)
+        squares = np.append(-np.inf, np.logaddexp.accumulate(np.log(self.D) - 2.0 * risk))[self.group]
+        return np.asarray(2.0 * np.maximum(np.exp(log_c) - np.exp(2.0 * (self._log_w + eta) + squares), 0.0))
+
+    def hessian(self, eta: Floats, Z: Floats, safe: float = 0.0) -> Floats:
+        """Return the Hessian of L as a function of the coefficients of the columns Z (m, s)."""
+        order, _, first, _, D = self._sorted
+        c, latest, last = np.exp(self._logs(eta)[1]), order[::-1], eta.size - 1 - first
+        size = (self.w * np.exp(np.maximum(eta - eta.max(), -_RANGE)))[latest]
+        sums = np.cumsum(Z.T[:, latest] * size, axis=1)[:, last]
+        means = sums * (np.sqrt(D) / np.cumsum(size)[last])
+        H = Z.T @ (Z * c[:, None])
+        floor = _FLOOR * np.diag(H)  # where the difference is rounding, it stays above 0
+        return np.asarray(2.0 * (H - means @ means.T + np.diag(floor)))
+
+    def working_response(self, eta: Floats) -> tuple[Floats, Floats]:
+        """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""
+        slope, curvature = self.slope(eta), self.curvature(eta)
+        curvature = np.maximum(curvature, np.maximum(np.abs(slope) / LONGEST, 1e-12))
+        return np.asarray((self.w > 0.0) * curvature / 2.0), np.asarray(slope / curvature)
+
+    def dual(self, eta: Floats, offset: Floats) -> tuple[Floats, float, float, float]:
+        """Return the gradient a (m,) at about eta, and what it proves.
+
+        For all linear predictors e, L(offset + e) >= constant + a'e, where a is the exact gradient.
+
+        Returns
+        -------
+        tuple
+            The gradient, the constant less its rounding, how much that is, and the largest error of the gradient, as
+            a norm. Any eta proves something: it counts as it is in float64, at most 600 below its largest value.
+        """
+        order, _, first, group, D = self._sorted
+        x = np.maximum(eta - eta[self.w > 0.0].max(), -_RANGE)
+        size = self.w * np.exp(np.minimum(x, 0.0))
+        risk = np.cumsum(size[order][::-1])[::-1][first]
+        c = size * np.append(0.0, np.cumsum(D / risk))[group]
+        a = 2.0 * (c - self.w * self.event)
+        log_risk, log_D = np.log(risk), np.log(D)
+        constant = 2.0 * float(D @ (log_risk - log_D) - c @ np.minimum(x, 0.0)) + float(a @ offset)
+        share = (4.0 * x.size + 64.0) * _EPS  # sums of positive numbers one after the other, and quotients of them
+        error = 2.0 * share * float(np.linalg.norm(c)) + _EPS * float(np.linalg.norm(a))
+        terms = 2.0 * float(D @ (2.0 + np.abs(log_risk) + np.abs(log_D)) - c @ np.minimum(x, 0.0))
+        rounding = share * (terms + float(np.abs(a) @ np.abs(offset))) + error * float(np.linalg.norm(offset))
+        return a, constant - rounding, rounding, error
+
+    def figures(self, eta: Floats) -> dict[str, float]:
+        """Return the concordance: of the pairs whose order is known, the share in which the first has more risk."""
+        values, rank = np.unique(eta, return_inverse=True)
+        order = self._sorted[0][::-1]
+        tree, own = np.zeros(values.size + 1), np.zeros(values.size)
+        ranks = np.asarray(rank.reshape(-1)[order], np.int64)
+        agree, pairs = _concordant(np.abs(self.y)[order], self.event[order], ranks, self.w[order], tree, own)
+        return {"concordance": agree / pairs if pairs > 0.0 else float("nan")}
+
+
+@compiled()
+def _concordant(
+    time: Floats, event: Floats, rank: Ints, w: Floats, tree: Floats, own: Floats
+) -> tuple[float, float]:  # fmt: skip
+    """Return the weight of the concordant pairs, equal ranks counting half, and that of all comparable ones.
+
+    Rows are given from the latest to the earliest time. An event is compared with the later times, and with those that
+    were cut off at its time. tree (n + 1,): a binary indexed tree of the weights of the rows by rank, all 0. own (n,):
+    these weights, all 0.
+    """
+    n = own.size
+    total, agree, pairs = 0.0, 0.0, 0.0
+    start = 0
+    while start < time.size:
+        stop = start
+        while stop < time.size and time[stop] == time[start]:
+            stop += 1
+        for phase in range(2):  # those cut off enter before the events of this time are compared
+            if phase == 1:
+                for i in range(start, stop):
+                    if event[i] > 0.0:
+                        below, at = 0.0, rank[i]
+                        while at > 0:
+                            below += tree[at]
+                            at -= at & -at
+                        agree += w[i] * (below + 0.5 * own[rank[i]])
+                        pairs += w[i] * total
+            for i in range(start, stop):
+                if (event[i] > 0.0) == (phase == 1):
+                    at = rank[i] + 1
+                    while at <= n:
+                        tree[at] += w[i]
+                        at += at & -at
+                    own[rank[i]] += w[i]
+                    total += w[i]
+        start = stop
+    return agree, pairs

@@ -1,0 +1,36 @@
+"""Jobs whose cluster is this process: starting workers takes longer than a small job."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dsel.engine import scheduler_plugins
+from dsel.engine.clusters import connect
+from dsel.engine.engine_protocol import ThreadEngine
+from dsel.jobs import runner, workers
+
+
+class EngineHere(ThreadEngine):
+    """The engine of a job without a cluster."""
+
+    def peak_memory(self) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def errors(self, fail: Any) -> Any:
+        return nullcontext()
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make passes run in this process, whatever the cluster of a job is."""
+    cluster = SimpleNamespace(
+        promised=lambda: (1, None), current=lambda: (1, None), open=lambda name, logs: nullcontext(),
+        no_worker_limit=None, shares_files=True, own_hosts=False, starts_workers=False,
+    )  # fmt: skip
+    for module in (runner, connect):
+        monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
+    monkeypatch.setattr(workers, "DaskEngine", lambda *arguments: EngineHere())
+    monkeypatch.setattr(scheduler_plugins, "progress_metrics", lambda client, run: nullcontext())
