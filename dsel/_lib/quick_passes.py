@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from numba.core import base, byteflow, compiler_machinery, ir_utils, lowering, ssa, typeinfer
-from numba.core.errors import WarningsFixer
+from numba.core.errors import WarningsFixer  # type: ignore[attr-defined]
 from numba.core.ir import Expr, Inst, Var
 from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.transforms import canonicalize_cfg
