@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from dsel._lib.text import counted
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
@@ -32,6 +34,8 @@ log = logging.getLogger("dsel")
 
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 FAILED = "the proof for"
+#: A proof about at most so many subsets has at least so many seconds, of which it needs a small part.
+_FEW_SUBSETS, _LEAST_SECONDS = 1000, 10.0
 
 
 @dataclass
@@ -143,6 +147,8 @@ class _SizeProofs:
                 log.info("certificate for %d %s", self._base + size, self._run.validated.items.noun)
             if self._base + size in self.proved.certificates:
                 continue
+            if seconds is not None and math.comb(self._subject.n, size) <= _FEW_SUBSETS:
+                seconds = max(seconds, _LEAST_SECONDS)
             try:
                 interrupted = self._prove(size, Deadline(seconds), nodes, runner)
             except OutOfTime as error:
@@ -157,7 +163,7 @@ class _SizeProofs:
                     return
 
     def _note(self, size: int, words: str) -> str:
-        self.proved.notes.append(f"{FAILED} {self._base + size} columns {words}")
+        self.proved.notes.append(f"{FAILED} {counted(self._base + size, 'column')} {words}")
         return self.proved.notes[-1]
 
     def _prove(self, size: int, deadline: Deadline, nodes: int | None, runner: Runner | None) -> bool:

@@ -51,7 +51,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("sample_weight: yes", OPTION, "'sample_weight' is True", "the name of a variable"),
     ("sample_weight: nope", DATA, "data.zarr has no variable nope", "Name one of them"),
     ("groups: {a: [b], b: c}", OPTION, "'groups' is", "map each column"),
-    ("groups: 5", OPTION, "'groups' is 5", "a mapping from columns"),
+    ("groups: 5", OPTION, "'groups' is 5", "a mapping from names to lists of columns"),
     ("groups: nope", OPTION, "no coordinate 'nope' of the features", "Give a mapping"),
     ("criterion: score", OPTION, "'criterion' is 'score'", "package.module:function"),
     ("criterion: nomodule:f", OPTION, "'nomodule:f' cannot be imported", "package.module:function"),

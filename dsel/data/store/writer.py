@@ -151,9 +151,9 @@ class StorePlan(ABC):
 def write_store(plan: StorePlan, request: IngestRequest, attributes: dict[str, Any] | None = None) -> IngestReport:
     """Write the source of `plan` into its store, and continue where an interrupted call with an equal key stopped.
 
-    `request.progress(rows_done, rows)` is called after each row of chunks or block. Memory: for a dense X the rows of
-    one row of chunks if they fit into `plan.memory` (otherwise they are in a temporary file), and a few copies of one
-    chunk; for a sparse one a few blocks and chunks.
+    `request.progress(rows_done, rows)` is called after each row of chunks or block. For a dense X, memory
+    holds the rows of one row of chunks, and a few copies of one chunk. Rows that do not fit into `plan.memory` are in a
+    temporary file. For a sparse X, memory holds a few blocks and chunks.
 
     Raises OutputError (the store exists, the folder is missing or not writable, another process writes it),
     CapacityError (disk), and DataError (labels repeat, a value cannot be stored, or the source has changed meanwhile).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dsel
 from dsel.errors import OptionError
+from dsel.objective.losses.cox import Cox, RiskSets
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.poisson import Poisson
@@ -93,6 +94,25 @@ def test_a_broken_loss_is_refused(changes: dict[str, Any], problem: str, monkeyp
     monkeypatch.setattr("pickle.loads", lambda value: value)
     with pytest.raises(AssertionError, match=problem):
         check_loss(broken(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"value": lambda self, eta: RiskSets.value(self, eta) - 100.0}, "the value is negative"),
+        ({"slope": lambda self, eta: 2.0 * RiskSets.slope(self, eta)}, "the slope is wrong"),
+        ({"hessian": lambda self, eta, Z, safe=0.0: Z.T @ (Z * self.curvature(eta)[:, None])}, "the Hessian is wrong"),
+        ({"curvature": lambda self, eta: 0.1 * RiskSets.curvature(self, eta)}, "not below the curvature"),
+        ({"working_response": lambda self, eta: (self.curvature(eta), self.slope(eta))}, "another slope"),
+        ({"dual": lambda self, eta, offset: (self.slope(eta), 1.0, 0.0, 0.0)}, "the dual constant"),
+        ({"terms": lambda self, eta: RiskSets.terms(replace(self, w=np.minimum(self.w, 2)), eta)}, "wrong|row twice"),
+    ],
+)
+def test_a_broken_loss_of_all_rows_is_refused(changes: dict[str, Any], problem: str, monkeypatch: Any) -> None:
+    sets = type("Broken", (RiskSets,), changes)
+    monkeypatch.setattr(Cox, "of_rows", lambda self, y, w: sets(self, y, w))
+    with pytest.raises(AssertionError, match=problem):
+        check_loss(Cox())
 
 
 def test_a_loss_without_usual_targets_needs_some() -> None:
