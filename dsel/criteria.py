@@ -179,7 +179,7 @@ class _Values:
             return self.known.get(key)
 
     def add(self, key: tuple[str, str, Subset], value: float) -> None:
-        """Append a value by one system call. What a killed process has left of a line stays a line of its own."""
+        """Append a value by one system call. What a killed process has left of a line stays a separate line."""
         name, data, S = key
         row = {"criterion": name, "data": data, "columns": S, "value": value if value < math.inf else None}
         with self.path.open("ab", buffering=0) as file:

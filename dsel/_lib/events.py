@@ -104,7 +104,7 @@ def telling(tell: Tell | None, what: str = "on_event") -> Iterator[None]:
 
 @contextmanager
 def observing(observer: Observer, name: str, close_seconds: float | None = None) -> Iterator[None]:
-    """Tell an observer of the events in the block, from a thread of its own, which no slow server stops the run for."""
+    """Tell an observer of the events in the block, in a separate thread, so that a slow server never stops the run."""
     close_seconds = CLOSE_SECONDS if close_seconds is None else close_seconds
     waiting: queue.Queue[Event | None] = queue.Queue(_MOST_WAITING)
 

@@ -1,4 +1,4 @@
-"""What other packages add to dsel: a mapping of its own objects and of those in an entry-point group."""
+"""What other packages add to dsel: a mapping of the objects of dsel and of those in an entry-point group."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def with_plain_columns(Y: Any) -> Any:
 
 
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
-    """Return X, Y and the weights with the columns that they name, and the labels of X where it has none of its own.
+    """Return X, Y and the weights with the columns that they name, and the labels of X where it holds none.
 
     All are `collected`. Of AnnData, X is the matrix, and targets and weights are columns of obs.
     Errors: DataError for a name that does not exist.

@@ -57,8 +57,8 @@ def _forget(scheduler: Any) -> None:
 class TaskCounter(SchedulerPlugin):
     """Scheduler plugin that answers how many of some tasks are finished.
 
-    The state of a task does not say it: a task that is finished and no longer needed is released or forgotten, and so
-    is a task that the scheduler has not received, or that is computed again.
+    The state of a task does not say it. A task that is finished and no longer needed is released or forgotten. So is a
+    task that the scheduler has not received, or that is computed again.
     """
 
     name = "dsel-task-counter"

@@ -1,6 +1,6 @@
 """Prove how far a selection can be from the best one: from its data and request, after the search or much later.
 
-The submodularity ratio of a selection, from its data.
+The submodularity ratio of a selection is computed here, too.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     Raises
     ------
     OutputError
-        If another run of this folder works at the moment.
+        If another run works in this folder.
     DselError
         Any error of `dsel.errors`. What is wrong with the job itself is reported before a worker starts.
 

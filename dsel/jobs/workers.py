@@ -1,8 +1,8 @@
 """The engine of a job or a command: threads of this process, or the workers of a cluster section.
 
-Predictions of a saved selection for all rows of a store, on threads of this process or on a cluster.
+Predict all rows of a store from a saved selection, on threads of this process or on a cluster.
 
-Stability selection from a store, on threads of this process or on a cluster.
+Run stability selection from a store, on threads of this process or on a cluster.
 
 Decompose a store and write the result to a Zarr group; an interrupted run continues from its last checkpoint.
 """

@@ -1,6 +1,7 @@
 """The Gram pass: counts, means and co-moments of X and Y, on which everything else builds.
 
-Moments of every part of the rows, from one pass: of folds, of held-out rows, of blocks to draw subsamples from.
+One pass also gives the moments of every part of the rows: of folds, of held-out rows, of blocks to draw subsamples
+from.
 """
 
 from __future__ import annotations

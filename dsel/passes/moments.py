@@ -1,20 +1,19 @@
 """Counts, means and co-moments of a block of rows, and of two blocks together, in NumPy.
 
-Each block is centered by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
-Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
+Each block is centered by its mean before anything is squared. Blocks are joined by the pairwise update of Chan, Golub
+and LeVeque (1983). So a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
 
 Columns of whole numbers are centered by the whole numbers next to their means. Small ones are then multiplied in
-float32, which is nearly twice as fast, and exact: float32 holds every whole number below 2^24, and by Cauchy and
-Schwarz no sum of products is larger than the largest sum of squares of a column. `Products` stops there, and continues
-in float64. If few columns are others, `MixedProducts` multiplies them in float64. To remove the rest of the means
-rounds the result alone: if a mean is d from the next whole number, the variance of whole numbers is at least d^2.
+float32, which is nearly twice as fast, and exact: float32 holds every whole number below 2^24. By Cauchy and Schwarz,
+no sum of products is larger than the largest sum of squares of a column. `Products` stops there, and continues in
+float64. If few columns are others, `MixedProducts` multiplies them in float64. To remove the rest of the means rounds
+the result alone: if a mean is d from the next whole number, the variance of whole numbers is at least d^2.
 
-Values that are not finite: the error that names them, first by the numbers of the columns, then by their labels.
+An error names values that are not finite, first by the numbers of their columns, then by the labels.
 
-The Gram matrix by tiles, for tall data whose n x n partial sums do not fit a worker, in as few reads as possible.
-
-The upper triangle of K is cut into square tiles. A read of the data sums as many of them, in row-major order, as fit
-into a worker next to a row block. The number of reads is the area of the triangle over that of a worker, rounded up.
+For tall data whose n x n sums do not fit a worker, the upper triangle of K is cut into square tiles. A read of the data
+sums as many of them, in row-major order, as fit into a worker next to a row block. The number of reads is the area of
+the triangle over that of a worker, rounded up.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A folder of files. An entry (statistics or an eigendecomposition) is named by a 
 The sums of the segments of a store are in the same folder. A file holds what it depends on in its header, and appears
 whole or not at all. One that is damaged is computed again.
 
-The same in the memory of this process, for calls on the same data one after the other.
+Another cache is in the memory of this process, for calls on the same data one after the other.
 
 Sums over the rows of a store are saved for each of its segments: a later run reads only segments that are new. The sum
 of a segment depends on its rows alone. The total is merged from the first segment to the last. So a run that finds all,

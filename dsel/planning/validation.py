@@ -204,7 +204,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
 
 
 def _with_own_loss(method: Method, request: SelectionRequest) -> SelectionRequest:
-    """Return the request with the loss as an option, if the method has losses of its own: those on left-out rows."""
+    """Return the request with the loss as an option, if the method has custom losses: those on left-out rows."""
     if "loss" not in method.options.model_fields:
         return request
     return request.model_copy(update={"loss": "squared", "options": {"loss": request.loss, **request.options}})

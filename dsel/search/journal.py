@@ -1,10 +1,10 @@
 """The journal of a search on workers: one JSON line per event with its digest, written as it happens.
 
-Each event has the key `at`, in seconds since 1970. Events: started and resumed (with the archive at that moment, and
-what its columns are in the data: see `columns_of`), sent, merged (what was offered to the archive, in that order),
-lost, workers (their number changed), checkpoint, failed, ended. A process that is killed while it writes leaves half a
-line. Readers skip it, and the next writer removes it. Object storage cannot append: there the whole journal is uploaded
-at every checkpoint, every few seconds, and at the end.
+Each event has the key `at`, in seconds since 1970. The events started and resumed have the archive at that moment, and
+what its columns are in the data (see `columns_of`). The event merged has what was offered to the archive, in that
+order. The others are sent, lost, workers (their number changed), checkpoint, failed and ended. A process that is killed
+while it writes leaves half a line. Readers skip it, and the next writer removes it. Object storage cannot append: there
+the whole journal is uploaded at every checkpoint, every few seconds, and at the end.
 """
 
 from __future__ import annotations

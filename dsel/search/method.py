@@ -3,7 +3,7 @@
 To add a method, write one module that ends with one ``Method`` and list it in ``dsel.search.registry``. A method in a
 separate package is listed under the entry-point group ``dsel.methods`` of that package instead.
 
-The base of every method's options.
+`Options` is the base of the options of every method.
 """
 
 from __future__ import annotations

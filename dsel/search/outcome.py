@@ -1,6 +1,6 @@
 """What every search returns.
 
-Checks of numbers that every search shares.
+Every search shares the checks of numbers.
 """
 
 from __future__ import annotations

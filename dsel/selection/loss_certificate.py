@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +13,7 @@ import numpy as np
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError, DataError, OptionError
+from dsel.passes.column_copy import copied, copy_that_saves
 from dsel.passes.loss_fits import LossData, LossFit, fit_subsets
 from dsel.passes.loss_products import LossColumns
 from dsel.search.exact.alternatives import NearBestAnswer
@@ -27,6 +30,8 @@ from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
 from dsel.selection.result import Selection
+
+log = logging.getLogger("dsel")
 
 #: The columns of a proof may take this many bytes of this process.
 MOST_BYTES = 4 << 30
@@ -96,28 +101,29 @@ def certify_loss(
     found: dict[int, Certificate] = {}
     notes = [note for note in selection.notes if not note.startswith(_STALLED)]
     listed: dict[int, NearBestAnswer] = {}
-    for size, seconds, nodes in shares(sizes):
-        best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
-        proof = prover.prove(size, best, seconds, nodes, listing, watcher(size - base))
-        better = proof.value < best.error - _SAME * total
-        if better:
-            search.consider([(size - base, proof.members)])
-            fit = search.known[tuple(sorted(proof.members))]
-            if fit.infinite:  # the proof stopped at other coefficients than the answer has: its bound alone counts
-                proof = replace(proof, value=fit.value, proven=False)
-                better = fit.value < best.error - _SAME * total
-        limit_of_proof = min(proof.limit, largest or np.inf)
-        method = f"{'branch-and-bound' if run.validated.groups is None else GROUPS} ({data.loss.name} loss)"
-        found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)
-        if proof.near_best is not None and size > base:
-            listed[size] = proof.near_best
-        if proof.ended == "rounding":
-            notes.append(
-                f"{_STALLED} size {size}, and a gap is left, because fits by the loss do not converge: more time does "
-                "not help; set lam or coefficient_limit"
-            )
-        if proof.ended == "interrupted":
-            break
+    with prover.reading() as prover:
+        for size, seconds, nodes in shares(sizes):
+            best = min((row for row in selection.front if row.size <= size), key=lambda row: row.error)
+            proof = prover.prove(size, best, seconds, nodes, listing, watcher(size - base))
+            better = proof.value < best.error - _SAME * total
+            if better:
+                search.consider([(size - base, proof.members)])
+                fit = search.known[tuple(sorted(proof.members))]
+                if fit.infinite:  # the proof stopped at other coefficients than the answer has: its bound alone counts
+                    proof = replace(proof, value=fit.value, proven=False)
+                    better = fit.value < best.error - _SAME * total
+            limit_of_proof = min(proof.limit, largest or np.inf)
+            method = f"{'branch-and-bound' if run.validated.groups is None else GROUPS} ({data.loss.name} loss)"
+            found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)
+            if proof.near_best is not None and size > base:
+                listed[size] = proof.near_best
+            if proof.ended == "rounding":
+                notes.append(
+                    f"{_STALLED} size {size}, and a gap is left, because fits by the loss do not converge: more time "
+                    "does not help; set lam or coefficient_limit"
+                )
+            if proof.ended == "interrupted":
+                break
     if listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
         selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
@@ -169,6 +175,21 @@ class _Prover:
                 f"Exclude columns, so that at most {MOST_RELAXED} are left.",
             )
         return cls(run, data, problem, every, None)
+
+    @contextmanager
+    def reading(self) -> Iterator[_Prover]:
+        """Provide the prover, which reads columns of a copy where the chunks of the store are full rows."""
+        dataset, context = self.run.dataset, self.run.context
+        copy, note = (
+            (None, "") if self.items is not None else copy_that_saves(dataset, context.copies, self.every.reads)
+        )
+        if note:
+            log.info("%s", note)
+        if copy is None:
+            yield self
+            return
+        with copied(dataset, context.scratch, context.engine) as rows:
+            yield replace(self, every=replace(self.every, copy=rows))
 
     def prove(
         self, size: int, best: FrontRow, seconds: float | None, nodes: int | None, listing: ListRule | None,

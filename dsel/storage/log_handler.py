@@ -49,7 +49,7 @@ def _warn(error: BaseException | None) -> None:
 
 
 class ObjectLogHandler(logging.Handler):
-    """Keep the log in memory, after the lines of earlier runs, and upload it in a thread of its own.
+    """Keep the log in memory, after the lines of earlier runs, and upload it in a separate thread.
 
     So storage that does not answer never delays the run. A failed upload does not stop it either: a warning goes to
     standard error, and the next line tries again.

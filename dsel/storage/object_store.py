@@ -1,7 +1,7 @@
 """Object storage by URL: s3://, gs:// and az://, through obstore (the extra `cloud`).
 
 An `ObjectPath` is only a name, as a Path is: it holds no connection and no secret, and it pickles to three strings.
-Each process, workers included, opens a bucket once, with the credentials of its own environment: AWS_ACCESS_KEY_ID and
+Each process, workers included, opens a bucket once, with the credentials of its environment: AWS_ACCESS_KEY_ID and
 AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY and so
 on, or the role of the machine or pod.
 

@@ -7,7 +7,7 @@ rest, above all how to write something so that readers see the old content or th
 - a folder: on disk it is renamed as well. Object storage cannot rename. There the folder keeps a unique name, and the
   file that refers to it is written last.
 
-Who owns a file: this user, or somebody else. Which run of a folder of runs is the latest good one.
+`foreign_owner` names the owner of a file that is not this user. `latest_name` is the latest good run of a folder.
 """
 
 from __future__ import annotations

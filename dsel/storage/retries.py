@@ -2,7 +2,7 @@
 
 A translated error keeps the status and the code, never the server's text, because that may contain tokens.
 
-Connections to buckets, opened once per process with the credentials of its own environment.
+A process opens each connection to a bucket once, with the credentials of its environment.
 """
 
 from __future__ import annotations

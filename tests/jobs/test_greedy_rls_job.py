@@ -45,7 +45,7 @@ def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_
     statistics = gram_statistics(dataset)
     before = files_under(store.parent)
     paths = []
-    for workers in (0, 1, 2):
+    for workers in (0, 2):
         if not workers:
             paths.append(rounds_of(dataset, statistics, THREADS))
             continue
@@ -58,7 +58,7 @@ def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_
                     reads[key] = reads.get(key, 0) + times
         of_x = {key: times for key, times in reads.items() if key.startswith("X/c/")}
         assert of_x == {f"X/c/{i}/0": 6 for i in range(10)}
-    assert paths[0] == paths[1] == paths[2]  # bit for bit
+    assert paths[0] == paths[1]  # bit for bit
     assert files_under(store.parent) == before
 
 

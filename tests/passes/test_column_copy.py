@@ -18,7 +18,9 @@ from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import CapacityError, DataError
 from dsel.passes import column_copy, loss_fits, loss_models
 from dsel.passes.column_copy import ColumnCopy, copied
+from dsel.passes.data_pass import log_passes
 from dsel.planning.validation import validate
+from dsel.selection import loss_certificate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection
 from tests.stores import make_store
@@ -118,6 +120,30 @@ def test_three_or_more_classes_take_the_planned_passes_over_the_copy(
     there = dsel.select(X, y if columns else classes, k=3, loss="multinomial", lam=1.0)
     assert there.indices == found.indices
     assert there.error == pytest.approx(found.error, rel=1e-9)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_wide_proof_reads_the_columns_of_its_pool_from_a_copy(
+    store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="dsel")
+    monkeypatch.setattr(loss_certificate, "MOST_RELAXED", 5)  # 30 columns are wide
+    selection = dsel.select(store, k=3, loss="logistic", lam=1.0)
+    made, found = [], []
+    for least in (1, 1 << 60):
+        monkeypatch.setattr(column_copy, "_SAVES_BYTES", least)
+        with log_passes() as log:
+            found.append(dsel.certify(selection, store).certificate[-1])
+        made.append([record for record in log.records if record.name in ("columns", "copy by columns")])
+    assert [row["status"] for row in found] == ["optimal", "optimal"]
+    assert found[0]["value"] == found[1]["value"]
+    assert found[0]["nodes"] == found[1]["nodes"]
+    (copy,) = [record for record in made[0] if record.name == "copy by columns"]
+    read, direct = ([r.bytes_read for r in records if r.name == "columns"] for records in made)
+    assert len(read) == len(direct)
+    assert set(direct) == {copy.bytes_read}  # each time all of the store
+    assert sum(read) == sum(400 * 4 * columns + Y.nbytes for columns in (3, 27))
+    assert "read a copy of X by columns" in caplog.text
 
 
 def test_the_plan_names_the_copy_and_what_it_takes(store: Path, small: Path) -> None:

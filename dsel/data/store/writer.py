@@ -35,6 +35,7 @@ from dsel.data.formats.source import Array, Rows, Source, SparseBlock, SparseSou
 from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
 from dsel.data.labels import default_labels, require_unique
 from dsel.data.schema import bounds
+from dsel.data.store.sparse import DATA, INDICES, INDPTR, SAMPLES
 from dsel.data.store.staging import Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.storage.locks import Lock
@@ -151,9 +152,9 @@ class StorePlan(ABC):
 def write_store(plan: StorePlan, request: IngestRequest, attributes: dict[str, Any] | None = None) -> IngestReport:
     """Write the source of `plan` into its store, and continue where an interrupted call with an equal key stopped.
 
-    `request.progress(rows_done, rows)` is called after each row of chunks or block. Memory: for a dense X the rows of
-    one row of chunks if they fit into `plan.memory` (otherwise they are in a temporary file), and a few copies of one
-    chunk; for a sparse one a few blocks and chunks.
+    `request.progress(rows_done, rows)` is called after each row of chunks or block. For a dense X, memory
+    holds the rows of one row of chunks, and a few copies of one chunk. Rows that do not fit into `plan.memory` are in a
+    temporary file. For a sparse X, memory holds a few blocks and chunks.
 
     Raises OutputError (the store exists, the folder is missing or not writable, another process writes it),
     CapacityError (disk), and DataError (labels repeat, a value cannot be stored, or the source has changed meanwhile).
@@ -354,8 +355,6 @@ def _store(array: zarr.Array[Any], first: int, band: Array) -> None:
 CHUNK_VALUES: Final = 1 << 21
 CHUNK_ROWS: Final = 1 << 20
 
-#: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
-DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
 _ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
 _TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 

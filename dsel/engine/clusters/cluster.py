@@ -1,6 +1,6 @@
 """The `Cluster` interface: what each kind of cluster implements, one file per kind.
 
-Waiting for workers, with a time limit.
+A cluster waits for its workers, with a time limit.
 
 Packages that only some clusters need, imported when a job uses them.
 """

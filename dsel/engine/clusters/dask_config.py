@@ -1,6 +1,4 @@
-"""Dask settings for clusters that dsel starts.
-
-Dask's own log lines, as lines of dsel at debug level.
+"""Dask settings for clusters that dsel starts, and the lines that Dask logs as lines of dsel at debug level.
 
 A run logs what matters to its owner itself, such as lost workers. Dask logs the same events several times, with
 tracebacks, in a separate format. Warnings about memory stay warnings.

@@ -9,7 +9,7 @@ error is
 
 and under S - i, with h = A_i / A_ii,  E_S + 2 w_i h' (B'_S - K'_SS w) + w_i^2 h' K'_SS h.
 
-K-fold errors of ridge regression on S, S + j and S - i without the Gram matrices of the folds, for few rows.
+For few rows, the K-fold errors on S, S + j and S - i are computed without the Gram matrices of the folds.
 
 Let H be the coordinates of all rows in an orthonormal basis of S, as in dsel.objective.cross_validation.leave_one_out,
 and e the residuals. The residuals of the rows f of a fold under the model fitted without them are those of

@@ -20,7 +20,7 @@ vectors over the root of a chi-square number of t degrees of freedom.
 The test matrix Omega is a hash of (seed, feature, column), so it depends neither on the chunks nor on the workers. Sums
 over the data follow the order of the blocks: the same chunks give the same bits, other chunks the same up to rounding.
 
-QR of a tall matrix in place, one block of rows after the other.
+QR of a tall matrix is computed in place, one block of rows after the other.
 
 Source: Demmel, Grigori, Hoemmen, Langou, "Communication-optimal parallel and sequential QR and LU factorizations", SIAM
 Journal on Scientific Computing 2012 (sequential TSQR, one level of blocks at a time). It is as stable as Householder's

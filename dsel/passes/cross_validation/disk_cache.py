@@ -2,7 +2,7 @@
 
 The cost of rounds of leave-one-out with and without a cache on disk, and how often to rewrite it.
 
-The cache of greedy RLS out of core: R, and rows of the vectors e, g, for a set of chosen columns, in Zarr.
+The cache holds R and rows of the vectors e, g, for a set of chosen columns, in Zarr.
 
     FOLDER/cache-SIZE-TOKEN/manifest.json   data, options, columns, number of updates since it was computed from X
     FOLDER/cache-SIZE-TOKEN/R, vectors      float64, with a checksum per chunk; each chunk is written by one task

@@ -1,6 +1,6 @@
 """Errors on left-out rows for rounds of greedy RLS: one stateless pass per round, or a cache for rows in memory.
 
-Cross-validation by folds on their moments, without a pass over the data.
+Cross-validation by folds uses the moments of the folds, and makes no pass over the data.
 
 Errors of subsets on rows that were left out, from the moments of these rows alone.
 """
@@ -100,7 +100,7 @@ def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Inte
 
 
 class DatasetRows:
-    """The rows of a dataset as `dsel.search.cross_validation.rounds.LooRows`: errors when each row is left out.
+    """The rows of a dataset, and the errors when each row is left out.
 
     loss, intercept: as the options of greedy-rls. fill: (n,) values that replace NaN. disk: a cache on disk.
     """
@@ -285,7 +285,7 @@ class FoldRows(DatasetRows):
         return np.asarray(sum(fold_ridge_errors(fold, lams, members) for fold in self._folds)) / self._repeats
 
     def _fold(self, whole: Statistics, part: Statistics, centered: bool, unusable: NDArray[np.bool_]) -> Fold:
-        """Return one fold: the preprocessed problem of the other rows, and the moments of its own rows."""
+        """Return one fold: the preprocessed problem of the other rows, and the moments of the rows of the fold."""
         m, inside, K = whole.weight, part.weight, part.K
         outside = m - inside
         if not outside > 0.0:

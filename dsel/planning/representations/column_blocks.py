@@ -234,8 +234,8 @@ class InColumnBlocks(ColumnRepresentation):
             return
         yield (
             f"a pass computes {self.shape.rows_per_pass} Gram rows, one per column that enters a solution; the plan "
-            f"counts {self.shape.least_entered} columns, the least; a column that is alone in its batch takes a pass "
-            "of its own"
+            f"counts {self.shape.least_entered} columns, the least; a column that is alone in its batch takes one "
+            "pass"
         )
 
     def prepare(self, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None) -> Prepared:

@@ -2,7 +2,7 @@
 
 Source: eq. (8) of Wan and Schweitzer, AAAI 2021. Exact; for wide data that are their own targets.
 
-The problem reduced to W = U'X and T = U'Y, U from a randomized eigendecomposition, in 2 + 2q passes.
+The problem is reduced to W = U'X and T = U'Y, with U from a randomized eigendecomposition, in 2 + 2q passes.
 
 Source: the initial step of Wan and Schweitzer (AAAI 2021, section 4.1) by the algorithm of Halko, Martinsson and Tropp
 (2011). U (m, r) has the leading directions of X and those of Y, all of them if there are at most as many targets as the

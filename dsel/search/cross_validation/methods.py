@@ -1,10 +1,10 @@
 """What greedy-rls and kfold share: options, requirements, and rounds on errors of left-out rows.
 
-Greedy RLS as a method: selection by the exact leave-one-out error of ridge regression.
+Greedy RLS selects by the exact leave-one-out error of ridge regression.
 
 Source: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010.
 
-Selection by the K-fold cross-validated squared error of ridge regression, from one pass over the data.
+The other method selects by the K-fold cross-validated squared error of ridge regression, from one pass over the data.
 """
 
 from __future__ import annotations

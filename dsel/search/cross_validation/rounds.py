@@ -4,7 +4,7 @@ Sources: Pahikkala, Airola, Salakoski, "Linear time feature selection for regula
 and section 5 for backward elimination and floating search (Pudil, Novovicova, Kittler, "Floating search methods in
 feature selection", Pattern Recognition Letters 15, 1994). Nothing here reads rows of data.
 
-Ridge regression on the subsets along a path of insertions and deletions.
+Ridge regression is fitted on the subsets along a path of insertions and deletions.
 """
 
 from __future__ import annotations

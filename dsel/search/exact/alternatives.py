@@ -107,7 +107,7 @@ def swap_values(objective: ItemObjective, S: Sequence[int]) -> Floats:
     """
     state = objective.subset(len(S))
     values = np.full((len(S), objective.n), np.inf)
-    if not all([state.insert(j) for j in S]):  # dependent members have no place of their own
+    if not all([state.insert(j) for j in S]):  # dependent members share a place
         return values
     for place, i in enumerate(S):
         state.delete(i)

@@ -4,10 +4,10 @@ A subset of k columns is near-best if it explains at least (1 - within) of what 
 
     f(S) <= f* + within (c - f*)
 
-A column is necessary if every near-best subset has it, useless if none has, and replaceable if some have it and some
-do not. A tree of a proof that looks for all subsets below this f, in place of better ones than the best, finds them
-all, and proves that there are no others. Where there are more than can be listed, it lists the best ones, and then only
-visits nodes that may decide about a column of which it is not yet known whether a near-best subset has it or lacks it.
+A column is necessary if every near-best subset has it, useless if none has, and replaceable if some have it and some do
+not. A tree of a proof that looks for all subsets below this f, in place of better ones than the best, finds them all,
+and proves that there are no others. If there are more than can be listed, it lists the best ones. Then it visits only
+the nodes that may decide about a column: whether a near-best subset has it, and whether another one lacks it.
 """
 
 from __future__ import annotations

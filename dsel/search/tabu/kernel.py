@@ -7,7 +7,7 @@ Take p = A_ii and t = a_ij / p. Without member i, column j has the tolerance d_j
 m_j + 2 t y_ij + t^2 G_ii, and f is larger by G_ii / p. So each of the s (n - s) swaps takes O(1), and after a swap the
 tables follow in O(n s).
 
-The arrays of a search by swaps, for its compiled kernels: the table of one subset (slot 0), and those for its swaps.
+The arrays of the kernels are the table of one subset (slot 0), and those for its swaps.
 
 The notation is that of `dsel.objective.kernels.neighbour_table`. With w_i row i of A B_S, or what stands for it with M,
 the arrays hold a_ij = (A K_Sj)_i and y_ij = w_i . r_j for every member i and column j.

@@ -1,4 +1,4 @@
-"""The final check of a selection from sums, by shares: each site computes the residuals of its own rows.
+"""The final check of a selection from sums, by shares: each site computes the residuals of its rows.
 
 A share holds no row: the sum of squared residuals of each target, and the mean and squared norm of each target.
 """

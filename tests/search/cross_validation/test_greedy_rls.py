@@ -436,7 +436,7 @@ def test_an_extended_round_equals_a_new_one(intercept: str) -> None:
 
 @pytest.mark.parametrize("lam", [0.5, 1e-4])
 def test_a_prediction_of_exactly_0_is_wrong_wherever_the_rows_are(lam: float) -> None:
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         X = np.hstack([np.eye(4)[rng.integers(0, 4, 24)] for _ in range(3)])
         Y = np.where(rng.random((24, 1)) < 0.5, 1.0, -1.0)

@@ -8,9 +8,9 @@ Let Q be an orthonormal basis of a selection's columns of W. H = D_y - (PQ)(PQ)'
 targets' Y_S Y_S' (Lemma 3), and adding a column changes H by rank one (eq. 10). Everything follows from K = X'X,
 B = X'Y and Y'Y. lam > 0 is added to the diagonal of K.
 
-Nodes of best-first search, and their children in the search tree of the combined bound.
+The nodes of best-first search are here, and their children in the search tree of the combined bound.
 
-Compute what a selection leaves of columns, and of the targets' part in them, in the eigen-reduced problem; compiled.
+Compiled functions compute what a selection leaves of columns, and of the targets' part in them.
 
 W (r_x, n), P (r_y, r_x): the eigen-reduced problem, see dsel.search.exact.astar.reduced_problem. S (s,): the selection.
 """

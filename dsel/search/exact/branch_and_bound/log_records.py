@@ -1,8 +1,8 @@
 """The records of the proof log, which the kernel of branch and bound writes while it visits nodes.
 
 deploy/docs/explanation/proof-logs.md describes the format. A segment begins with its open nodes
-(`dsel.search.exact.proof_log`) and contains one record for each event, in the order of the search: the last open node
-first, and the children of a node in the order of its record.
+(`dsel.search.exact.proof_log`). Then it has one record for each event, in the order of the search: the last open node
+comes first. The children of a node follow in the order of its record.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ heap, least bound first. The first one is explored depth first for one slice, an
 first a slice is one node, so that the bound rises as fast as it can; later slices are longer. Memory is bounded: if
 there are many open nodes, a slice ends only when its subtree is finished.
 
-Explore open nodes of branch and bound outside the search, in a task on a worker.
+A task on a worker explores open nodes outside the search.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ which is r_j^2 / d_j up to |r_j| = d_j M_j, and linear beyond. d_j may be 0 then
 
 Rows of coefficients or products: numbers (n,) for one target, vectors (n, N) for several.
 
-The weights z of the perspective relaxation that go with given coefficients.
+The weights z of the perspective relaxation follow from given coefficients.
 """
 
 from __future__ import annotations

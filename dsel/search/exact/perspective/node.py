@@ -8,8 +8,8 @@ that reduced costs fixed do not count, because they depend on the size.
 
 Everything in it is advice. The next tree branches on the same columns, and computes bounds from the same coefficients,
 which are valid for any coefficients. Near the best number of columns q, the relaxation is concave in q with the slope
-t^2, and the coefficients for q - 1 give its tangent. So most nodes need no relaxation of their own, and where there is
-no advice the tree continues as usual.
+t^2, and the coefficients for q - 1 give its tangent. So most nodes need no relaxation. Where there
+is no advice, the tree continues as usual.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ bound over d with K - D positive semidefinite is that of a semidefinite relaxati
 for both, by Newton steps. Each d on the way gives a valid bound. About twelve steps of O(n^3) suffice. Beginning at the
 parent's point takes more steps, because it is near to the boundary.
 
-A lower bound from convex relaxation, which depends on the number of columns to choose even with a single target.
+This lower bound depends on the number of columns to choose even with a single target.
 
 With K - D positive semidefinite for a diagonal D > 0, columns Q explain, for any A (n, N),
 

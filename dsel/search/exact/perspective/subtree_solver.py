@@ -1,10 +1,10 @@
 """Hand nodes of the tree of relaxations over to branch and bound, where that takes less time.
 
-Branch and bound by the fit of all columns that are left visits a node a thousand times as fast as relaxations bound
-one, but has more nodes to visit: few where few columns are to be chosen, many near the root. How many is not known
-before. So its work is limited. If that does not suffice, the node is split by relaxations instead.
-Attempts that failed take at most a fixed share of the whole time, and are made where others succeeded. All times are
-estimated by counts, so that the tree does not depend on the machine.
+Branch and bound by the fit of all columns that are left visits a thousand nodes while relaxations bound one. It has
+more nodes to visit: few where few columns are to be chosen, many near the root. Their number is not known before. So
+its work is limited. If that does not suffice, the node is split by relaxations instead. Attempts that failed take at
+most a fixed share of the whole time, and are made where others succeeded. All times are estimated by counts, so that
+the tree does not depend on the machine.
 """
 
 from __future__ import annotations
