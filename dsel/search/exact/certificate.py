@@ -168,8 +168,8 @@ class Certificate:
         """What is proved, in one word.
 
         "optimal": the gap is at most 2e-10 of ||Y||^2 and what rounding is worth, which counts up to 1e-6 of ||Y||^2;
-        and every independent subset is covered. "optimal-except-near-copies": every independent subset is covered, and dependent
-        ones may be better by `dependent_gap`; or subsets with columns that others represent are not covered.
+        and every independent subset is covered. "optimal-except-near-copies": the same, and dependent ones may be
+        better by `dependent_gap`; or subsets with columns that others represent are not covered.
         "no-useful-bound": the bound is below 1 % of the value. "bounded": any other gap.
         """
         if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
