@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
 import numpy as np
+from llvmlite.ir import Constant, Undefined
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
@@ -198,7 +198,11 @@ def _extents(context: Any, builder: Any, block: Any, slot: Any, axes: int, kind:
         _fail_if(context, builder, outside, TypeError, "A kernel asked for a slot that its block does not have")
         other = builder.icmp_signed("!=", _word(builder, words, builder.add(slot, long(_WORDS - 1))), long(kind))
         _fail_if(context, builder, other, TypeError, "A kernel asked for an array that is missing or of another type")
-    return _word(builder, words, slot), [_word(builder, words, builder.add(slot, long(1 + x))) for x in range(axes)]
+    places = [
+        long(slot.constant + x) if isinstance(slot, Constant) else builder.add(slot, long(x)) for x in range(axes + 1)
+    ]
+    address, *extents = (_word(builder, words, place) for place in places)
+    return address, extents
 
 
 def _fail_if(context: Any, builder: Any, condition: Any, error: type[Exception], message: str) -> None:
@@ -208,14 +212,22 @@ def _fail_if(context: Any, builder: Any, condition: Any, error: type[Exception],
 
 def _array_at(context: Any, builder: Any, array: Any, address: Any, extents: list[Any]) -> Any:
     """Return the array of these extents, in C order, at an address."""
-    made = context.make_array(array)(context, builder)
-    width = address.type(context.get_abi_sizeof(context.get_data_type(array.dtype)))
-    strides = [width]
+    kind, fields = context.get_value_type(array), context.data_model_manager[array]._fields
+    word, width = address.type, context.get_abi_sizeof(context.get_data_type(array.dtype))
+    strides = [word(width)]
     for extent in extents[:0:-1]:
         strides.insert(0, builder.mul(strides[0], extent))
-    data = builder.inttoptr(address, made.data.type)
-    populate_array(made, data=data, shape=extents, strides=strides, itemsize=width, meminfo=None)
-    return made._getvalue()
+    items = extents[0]
+    for extent in extents[1:]:
+        items = builder.mul(items, extent)
+    fixed = {"meminfo": None, "parent": None, "itemsize": width}
+    made = Constant(kind, [fixed.get(name, Undefined) for name in fields])
+    pointer = builder.inttoptr(address, kind.elements[fields.index("data")])
+    for name, value in {"nitems": items, "data": pointer, "shape": extents, "strides": strides}.items():
+        place = fields.index(name)
+        for axis, x in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            made = builder.insert_value(made, x, [place] if axis is None else [place, axis])
+    return made
 
 
 def _replaced_by(typing: Any) -> Callable[[_Function], _Function]:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from dsel._lib.jit import is_compiled
+from dsel._lib.quick_numba import without_collection
 from dsel._lib.separate_kernel import SeparateKernel
 from dsel._lib.termination import raise_deferred
 
@@ -52,7 +53,7 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
         if (listener := on_compilation.get()) is not None:
             listener(line)
         missing.sort(key=_size, reverse=True)
-    with _helpers(missing):
+    with _helpers(missing), without_collection():
         for kernel in missing:
             raise_deferred()
             kernel.load()

@@ -1,4 +1,4 @@
-"""Half of the time that numba takes to compile a kernel, without other results.
+"""A third of the time that numba takes to compile a kernel, without other results.
 
 Numba is made for functions of any kind, and repeats work that a kernel of this package does not need. It types each
 operator again wherever it stands, optimizes each function alone, once roughly and once fully, before the function that
@@ -17,6 +17,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -27,30 +28,37 @@ KNOWN = (0, 65), (0, 68)
 
 try:
     from numba._dynfunc import make_function
-    from numba.core import ir_utils
+    from numba.core import compiler
     from numba.core.base import BaseContext
     from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.cpu import CPUContext
-    from numba.core.inline_closurecall import InlineClosureCallPass
-    from numba.core.postproc import PostProcessor, VariableLifetime
+    from numba.core.imputils import builtin_registry
     from numba.core.registry import cpu_target
     from numba.core.targetconfig import ConfigStack, TargetConfig
-    from numba.core.transforms import canonicalize_cfg
-    from numba.core.typed_passes import NopythonRewrites
     from numba.core.types.functions import BaseFunction
+    from numba.core.typing import templates
     from numba.core.typing.context import Context
-    from numba.np import arrayobj
 
-    from dsel._lib import quick_indexing
+    from dsel._lib import quick_lowering, quick_passes
 
-    _process = PostProcessor.run
+    _compile_extra = compiler.compile_extra
+    _refresh, _refresh_types = CPUContext.refresh, Context.refresh
     _type_call, _executable = BaseFunction.get_call_type, CPUContext.get_executable
     _size_of = BaseContext.get_abi_sizeof
     _equal_flags, _hash_flags = TargetConfig.__eq__, TargetConfig.__hash__
     is_known = KNOWN[0] <= tuple(int(part) for part in numba.__version__.split(".")[:2]) <= KNOWN[1]
 except (ImportError, AttributeError, ValueError):
     is_known = False
+
+#: Modules of numba for kernels that make no array: first those with a registry.
+_TARGET_MODULES = "cpython.mathimpl", "np.npyimpl"
+_TYPING_MODULES = "core.typing.mathdecl", "core.typing.npydecl", "core.typing.listdecl"
+_IMPORTED = (
+    "core.optional", "core.typing.arraydecl", "core.typing.builtins", "cpython.builtins", "cpython.iterators",
+    "cpython.listobj", "cpython.numbers", "cpython.rangeobj", "cpython.slicing", "cpython.tupleobj", "np.arraymath",
+    "np.arrayobj",
+)  # fmt: skip
 
 #: The signatures of calls by function, context, types of the arguments, and whether references are counted.
 _signatures: dict[tuple[Any, ...], tuple[Any, Any]] = {}
@@ -70,18 +78,19 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
     if not is_known:
         yield
         return
-    _load_registries()
-    changes: list[tuple[Any, str, Callable[..., Any]]] = [
+    if allocates:
+        _load_all_types()
+    changes: list[tuple[Any, str, Any]] = [
         (BaseFunction, "get_call_type", _remember_type),
         (BaseContext, "get_abi_sizeof", _remember_size),
         (TargetConfig, "__eq__", _same_flags),
         (TargetConfig, "__hash__", _hash_by_type),
+        (compiler, "compile_extra", _compile),
         (CPUContext, "refresh", _load_new_of_both),
         (Context, "refresh", _load_new),
         (JITCPUCodegen, "_pass_builder", _pass_builder),
-        (PostProcessor, "run", _post_process),
-        (arrayobj, "make_array", quick_indexing.make_array),
-        (arrayobj, "basic_indexing", quick_indexing.index),
+        *quick_lowering.CHANGES,
+        *quick_passes.CHANGES,
     ]
     if not allocates:
         changes += [
@@ -89,19 +98,19 @@ def quick_numba(name: str, *, allocates: bool) -> Iterator[None]:
             (CPUCodeLibrary, "add_linking_library", _add_unfinished),
             (CPUCodeLibrary, "_optimize_functions", _set_layout),
             (CPUCodeLibrary, "_optimize_final_module", _optimize_once),
-            (InlineClosureCallPass, "run", _remove_deletions),
-            (NopythonRewrites, "run_pass", _no_rewrites),
+            *quick_lowering.WITHOUT_REFERENCES,
+            *quick_passes.WITHOUT_REFERENCES,
         ]
     with global_compiler_lock, ExitStack() as stack:
         for owner, attribute, function in changes:
             stack.callback(setattr, owner, attribute, getattr(owner, attribute))
             setattr(owner, attribute, function)
-        stack.enter_context(_without_collection())
+        stack.enter_context(without_collection())
         yield
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Collect no garbage during the block: numba makes many objects, and keeps most of them."""
     collects = gc.isenabled()
     gc.disable()
@@ -183,14 +192,37 @@ def _pass_builder(self: Any, **kwargs: Any) -> Any:
     return llvm.create_pass_builder(self._tm, options)
 
 
+def _compile(*args: Any, **kwargs: Any) -> Any:
+    """Compile a function. A function that is in the cache needs none of the types that are loaded here."""
+    _load_types()
+    return _compile_extra(*args, **kwargs)
+
+
 @cache
-def _load_registries() -> None:
-    """Load what numba has for types and functions, once: otherwise each of 250 templates looks for more."""
-    context, refresh = cpu_target.target_context, CPUContext.refresh
+def _load_types() -> None:
+    """Load what numba has for the types and functions of kernels that make no array."""
+    modules = {name: import_module(f"numba.{name}") for name in (*_TARGET_MODULES, *_TYPING_MODULES, *_IMPORTED)}
+    with _without_refreshing():
+        for registry in (*(modules[name].registry for name in _TARGET_MODULES), builtin_registry):
+            cpu_target.target_context.install_registry(registry)
+        for registry in (*(modules[name].registry for name in _TYPING_MODULES), templates.builtin_registry):
+            cpu_target.typing_context.install_registry(registry)
+
+
+@cache
+def _load_all_types() -> None:
+    """Load all that numba has for types and functions, once: otherwise each of 250 templates looks for more."""
+    with _without_refreshing():
+        _refresh(cpu_target.target_context)
+
+
+@contextmanager
+def _without_refreshing() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.callback(setattr, CPUContext, "refresh", refresh)
-        setattr(CPUContext, "refresh", lambda self: None)  # noqa: B010
-        refresh(context)
+        for owner, function in ((CPUContext, lambda self: None), (Context, _refresh_types)):
+            stack.callback(setattr, owner, "refresh", owner.refresh)
+            setattr(owner, "refresh", function)  # noqa: B010
+        yield
 
 
 def _load_new(self: Any) -> None:
@@ -205,25 +237,3 @@ def _load_new(self: Any) -> None:
 def _load_new_of_both(self: Any) -> None:
     _load_new(self)
     _load_new(self.typing_context)
-
-
-def _post_process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """Do what numba does after a pass, without the variables at the entry of blocks, which only object mode reads."""
-    ir = self.func_ir
-    if ir.is_generator:
-        _process(self, emit_dels, extend_lifetimes)
-        return
-    ir.blocks = canonicalize_cfg(ir.blocks)
-    ir.variable_lifetime, ir.generator_info = VariableLifetime(ir.blocks), None
-    if emit_dels:
-        self._insert_var_dels(extend_lifetimes=extend_lifetimes)
-
-
-def _remove_deletions(self: Any) -> None:
-    """Inline no closures: a kernel has none."""
-    ir_utils.remove_dels(self.func_ir.blocks)
-
-
-def _no_rewrites(self: Any, state: Any) -> bool:
-    """Rewrite no operations of whole arrays: a kernel that makes no array has none."""
-    return False

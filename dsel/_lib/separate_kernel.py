@@ -82,8 +82,12 @@ class SeparateKernel:
         """Compile the function, or take it from the cache."""
         if self.is_loaded:
             return
-        with quick_numba(self.__qualname__, allocates=self._dispatcher.targetoptions.get("_nrt", True)):
-            self._dispatcher.compile(self.signature.args)
+        types_of = self.signature.args
+        try:
+            with quick_numba(self.__qualname__, allocates=self._dispatcher.targetoptions.get("_nrt", True)):
+                self._dispatcher.compile(types_of)
+        except Exception:  # numba's own way says what is wrong
+            self._dispatcher.compile(types_of)
         code = self._dispatcher.overloads[self.signature.args]
         if code.signature.return_type != self.signature.return_type:
             raise TypeError(f"{self.__name__} returns {code.signature.return_type}, not {self.signature.return_type}.")
@@ -95,14 +99,16 @@ class SeparateKernel:
         convention = context.call_conv
         cell = builder.module.globals.get(self._symbol) or ir.GlobalVariable(builder.module, _WORD, self._symbol)
         resolve = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_WORD, [_WORD]), _RESOLVE)
-        address = cgutils.alloca_once_value(builder, builder.load(cell))
-        with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", builder.load(address), _WORD(0))):
+        loaded, before = builder.load(cell), builder.basic_block
+        with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", loaded, _WORD(0))):
             found = builder.call(resolve, [builder.ptrtoint(cell, _WORD)])
-            builder.store(found, address)
             with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", found, _WORD(0))):
                 convention.return_user_exc(builder, RuntimeError, (f"{self.__name__} could not be compiled.",))
-        pointer = convention.get_function_type(result, types_of).as_pointer()
-        callee = builder.inttoptr(builder.load(address), pointer)
+            after = builder.basic_block
+        address = builder.phi(_WORD)
+        address.add_incoming(loaded, before)
+        address.add_incoming(found, after)
+        callee = builder.inttoptr(address, convention.get_function_type(result, types_of).as_pointer())
         status, value = convention.call_function(builder, callee, result, types_of, arguments)
         with cgutils.if_unlikely(builder, status.is_error):
             convention.return_status_propagate(builder, status)

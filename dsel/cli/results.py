@@ -96,8 +96,8 @@ def predict(
     )  # fmt: skip
     m, N = written.shape
     text = (
-        f"{out}: {m:,} rows x {counted(N, 'target')} from {written.columns} columns, {format_bytes(written.bytes_read)} read in "
-        f"{written.seconds:.1f} s"
+        f"{out}: {m:,} rows x {counted(N, 'target')} from {counted(written.columns, 'column')}, "
+        f"{format_bytes(written.bytes_read)} read in {written.seconds:.1f} s"
     )
     print_answer(json, {"out": out, **asdict(written)}, lambda: text)
 

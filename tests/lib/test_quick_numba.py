@@ -9,9 +9,12 @@ from typing import Any, Literal
 import numba._dynfunc
 import numpy as np
 import pytest
+from llvmlite.ir import IRBuilder
 from numba import njit
 from numba.core.codegen import CPUCodeLibrary
+from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext
+from numba.core.errors import TypingError
 from numba.core.postproc import PostProcessor
 from numba.core.types.functions import BaseFunction
 from numba.np import arrayobj
@@ -19,11 +22,11 @@ from numba.np import arrayobj
 from dsel._lib import quick_numba as module
 from dsel._lib.jit import compiled
 from dsel._lib.quick_numba import quick_numba
-from dsel._lib.types import Floats, Int
+from dsel._lib.types import Floats, Int, Ints
 
 _PLACES = (
     (BaseFunction, "get_call_type"), (CPUCodeLibrary, "_optimize_final_module"), (arrayobj, "make_array"),
-    (PostProcessor, "run"), (CPUContext, "refresh"),
+    (PostProcessor, "run"), (CPUContext, "refresh"), (IRBuilder, "extract_value"), (PassManager, "_runPass"),
 )  # fmt: skip
 
 
@@ -74,6 +77,49 @@ def moved(x: Floats, y: Floats, i: Int) -> float:
         x[i, l, 1] += y[l, i]
         total += x[i][l, 1] + x[i, l:, 0].sum()
     return total
+
+
+@compiled("i8(i8, i8, i8, i8[::1])")
+def walked(start: Int, stop: Int, step: Int, seen: Ints) -> int:
+    count, last = np.int64(0), np.int64(-1)
+    for i in range(start, stop, step):
+        for l in range(3, 0, -1):
+            if l == 2:
+                continue
+            seen[count] = 10 * i + l
+            count += 1
+        last = i
+        if count == 12:
+            break
+    for _ in range(start):
+        count += 100
+    return int(count if last < 0 else count + 1000 * last)
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 4, 1), (2, 9, 3), (9, 2, -3), (5, 1, -1), (4, 4, 1), (4, 0, 1), (0, 50, 1), (1, 2, 7)]
+)
+def test_loops_over_ranges_are_those_of_python(bounds: tuple[int, int, int]) -> None:
+    seen, expected = np.full(12, -1), np.full(12, -1)
+    start, stop, step = (np.int64(x) for x in bounds)
+    literal = walked.py_func(*bounds, expected)  # type: ignore[attr-defined]
+    assert walked(start, stop, step, seen) == literal
+    assert seen.tolist() == expected.tolist()
+
+
+def test_a_range_without_a_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="must not be zero"):
+        walked(np.int64(0), np.int64(1), np.int64(0), np.zeros(12, np.int64))
+
+
+@compiled("f8(f8[::1])")
+def _without_a_type(x: Floats) -> float:
+    return float(x.nothing)  # type: ignore[attr-defined]
+
+
+def test_a_kernel_that_cannot_be_compiled_gets_the_message_of_numba() -> None:
+    with pytest.raises(TypingError, match=r"Unknown attribute 'nothing'(.|\n)*test_quick_numba.py"):
+        _without_a_type(np.ones(1))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -20,7 +20,7 @@ import json
 import re
 import shutil
 import time as clock
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from functools import partial
@@ -31,12 +31,11 @@ import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted, shorten
-from dsel._lib.types import Ints
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
-from dsel.data.append.matching import StoreColumns, match_source, match_sparse
+from dsel.data.append.matching import MatchedSparse, StoreColumns, match_source, match_sparse
 from dsel.data.formats.missing import without_missing_values
-from dsel.data.formats.source import Source, SparseBlock, SparseSource
+from dsel.data.formats.source import Source, SparseSource
 from dsel.data.ingest import open_any, split_arrays
 from dsel.data.ingest_report import ColumnProfile, WriteReport, profile_of
 from dsel.data.labels import default_labels
@@ -45,7 +44,7 @@ from dsel.data.store import writer
 from dsel.data.store.array import is_complete, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import Segment, begin_append, compact, publish_append
-from dsel.data.store.sparse import SparseStore, open_any_store
+from dsel.data.store.sparse import DATA, INDICES, INDPTR, SAMPLES, SparseStore, open_any_store
 from dsel.data.store.staging import Staging, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError, OutputError
 from dsel.storage.locks import Lock
@@ -212,18 +211,18 @@ class SparseRows:
 
     @property
     def nbytes(self) -> int:
-        indices = open_array(str(self.store.path), writer.INDICES).array.dtype.itemsize
+        indices = open_array(str(self.store.path), INDICES).array.dtype.itemsize
         return self.source.stored * (self.store.dtype.itemsize + int(indices))
 
     @property
     def arrays(self) -> list[GrowingArray]:
         (m, _), stored = self.store.shape, self.store.stored
         path, rows = self.store.path, self.source.shape[0]
-        obs = (writer.SAMPLES, *(f"obs/{column}" for column in self.store.obs))
+        obs = (SAMPLES, *(f"obs/{column}" for column in self.store.obs))
         last = stored + self.source.stored
-        values = [GrowingArray(path, name, stored, last) for name in (writer.DATA, writer.INDICES)]
+        values = [GrowingArray(path, name, stored, last) for name in (DATA, INDICES)]
         others = [GrowingArray(path, name, m, m + rows) for name in obs]
-        return [*values, GrowingArray(path, writer.INDPTR, m + 1, m + 1 + rows), *others]
+        return [*values, GrowingArray(path, INDPTR, m + 1, m + 1 + rows), *others]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -242,30 +241,6 @@ class SparseRows:
         metadata = json.loads((folder / schema.METADATA_FILE).read_text())
         metadata["attributes"]["shape"] = [self.store.shape[0] + self.source.shape[0], self.store.shape[1]]
         write_metadata(folder, metadata)
-
-
-class MatchedSparse(SparseSource):
-    """A sparse source with the columns of a store."""
-
-    def __init__(
-        self, source: SparseSource, store: SparseStore, places: Ints, obs: Mapping[str, np.dtype[Any]]
-    ) -> None:
-        self.take_over(source)
-        self._source, self._places, self._obs = source, places, obs
-        self.shape, self.features = (source.shape[0], store.shape[1]), store.features.tolist()
-
-    def identity(self) -> dict[str, Any]:
-        return self._source.identity()
-
-    def blocks(self, start: int) -> Iterator[SparseBlock]:
-        from scipy.sparse import csr_matrix
-
-        for block in self._source.blocks(start):
-            found, r = block.rows, block.rows.shape[0]
-            rows = csr_matrix((found.data, self._places[found.indices], found.indptr), shape=(r, self.shape[1]))
-            rows.sort_indices()
-            columns = {name: block.columns.get(name, np.zeros(r, dtype)) for name, dtype in self._obs.items()}
-            yield SparseBlock(block.start, block.first, rows, columns, block.samples)
 
 
 @dataclass(frozen=True, kw_only=True)

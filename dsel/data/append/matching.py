@@ -12,8 +12,9 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
-from dsel.data.formats.source import Array, DerivedSource, Rows, Source, SparseSource, buffers
+from dsel.data.formats.source import Array, DerivedSource, Rows, Source, SparseBlock, SparseSource, buffers
 from dsel.data.labels import default_labels
+from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError
 
 #: Place of a column that the source does not have: a category that does not occur.
@@ -247,3 +248,27 @@ def _move(found: Array, out: Array, places: Ints, siblings: Mapping[int, int]) -
     for column, sibling in siblings.items():
         values = found[:, sibling]
         out[:, column] = np.where(np.isnan(values), np.nan, 0.0) if values.dtype.kind == "f" else 0
+
+
+class MatchedSparse(SparseSource):
+    """A sparse source with the columns of a store."""
+
+    def __init__(
+        self, source: SparseSource, store: SparseStore, places: Ints, obs: Mapping[str, np.dtype[Any]]
+    ) -> None:
+        self.take_over(source)
+        self._source, self._places, self._obs = source, places, obs
+        self.shape, self.features = (source.shape[0], store.shape[1]), store.features.tolist()
+
+    def identity(self) -> dict[str, Any]:
+        return self._source.identity()
+
+    def blocks(self, start: int) -> Iterator[SparseBlock]:
+        from scipy.sparse import csr_matrix
+
+        for block in self._source.blocks(start):
+            found, r = block.rows, block.rows.shape[0]
+            rows = csr_matrix((found.data, self._places[found.indices], found.indptr), shape=(r, self.shape[1]))
+            rows.sort_indices()
+            columns = {name: block.columns.get(name, np.zeros(r, dtype)) for name, dtype in self._obs.items()}
+            yield SparseBlock(block.start, block.first, rows, columns, block.samples)

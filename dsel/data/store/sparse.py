@@ -32,7 +32,8 @@ from dsel.storage.paths import AnyPath, add_files, as_path, list_names
 #: A row block has about this many bytes of values and column numbers, or one chunk of them if that is more.
 BLOCK_BYTES: Final = 32 << 20
 
-_DATA, _INDICES, _INDPTR = "X/data", "X/indices", "X/indptr"
+#: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
+DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
 #: Files of a group that are not its members.
 _METADATA: Final = (schema.METADATA_FILE, ".zgroup", ".zattrs")
 
@@ -52,8 +53,8 @@ class SparseRows:
         """Return the rows as a CSR matrix of scipy, or only the ascending `columns` of them. Raises DataError."""
         from scipy.sparse import csr_matrix
 
-        data, indices = (StoredArray(self.path, name).read(self.first, self.last) for name in (_DATA, _INDICES))
-        indptr = StoredArray(self.path, _INDPTR).read(self.start, self.stop + 1).astype(np.int64) - self.first
+        data, indices = (StoredArray(self.path, name).read(self.first, self.last) for name in (DATA, INDICES))
+        indptr = StoredArray(self.path, INDPTR).read(self.start, self.stop + 1).astype(np.int64) - self.first
         where = f"X of {self.path}, rows {self.start} to {self.stop - 1}"
         if indptr[0] != 0 or indptr[-1] != data.size or (np.diff(indptr) < 0).any():
             raise DataError(f"{where}: indptr does not increase from {self.first} to {self.last}.", REMEDY)
@@ -66,14 +67,14 @@ class SparseRows:
 
     def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
         """Return the uncompressed bytes of values, column numbers and row ends: all are read for any columns."""
-        sizes = (open_array(self.path, name).array.dtype.itemsize for name in (_DATA, _INDICES, _INDPTR))
+        sizes = (open_array(self.path, name).array.dtype.itemsize for name in (DATA, INDICES, INDPTR))
         value, index, pointer = (int(size) for size in sizes)
         return (self.last - self.first) * (value + index) + (self.stop - self.start + 1) * pointer
 
     def __getitem__(self, rows: slice) -> SparseRows:
         """Return some of the rows."""
         start, stop = self.start + rows.start, self.start + rows.stop
-        first, last = (int(StoredArray(self.path, _INDPTR).read(row, row + 1)[0]) for row in (start, stop))
+        first, last = (int(StoredArray(self.path, INDPTR).read(row, row + 1)[0]) for row in (start, stop))
         return replace(self, start=start, stop=stop, first=first, last=last)
 
 
@@ -145,7 +146,7 @@ class SparseStore(AnyStore):
 
     def ends_at(self, rows: Sequence[int]) -> list[int]:
         """Return the number of values before each of these rows."""
-        ends = StoredArray(str(self.path), _INDPTR).read(0, self.shape[0] + 1)
+        ends = StoredArray(str(self.path), INDPTR).read(0, self.shape[0] + 1)
         return [int(ends[row]) for row in rows]
 
     def column(self, name: str, argument: str) -> StoredArray:
@@ -169,7 +170,7 @@ class SparseStore(AnyStore):
         """Return a digest that changes when X, the labels or these columns of obs are written to."""
         digest = hashlib.blake2b(digest_size=16)
         label = read_attributes(self.path / "var").get("_index", "_index")
-        for name in ("X", _DATA, _INDICES, _INDPTR, f"var/{label}", *(f"obs/{column}" for column in columns)):
+        for name in ("X", DATA, INDICES, INDPTR, f"var/{label}", *(f"obs/{column}" for column in columns)):
             folder = self.path / name
             digest.update(name.encode() + b"\0" + json.dumps(read_attributes(folder), sort_keys=True).encode())
             add_files(digest, files_of(folder) if name != "X" else ())
@@ -201,11 +202,11 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
             f"{where} is stored by columns (csc_matrix): no block of rows can be read without reading all of it.",
             "Write it by rows: adata.X = adata.X.tocsr(); adata.write_zarr(...).",
         )
-    for name in (_DATA, _INDICES, _INDPTR):
+    for name in (DATA, INDICES, INDPTR):
         if metadata_file(path / name) is None:
             raise MissingInputError(f"{path} has no array {name}.", REMEDY)
     m, n = (int(size) for size in found.get("shape", (0, 0)))
-    values, indices, indptr = (open_array(str(path), name).array for name in (_DATA, _INDICES, _INDPTR))
+    values, indices, indptr = (open_array(str(path), name).array for name in (DATA, INDICES, INDPTR))
     visible = visible_rows(path)
     m = m if visible is None else visible
     if not m or not n:
@@ -219,7 +220,7 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
             f"{indptr.shape[0]} row ends.",
             REMEDY,
         )
-    ends = StoredArray(str(path), _INDPTR).read(0, m + 1).astype(np.int64)
+    ends = StoredArray(str(path), INDPTR).read(0, m + 1).astype(np.int64)
     stored = int(ends[-1])
     fits = stored <= min(values.shape[0], indices.shape[0]) if visible else stored == values.shape[0]
     if ends[0] != 0 or not fits or (np.diff(ends) < 0).any():

@@ -35,6 +35,7 @@ from dsel.data.formats.source import Array, Rows, Source, SparseBlock, SparseSou
 from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
 from dsel.data.labels import default_labels, require_unique
 from dsel.data.schema import bounds
+from dsel.data.store.sparse import DATA, INDICES, INDPTR, SAMPLES
 from dsel.data.store.staging import Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.storage.locks import Lock
@@ -359,8 +360,6 @@ def _store(array: zarr.Array[Any], first: int, band: Array) -> None:
 CHUNK_VALUES: Final = 1 << 21
 CHUNK_ROWS: Final = 1 << 20
 
-#: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
-DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
 _ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
 _TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 

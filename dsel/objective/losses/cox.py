@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError
 from dsel.objective.losses.loss import LONGEST, Loss, LossOfRows, clipped_exp
@@ -260,48 +259,11 @@ class RiskSets(LossOfRows):
 
     def figures(self, eta: Floats) -> dict[str, float]:
         """Return the concordance: of the pairs whose order is known, the share in which the first has more risk."""
+        from dsel.objective.kernels.concordance import concordant  # here: a finished job compiles nothing
+
         values, rank = np.unique(eta, return_inverse=True)
         order = self._sorted[0][::-1]
         tree, own = np.zeros(values.size + 1), np.zeros(values.size)
         ranks = np.asarray(rank.reshape(-1)[order], np.int64)
-        agree, pairs = _concordant(np.abs(self.y)[order], self.event[order], ranks, self.w[order], tree, own)
+        agree, pairs = concordant(np.abs(self.y)[order], self.event[order], ranks, self.w[order], tree, own)
         return {"concordance": agree / pairs if pairs > 0.0 else float("nan")}
-
-
-@compiled()
-def _concordant(
-    time: Floats, event: Floats, rank: Ints, w: Floats, tree: Floats, own: Floats
-) -> tuple[float, float]:  # fmt: skip
-    """Return the weight of the concordant pairs, equal ranks counting half, and that of all comparable ones.
-
-    Rows are given from the latest to the earliest time. An event is compared with the later times, and with those that
-    were cut off at its time. tree (n + 1,): a binary indexed tree of the weights of the rows by rank, all 0. own (n,):
-    these weights, all 0.
-    """
-    n = own.size
-    total, agree, pairs = 0.0, 0.0, 0.0
-    start = 0
-    while start < time.size:
-        stop = start
-        while stop < time.size and time[stop] == time[start]:
-            stop += 1
-        for phase in range(2):  # those cut off enter before the events of this time are compared
-            if phase == 1:
-                for i in range(start, stop):
-                    if event[i] > 0.0:
-                        below, at = 0.0, rank[i]
-                        while at > 0:
-                            below += tree[at]
-                            at -= at & -at
-                        agree += w[i] * (below + 0.5 * own[rank[i]])
-                        pairs += w[i] * total
-            for i in range(start, stop):
-                if (event[i] > 0.0) == (phase == 1):
-                    at = rank[i] + 1
-                    while at <= n:
-                        tree[at] += w[i]
-                        at += at & -at
-                    own[rank[i]] += w[i]
-                    total += w[i]
-        start = stop
-    return agree, pairs

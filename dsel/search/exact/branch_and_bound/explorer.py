@@ -190,7 +190,9 @@ class Explorer:
 
     def _unused_kernels(self) -> list[Any]:
         logs = [log_records.log_branching, log_records.log_dropped, log_records.log_number, log_records.log_bound]
+        lists = [kernel._decides, kernel._list_members]
         unused: list[Any] = [*RARE, *([] if self._count[at.LOGGING] else logs)]
+        unused += [] if self._count[at.LISTING] else lists
         if self.bound != "eigenvalue":
             unused.append(kernel.residual_targets)
         if self.bound != "combined":
