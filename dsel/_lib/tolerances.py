@@ -24,8 +24,11 @@ _RIDGE, _RIDGE_PER_COLUMN = 1e-14, 8.0 * float(np.finfo(np.float64).eps)
 REAL = 100.0
 #: Two columns are near-copies if their correlation, positive or negative, is at least 1 less this.
 NEAR_COPY = 1e-6
-#: Columns whose correlation is 1 up to this are multiples of each other, up to rounding of their products.
+#: A column is a multiple of another one, up to rounding, if at most this share of its norm is left of it. A subset with
+#: it is then as good as with the other one in its place (`copies_share`), and as independent up to rounding.
 EXACT_COPY = 1e-14
+#: Columns whose correlation is 1 up to this may be multiples. A correlation cannot show more.
+LIKELY_COPY = 1e-12
 #: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
 MARGIN = 1e-10
 
@@ -47,6 +50,32 @@ def same_norm(norm: float, norms: Floats) -> NDArray[np.bool_]:
     """
     close: NDArray[np.bool_] = np.square(norms - norm) <= 2.0 * NEAR_COPY * norm * norms
     return close
+
+
+def copies_share(k: int, distance: float) -> float:
+    """Return by which share of ||Y||^2 subsets can be better than those with other columns in place of copies.
+
+    Parameters
+    ----------
+    k : int
+        The most columns of a subset.
+    distance : float
+        The largest distance of a copy from a multiple of the other column, as a share of its norm.
+
+    Returns
+    -------
+    float
+        About k times 3162 times the distance.
+
+    Notes
+    -----
+    Let R be what the subset leaves of Y, and b the coefficients of its columns x_j, copies of x_i with the distance e_j
+    from c x_i. The coefficients c b_j of x_i leave R + sum of e_j b_j. Its square exceeds that of R by at most
+    2 a ||R|| + a^2, a = sum of ||e_j|| ||b_j||. In independent subsets ||b_j|| ||x_j|| is at most
+    sqrt(||Y||^2 - ||R||^2) over the square root of the tolerance. And 2 ||R|| sqrt(||Y||^2 - ||R||^2) <= ||Y||^2.
+    """
+    moved: float = k * distance / DEPENDENCE_TOLERANCE**0.5
+    return moved + moved * moved
 
 
 def ridge(n: int) -> float:

@@ -36,6 +36,7 @@ from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.near_copies import inexact_copies
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
 from dsel.selection.result import Selection
@@ -88,8 +89,9 @@ def certify_selection(
     with stage_events("certificate" if budget.near_best is None else "alternatives"):
         found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
         if budget.near_best is not None and found.alternatives is not None and "copies" in found.counts:
-            inexact = found.counts.get("not_covered", ())
-            listed = found.alternatives.over_representatives(found.counts["copies"], inexact)
+            listed = found.alternatives.over_representatives(
+                found.counts["copies"], inexact_copies(found.counts), found.counts.get("copies_differ", 0.0)
+            )
             found = replace(found, alternatives=listed)
         for row in found.certificate if budget.near_best is None else ():
             emit("certificate", **row)
@@ -257,7 +259,9 @@ def data_again(
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)
-    return dataset_of(request, X, Y), request
+    dataset = dataset_of(request, X, Y)
+    kept = tuple(column for column in request.exclude if isinstance(column, int))  # names are not in the dataset
+    return dataset, request.model_copy(update={"exclude": kept})
 
 
 def validated_again(dataset: Dataset, request: SelectionRequest, selection: Selection) -> ValidatedRequest:

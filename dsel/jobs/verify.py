@@ -72,7 +72,8 @@ def verify(
 
     Notes
     -----
-    Two passes over the data sum the Gram matrix in extended precision. Each leaf then costs one elimination of at most
+    Two passes over the data sum the Gram matrix in extended precision. One more read of the columns that others
+    represent shows which are multiples. Each leaf then costs one elimination of at most
     n columns, O(n^3). A check that is interrupted continues where it was. Files that changed since are checked again.
     """
     path, state = as_path(folder), None if state is None else Path(state).expanduser()

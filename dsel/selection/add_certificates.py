@@ -22,7 +22,7 @@ from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, 
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.near_copies import left_out
+from dsel.selection.near_copies import over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
 
@@ -37,17 +37,9 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
 
     features: the labels of all columns.
     """
-    counts = selection.counts  # the search left columns out; earlier versions saved their number
-    represented = len(counts.get("not_covered", ())) or int(counts.get("represented", 0))
-    # Two copies share a coefficient between them, so that limits leave out multiples, too.
-    limited = len(left_out(counts.get("copies", ())))
+    counts = selection.counts
     noise = float(counts.get("noise", {}).get("share", 0.0))
-    merged = {
-        size: replace(
-            one, represented=limited if one.coefficients or one.largest_coefficient else represented, noise=noise
-        )
-        for size, one in found.items()
-    }
+    merged = {size: replace(over_copies(one, counts), noise=noise) for size, one in found.items()}
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         if new is None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dsel._lib.tolerances import copies_share
 from dsel.search.exact.alternatives import Verdict
 from dsel.selection.front_row import FrontRow
 
@@ -194,12 +195,15 @@ class Alternatives:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
 
-    def over_representatives(self, clusters: Sequence[Sequence[int]], inexact: Sequence[int]) -> Alternatives:
+    def over_representatives(
+        self, clusters: Sequence[Sequence[int]], inexact: Sequence[int], distance: float
+    ) -> Alternatives:  # fmt: skip
         """Return the same where columns represent others: no such column is necessary.
 
         clusters: near-copies, of which the first represents the others. inexact: those that may have another f in its
-        place, so that nothing is proved about subsets with them.
+        place, so that nothing is proved about subsets with them. distance: of the others from multiples, as a share.
         """
+        share = copies_share(self.size, distance)
         copy = {first: min(others, key=lambda j: j in inexact) for first, *others in clusters}
 
         def judged(price: Price) -> Price:
@@ -209,11 +213,11 @@ class Alternatives:
                 return replace(price, verdict="undecided", bound_without=0.0)
             members = tuple(copy[j] if j == price.index else j for j in price.with_column)
             return replace(
-                price, verdict="replaceable", error_without=price.error_with, bound_without=price.bound_with,
-                without_column=members,
+                price, verdict="replaceable", error_without=price.error_with,
+                bound_without=max(price.bound_with - share * self.total, 0.0), without_column=members,
             )  # fmt: skip
 
-        smaller = tuple(one.over_representatives(clusters, inexact) for one in self.smaller)
+        smaller = tuple(one.over_representatives(clusters, inexact, distance) for one in self.smaller)
         return replace(
             self, columns=tuple(map(judged, self.columns)), smaller=smaller, copies=tuple(map(tuple, clusters))
         )  # fmt: skip

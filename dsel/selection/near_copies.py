@@ -7,21 +7,35 @@ of nearly the same norm are one signal, and two of them may be better than one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, NEAR_COPY, REAL, perturbation, same_norm
+from dsel._lib.tolerances import (
+    DEPENDENCE_TOLERANCE,
+    EXACT_COPY,
+    LIKELY_COPY,
+    NEAR_COPY,
+    REAL,
+    copies_share,
+    perturbation,
+    same_norm,
+)  # fmt: skip
 from dsel._lib.types import Floats, Ints
-from dsel.config.request import Preprocess
+from dsel.config.request import Preprocess, SelectionRequest
+from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.engine.engine_protocol import Engine
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
 from dsel.passes.columns.column_statistics import SIGNED, ColumnStatistics
+from dsel.passes.multiples import distances_to_multiples
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
+from dsel.search.exact.certificate import Certificate
 
 _CENTERED = ("standardize", "center")
 #: Their columns have equal norms.
@@ -217,21 +231,68 @@ def left_out(clusters: Sequence[Sequence[int]]) -> list[int]:
     return sorted(j for _, *rest in clusters for j in rest)
 
 
-def not_covered(
-    clusters: Clusters, lam: float, preprocess: Preprocess, statistics: ColumnScales, whole: Objective
-) -> list[int]:
-    """Return the columns that are left out and may be in better subsets.
+def judged(
+    clusters: Clusters, dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, whole: Objective,
+    engine: Engine,
+) -> dict[str, Any]:  # fmt: skip
+    """Return as counts which columns that others represent may be in better subsets, and how far the rest differ.
 
-    With a penalty these are all that others represent, since two coefficients cost less than one. Without, these are
-    the columns that are no multiples of their representative, up to rounding.
+    With a penalty these are all, since two coefficients cost less than one. Without, these are the columns that are no
+    multiples of their representative up to rounding, by a read of those that may be. `copies_differ` is the largest
+    distance of the multiples, as a share of their norms.
     """
-    if lam > 0.0:
-        return left_out(clusters)
+    counts: dict[str, Any] = {"copies": [list(cluster) for cluster in clusters], "copies_differ": 0.0}
     pairs = [(first, j) for first, *rest in clusters for j in rest]
+    multiples: dict[int, float] = {}
+    if request.lam == 0.0:
+        likely = _likely_multiples(pairs, request.preprocess, statistics, whole)
+        centered, filled = request.preprocess in _CENTERED, request.missing == "mean"
+        squares = statistics.squares + (0.0 if centered else statistics.weight * statistics.mean_x**2)
+        means = statistics.mean_x
+        distances = distances_to_multiples(
+            dataset, likely, squares, means if centered else None, means if filled else None, engine
+        )
+        found = zip(likely, distances.tolist(), strict=True)
+        multiples = {j: distance for (_, j), distance in found if distance <= EXACT_COPY}
+        counts["copies_differ"] = max(multiples.values(), default=0.0)
+    represented = [j for _, j in pairs if j not in multiples]
+    return counts | ({"not_covered": represented} if represented else {})
+
+
+def _likely_multiples(
+    pairs: list[tuple[int, int]], preprocess: Preprocess, statistics: ColumnScales, whole: Objective
+) -> list[tuple[int, int]]:
+    """Return the pairs that correlate so well that one may be a multiple of the other."""
+    if not pairs:
+        return []
+    first, copies = np.asarray(pairs, np.int64).T
     if isinstance(statistics, ColumnStatistics) and not whole.has_gram:
-        first, copies = np.asarray(pairs, np.int64).reshape(-1, 2).T
         a, b = (_points(statistics, columns, preprocess) for columns in (first, copies))
         apart = np.minimum(np.square(a - b).sum(axis=1), np.square(a + b).sum(axis=1))
-        return [int(j) for j in copies[apart > 2.0 * EXACT_COPY * SIGNED]]
-    K = whole.K
-    return [j for i, j in pairs if abs(K[i, j]) < (1.0 - EXACT_COPY) * np.sqrt(K[i, i] * K[j, j])]
+        likely = apart <= 2.0 * LIKELY_COPY * SIGNED
+    else:
+        diagonal = np.diag(whole.K)
+        likely = np.abs(whole.K[first, copies]) >= (1.0 - LIKELY_COPY) * np.sqrt(diagonal[first] * diagonal[copies])
+    return [pair for pair, is_likely in zip(pairs, likely.tolist(), strict=True) if is_likely]
+
+
+def inexact_copies(counts: Mapping[str, Any]) -> list[int]:
+    """Return the columns that others represent and that may be in better subsets, from the counts of a selection.
+
+    Earlier versions judged by correlations, which cannot tell. So all columns count that they left out.
+    """
+    return list(counts.get("not_covered", ())) if "copies_differ" in counts else left_out(counts.get("copies", ()))
+
+
+def over_copies(proof: Certificate, counts: Mapping[str, Any]) -> Certificate:
+    """Return a certificate over representatives as a statement about all subsets, as far as it is one.
+
+    counts: those of the selection. Two copies share a coefficient between them, so that limits leave out multiples,
+    too.
+    """
+    if proof.coefficients or proof.largest_coefficient:
+        return replace(proof, represented=len(left_out(counts.get("copies", ()))))
+    represented = len(inexact_copies(counts)) or int(counts.get("represented", 0))
+    share = copies_share(proof.size, counts.get("copies_differ", 0.0))
+    bound = max(proof.bound - share * proof.total, 0.0)
+    return replace(proof, bound=bound, rounding_error=proof.rounding_error + share, represented=represented)

@@ -30,7 +30,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import not_covered, one_of_each
+from dsel.selection.near_copies import judged, one_of_each, over_copies
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -238,19 +238,25 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     """Return the outcome with the clusters of near-copies, whose proofs say how many columns others represent."""
     if not run.clusters:
         return outcome
-    outcome = replace(outcome, counts={**outcome.counts, "copies": [list(cluster) for cluster in run.clusters]})
-    request = run.validated.request
-    represented = not_covered(run.clusters, request.lam, request.preprocess, run.prepared.statistics, run.whole)
-    if not represented:
+    counts = {
+        **outcome.counts,
+        **judged(
+            run.clusters, run.dataset, run.validated.request, run.prepared.statistics, run.whole, run.context.engine
+        ),
+    }
+    proofs = tuple(over_copies(proof, counts) for proof in outcome.certificates)
+    if "bound" in counts and proofs:
+        last = max(proofs, key=lambda proof: proof.size)
+        counts |= {"bound": last.bound, "rounding_error": last.rounding_error}
+    outcome = replace(outcome, counts=counts, certificates=proofs)
+    if "not_covered" not in counts:
         return outcome
-    counts = {**outcome.counts, "not_covered": represented}
-    proofs = tuple(replace(proof, represented=len(represented)) for proof in outcome.certificates)
     if counts.get("status") == "optimal":
         counts |= {"status": "optimal-except-near-copies"}
     if "proven" in counts:
         counts |= {"proven": False}
     ended = "complete" if outcome.ended == "proven" else outcome.ended
-    return replace(outcome, counts=counts, certificates=proofs, ended=ended)
+    return replace(outcome, counts=counts, ended=ended)
 
 
 def _by_loss(

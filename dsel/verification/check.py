@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.tolerances import copies_share
 from dsel.data.column_groups import Items
 from dsel.engine.engine_protocol import Engine
 from dsel.storage.paths import AnyPath
@@ -177,16 +178,19 @@ def check_log(
             saved.forget()
     value, failures_of_value = _check_value(manifest, problem, tolerance)
     bound, failures_of_relaxation = _check_relaxation(manifest, problem, tolerance)
-    hidden = checker_of(problem, k, claim.threshold).hidden(max((one.ridge for one in recomputed), default=0.0))
+    apart = {j: min(others.values()) for j, others in copies.items()}
+    size, multiples = items.count(included) + k, [one for one in apart.values() if one < np.inf]
+    hidden = copies_share(size, max(multiples, default=0.0))
+    hidden += checker_of(problem, k, claim.threshold).hidden(max((one.ridge for one in recomputed), default=0.0))
     return ProofCheck(
-        size=items.count(included) + k, bound=bound, value=value, total=float(problem.total),
+        size=size, bound=bound, value=value, total=float(problem.total),
         error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=sum(one.nodes for one in found),
         leaves=dict(sorted(sum((Counter(one.leaves) for one in found), Counter[str]()).items())),
         checked=sum(one.checked for one in recomputed), sampled=sample is not None,
         seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
         noun=items.noun, near_best=near and near.with_copies(copies),
-        represented=tuple(j for j, others in copies.items() if not any(others.values())),
+        represented=tuple(j for j, one in apart.items() if one == np.inf),
     )  # fmt: skip
 
 

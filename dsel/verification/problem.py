@@ -7,19 +7,21 @@ out. f(S) = c - tr(B_S' K_SS^-1 B_S).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, NEAR_COPY, same_norm
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, LIKELY_COPY, NEAR_COPY, same_norm
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError, DataError, OptionError
+from dsel.passes.multiples import distances_to_multiples
 from dsel.passes.reduce_blocks import RowPass
 
 Extended = NDArray[np.longdouble]
@@ -120,7 +122,8 @@ class ExtendedSums:
     """Sums over all rows in extended precision, from which `problem` makes the problem of a certificate.
 
     constant: (n,) which columns of X explain nothing. targets: the places of the targets that vary in Z = [X, Y], which
-    are those of X where Y = X. products: (n + 1, n + N) X'Z, and last the squares of the columns of Z.
+    are those of X where Y = X. products: (n + 1, n + N) X'Z, and last the squares of the columns of Z. distances:
+    returns for pairs of columns how far the second is from a multiple of the first, by a read of the data.
     """
 
     preprocess: Preprocess
@@ -128,23 +131,28 @@ class ExtendedSums:
     targets: NDArray[np.int64]
     weight: Any
     products: Extended
+    distances: Callable[[Sequence[tuple[int, int]]], NDArray[np.float64]]
 
-    def near_copies(self, columns: Sequence[int], others: Sequence[int], lam: float) -> dict[int, dict[int, bool]]:
-        """Return with which of the others some columns correlate by at least 1 - 1e-6, and whether f is the same.
+    def near_copies(self, columns: Sequence[int], others: Sequence[int], lam: float) -> dict[int, dict[int, float]]:
+        """Return with which of the others some columns correlate by at least 1 - 1e-6, and how far they differ.
 
         With a penalty lam, columns that are not scaled need nearly the same norm, too. Without one, a multiple of
-        another column has the same f in its place.
+        another column has the same f in its place. The distance from it is a share of the norm. It is infinite for
+        columns that are no multiples up to rounding.
         """
         n, any_scale = self.constant.size, lam == 0.0 or self.preprocess in ("standardize", "unit")
         norms = np.sqrt(self.products[n, :n])
-        found = {}
+        found: dict[int, dict[int, float]] = {}
         for j in columns:
             products, scales = np.abs(self.products[j, list(others)]), norms[list(others)]
             near = products >= (1 - 1.001 * NEAR_COPY) * norms[j] * scales
             near &= any_scale | same_norm(float(norms[j]), scales.astype(np.float64))
-            same = (products >= (1 - EXACT_COPY) * norms[j] * scales) & (lam == 0.0)
+            likely = (products >= (1 - LIKELY_COPY) * norms[j] * scales) & (lam == 0.0)
             if near.any():
-                found[int(j)] = {int(others[i]): bool(same[i]) for i in np.flatnonzero(near).tolist()}
+                found[int(j)] = {int(others[i]): 0.0 if likely[i] else np.inf for i in np.flatnonzero(near).tolist()}
+        pairs = [(i, j) for j, near_ones in found.items() for i, apart in near_ones.items() if apart == 0.0]
+        for (i, j), apart in zip(pairs, self.distances(pairs).tolist(), strict=True):
+            found[j][i] = apart if apart <= EXACT_COPY else np.inf
         return found
 
     def problem(self, columns: Sequence[int], included: Sequence[int], lam: float) -> Problem:
@@ -203,10 +211,14 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
     products: Extended = RowPass(
         "sums to verify", dataset, _block_products, np.add, 16 * n * (n + dataset.n_targets), share=True
     ).run(engine, center=center, fill=means if missing == "mean" else None)
+    distances = partial(
+        distances_to_multiples, dataset, squares=products[n, :n], centers=None if raw else center[:n],
+        fill=means[:n] if missing == "mean" else None, engine=engine,
+    )  # fmt: skip
     constant = _nearly_constant(sums.low, sums.high, raw) | ~(sums.present > 0)
     first = n if dataset.n_targets else 0
     targets = first + np.flatnonzero(~constant[first:])
-    return ExtendedSums(preprocess, constant[:n], targets, sums.weight, products)
+    return ExtendedSums(preprocess, constant[:n], targets, sums.weight, products, distances)
 
 
 def _require_memory(dataset: Dataset) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from dsel._lib.text import counted, noun, printable, shorten
 
-#: Columns that a log leaves out, with the columns that they nearly copy, and whether these have the same f.
-Copies = Mapping[int, Mapping[int, bool]]
+#: Columns that a log leaves out, with the columns that they nearly copy, and how far they are from multiples of these;
+#: infinity if they may have another f.
+Copies = Mapping[int, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class ListCheck:
         """Return the same where the log leaves out near-copies of columns: then those columns are not necessary."""
         same: dict[int, bool] = {}
         for others in copies.values():
-            for j, has_same in others.items():
-                same[j] = same.get(j, False) or has_same
+            for j, apart in others.items():
+                same[j] = same.get(j, False) or apart < np.inf
 
         def judged(j: int, verdict: str) -> str:
             return verdict if verdict != "necessary" or j not in same else "replaceable" if same[j] else "undecided"

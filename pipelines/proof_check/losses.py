@@ -229,6 +229,8 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
     b = np.zeros((B, s + 1), np.longdouble)
     for i, value in at.items():
         b[:, i] = value
+    if problem.intercept:  # coefficients at their limits, times columns of large means, are a long way for Newton steps
+        b[:, s] = -np.einsum("bmi,bi->bm", X[:, :, :s], b[:, :s]).mean(axis=1)
 
     def value_at(b: Long) -> Long:
         eta = o + np.einsum("bmi,bi->bm", X, b)
@@ -242,7 +244,8 @@ def _newton(problem: LossProblem, subsets: Sequence[tuple[int, ...]], at: dict[i
         g, H = g + (2 * lam * b)[:, loose], H + 2 * np.diag(lam[loose])
         step = np.zeros_like(b)
         step[:, loose] = -_solve(H, g)
-        step *= np.minimum(1, _LONGEST / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1))
+        if not problem.loss.by_rows:
+            step *= np.minimum(1, _LONGEST / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1))
         share, open_ = np.ones(B, np.longdouble), np.ones(B, np.bool_)
         new, moved = f.copy(), b.copy()
         for _ in range(45):
@@ -267,7 +270,7 @@ def _sums(loss: Loss, y: Long, w: Long, eta: Long, A: Long) -> tuple[Long, Long,
         return cox_sums(y, w, eta, A)
     value, slope, curvature = _derivatives(loss, y, eta)
     H = np.einsum("bmi,bm,bmj->bij", A, w * np.maximum(curvature, 1e-9), A)
-    return (w * value).sum(axis=1), np.einsum("bm,bmi->bi", w * slope, A), H
+    return np.maximum((w * value).sum(axis=1), 0), np.einsum("bm,bmi->bi", w * slope, A), H
 
 
 def _solve(H: Long, g: Long) -> Long:

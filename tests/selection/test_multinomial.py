@@ -156,7 +156,7 @@ def test_k_groups_and_stability() -> None:
     assert sorted(chosen.indices) == [1, 4, 6]
     assert chosen.size_curve is not None
     point = next(point for point in chosen.size_curve.points if point.size == 3)
-    assert point.value == pytest.approx(chosen.error + 2 * 3 * np.log(300))  # two coefficients a column
+    assert point.value == pytest.approx(chosen.error + 2 * 4 * np.log(300))  # two of a column and intercepts
     groups = dsel.select(X, y, k=2, loss="multinomial", groups=[[1, 2], [4, 5], [6, 7]])
     assert len(groups.groups) == 2
     stable = dsel.stability(X, y, k=3, loss="multinomial", samples=10)

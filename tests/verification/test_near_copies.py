@@ -68,3 +68,15 @@ def test_a_job_that_keeps_near_copies_proves_them_too(tmp_path: Path) -> None:
     out = finished_run(tmp_path, with_copies(1e-5), Y, 3, near_copies="keep")
     certify_run(out, ProofBudget(log=True))
     assert dsel.verify(out).accepted
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-9, 1e-7])
+def test_the_check_tells_a_multiple_by_the_columns(tmp_path: Path, distance: float) -> None:
+    residual = Y - X @ np.linalg.lstsq(X, Y, rcond=None)[0]
+    out = finished_run(tmp_path, np.column_stack([X, 5 * (X[:, 1] + distance * residual)]), Y, 3)
+    certify_run(out, ProofBudget(log=True))
+    (check,) = dsel.verify(out).checks
+    assert check.accepted
+    assert check.represented == ((12,) if distance else ())
+    assert check.optimal == (not distance)
+    assert check.error > 1e-9

@@ -92,7 +92,8 @@ class Certificate:
         If not 0, the bound is about fits whose coefficients are at most this: of columns of norm 1 by the squared
         error, and of columns after preprocessing by a loss. Others may be better.
     represented : int
-        How many columns were left out because another one, which nearly copies them, represents them.
+        How many columns were left out because another one, which nearly copies them, represents them. Without a
+        penalty and a limit for coefficients, multiples up to the rounding of float64 do not count.
     leaves_checked : int
         Leaves of the tree of an earlier proof, on data that have grown since, that were bounded again.
     leaves_searched : int
@@ -167,8 +168,8 @@ class Certificate:
         """What is proved, in one word.
 
         "optimal": the gap is at most 2e-10 of ||Y||^2 and what rounding is worth, which counts up to 1e-6 of ||Y||^2;
-        and every subset is covered. "optimal-except-near-copies": every independent subset is covered, and dependent
-        ones may be better by `dependent_gap`; or subsets with columns that others represent are not covered.
+        and every independent subset is covered. "optimal-except-near-copies": the same, and dependent ones may be
+        better by `dependent_gap`; or subsets with columns that others represent are not covered.
         "no-useful-bound": the bound is below 1 % of the value. "bounded": any other gap.
         """
         if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
