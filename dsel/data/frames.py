@@ -163,7 +163,8 @@ def _columns(frame: Any, names: Any, where: str) -> Any:
 def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     """Return a frame without the columns of these names, and these columns: one as a Series.
 
-    Errors: DataError if `frame` has no labels, or no such column.
+    One column of an Arrow table is a Series of pandas if it holds numbers, and else a table. Errors: DataError if
+    `frame` has no labels, or no such column.
     """
     labels = frame_labels(frame)
     wanted = [names] if isinstance(names, str) else list(names)
@@ -173,10 +174,20 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     if missing := [name for name in wanted if name not in labels]:
         raise DataError(f"X has no column {shorten(map(repr, missing))}.", suggest(missing[0], labels, listed=8))
     if type(frame).__name__ == "Table":
-        return frame.select([name for name in labels if name not in wanted]), frame.select(wanted)
+        kept = frame.select([name for name in labels if name not in wanted])
+        return kept, _series(frame, names) if isinstance(names, str) else frame.select(wanted)
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns
     kept = [own[name] for name in labels if name not in wanted]
     return frame[kept], frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
+
+
+def _series(table: Any, name: str) -> Any:
+    """Return a column of an Arrow table as a Series of pandas if it holds numbers or booleans, else as a table."""
+    from pyarrow import types
+
+    column = table.column(name)
+    plain = types.is_integer, types.is_floating, types.is_boolean
+    return column.to_pandas().rename(name) if any(is_plain(column.type) for is_plain in plain) else table.select([name])
 
 
 def joined(frame: Any, Y: Any, weights: Any, options: SourceOptions) -> tuple[Any, SourceOptions]:

@@ -255,7 +255,7 @@ class Selection(SelectionRecord):
             ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. With another
             loss than the squared error: its mean there, such as the probability of the second class, or the hazard
             ratio to a row of means. Its kind is that of X. It is lazy for Dask and xarray
-            objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives a pandas DataFrame.
+            objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives pandas objects.
 
         Raises
         ------

@@ -213,3 +213,20 @@ def test_variables_of_a_dataset_that_are_not_used_are_named() -> None:
     assert any("variables that are not used: rain" in note for note in dsel.select(cube, k=2).notes)
     assert not any("not used" in note for note in dsel.select(cube, target="rain", k=2).notes)
     assert not any("not used" in note for note in dsel.select(cube, k=2, unsupervised=True).notes)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "batch", "lazy"])
+def test_one_named_target_is_predicted_as_a_series(kind: str) -> None:
+    import polars as pl
+    import pyarrow as pa
+
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0, 3.0], "b": [1.0, 0.0, 1.0, 1.0], "y": [1, 2, 4, 3]})
+    table = pa.Table.from_pandas(frame)
+    given = {"pandas": frame, "pyarrow": table, "batch": table.to_batches()[0], "lazy": pl.from_pandas(frame).lazy()}
+    selection = dsel.select(given[kind], "y", k=1)
+    found, chosen = selection.predict(given[kind]), selection.transform(given[kind])
+    assert (type(found).__name__, type(chosen).__name__) == ("Series", "DataFrame")
+    np.testing.assert_allclose(found.to_numpy(), frame["y"])
+    assert selection.targets == ("y",)
+    assert list(chosen.columns) == ["a"]
+    assert type(dsel.select(given[kind], ["y"], k=1).predict(given[kind])).__name__ == "DataFrame"
