@@ -55,7 +55,10 @@ def candidates_of(
     if pairs:
         more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
         named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
-        notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
+        notes.append(
+            "columns that are multiples of each other by their correlation, of which at most one is chosen, and no "
+            f"proof covers subsets with two: {named}{more}"
+        )
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))

@@ -407,7 +407,8 @@ def test_likely_mistakes_are_named_with_the_remedy(change: dict[str, Any], note:
         assert sum("copy" in found for found in dsel.select(frame, Y, k=2).notes) == 1
         kept = dsel.select(frame, Y, k=2, near_copies="keep").notes
         assert [note for note in kept if "copy" in note] == [
-            "columns that are multiples of each other, of which at most one is chosen: b and copy"
+            "columns that are multiples of each other by their correlation, of which at most one is chosen, and no "
+            "proof covers subsets with two: b and copy"
         ]
     else:
         report = dsel.ingest(frame, tmp_path / "store.zarr", categorical="auto")
