@@ -93,8 +93,9 @@ def select(
         categories. An xarray array of more dimensions has the features in all but that of the samples. A path or URL
         names a store. A store or a Dataset may hold its own Y. A session of Icechunk, or a URL such as
         ``"icechunk://s3://bucket/prefix?branch=main"``, stands for the Dataset of its snapshot.
-    Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str or list of str, optional
-        The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. Text and
+    Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str, int or list of them, optional
+        The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. A whole number
+        names a column where whole numbers name all columns of the frame. Text and
         categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are
         selected for X itself (Y = X: column subset selection).
     k : int or "auto"
@@ -542,7 +543,8 @@ def certify(
     nodes : int, optional
         The number of nodes after which the proofs end.
     sizes : {"chosen", "all"}
-        Prove for the chosen size only, or for every size up to k.
+        Prove for the chosen size only, or for every size up to k that has something to choose: with included columns
+        these are the larger sizes.
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets. For a loss

@@ -95,7 +95,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savetxt(site / "data.txt", np.random.default_rng(0).normal(size=(50, 9)))
     done = run(site, "ingest", "data.txt", "data.zarr")
     assert done.returncode == 0, done.stderr
-    assert "50 samples x 8 features and 1 targets" in done.stdout
+    assert "50 samples x 8 features and 1 target" in done.stdout
     return site
 
 

@@ -15,7 +15,12 @@ def shorten(items: Iterable[str], limit: int = 5) -> str:
 
 def counted(number: int, word: str, plural: str = "") -> str:
     """Return a number with a word in the singular or the plural."""
-    return f"{number} {word if number == 1 else plural or word + 's'}"
+    return f"{number} {noun(number, word, plural)}"
+
+
+def noun(number: int, word: str, plural: str = "") -> str:
+    """Return a word in the singular or the plural."""
+    return word if number == 1 else plural or word + "s"
 
 
 def printable(text: object, *, keep_lines: bool = False) -> str:

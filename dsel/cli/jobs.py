@@ -90,9 +90,10 @@ def init(
     """Write a commented job file for a store. It runs as it is; its comments explain what can be changed."""
     from dsel.jobs.job_template import write_job_file
 
-    size = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
-    values = {"job": str(out), "store": store, "k": size, "method": method}
-    print_answer(json, values, lambda: f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}")
+    size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
+    values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
+    note = f"\nnote: {problem}" if problem else ""
+    print_answer(json, values, lambda: f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}{note}")
 
 
 @app.command(epilog=examples("dsel run job.yaml", "dsel run job.yaml --out s3://bucket/result --cluster cluster.yaml"))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 import dsel
-from dsel._lib.text import printable
+from dsel._lib.text import counted, printable
 from dsel.cli.application import (
     Cluster,
     Folder,
@@ -96,8 +96,8 @@ def predict(
     )  # fmt: skip
     m, N = written.shape
     text = (
-        f"{out}: {m:,} rows x {N:,} targets from {written.columns} columns, {format_bytes(written.bytes_read)} read in "
-        f"{written.seconds:.1f} s"
+        f"{out}: {m:,} rows x {counted(N, 'target')} from {counted(written.columns, 'column')}, "
+        f"{format_bytes(written.bytes_read)} read in {written.seconds:.1f} s"
     )
     print_answer(json, {"out": out, **asdict(written)}, lambda: text)
 

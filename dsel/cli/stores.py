@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import dsel
+from dsel._lib.text import counted, printable
 from dsel.cli.application import Json, Store, Weight, app, examples, print_answer, terminal_width, with_flags
 from dsel.config.ingest_request import IngestRequest, SourceOptions
 
@@ -72,7 +73,8 @@ def sums(
     found = dsel.sums(store, targets=target or None, sample_weight=weight, noise=noise or None)
     found.save(out, overwrite=overwrite)
     values = {"out": out, "rows": found.m, "columns": found.n, "targets": found.targets.tolist(), "parts": found.parts}
-    text = f"{out}: the sums of {found.m:,} rows, {found.n:,} columns and {found.n_targets:,} targets. It holds no row."
+    text = f"{out}: the sums of {found.m:,} rows, {found.n:,} columns and {counted(found.n_targets, 'target')}. "
+    text += "It holds no row."
     if found.noise is not None:
         text += f" All sums have noise: epsilon {found.noise.epsilon:g}, delta {found.noise.delta:g}."
     print_answer(json, values, lambda: text)
@@ -148,8 +150,6 @@ def ingest(
 
 def print_report(store: str, report: IngestReport | AppendReport, json: bool) -> None:
     """Print what an ingest or an append did, as text or as JSON."""
-    from dsel._lib.text import printable
-
     first, *rest = report.lines()
     lines = [printable(line) for line in (f"{store}: {first}", *(f"  {line}" for line in rest))]
     print_answer(json, {"store": store, **report.to_dict()}, lambda: "\n".join(lines))

@@ -385,7 +385,11 @@ def _from_arrays(
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
     if y is not None and y.shape[0] != m:
-        raise DataError(f"X has {m} rows and Y has {y.shape[0]}.", "Y needs one row for each sample of X.")
+        taken, remedy = "", "Y needs one row for each sample of X."
+        if in_memory.is_data_array(X):
+            taken = f": its samples are along the dimension {X.dims[0]!r}"
+            remedy = "Make Y a DataArray with the dimension of the samples, or transpose X so that it is the first one."
+        raise DataError(f"X has {m} rows and Y has {y.shape[0]}{taken}.", remedy)
     N = 0 if y is None else int(y.shape[1])
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")

@@ -8,6 +8,7 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -379,7 +380,7 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
             value = column[int(unknown[0])].as_py()
             warnings.warn(
                 f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
-                "a value of coefficient 0.", stacklevel=2,
+                "a value of coefficient 0.", stacklevel=_level_of_caller(),
             )  # fmt: skip
     if not made:
         return frame
@@ -389,6 +390,14 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
 
     kept = frame.drop(columns=[own[label] for label in made if label in own])
     return pd.concat([kept, pd.DataFrame(made, index=frame.index)], axis=1)
+
+
+def _level_of_caller() -> int:
+    """Return the stacklevel of a warning that names the line that called dsel, in the function that warns."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dsel":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _holds_numbers(column: Any) -> bool:

@@ -10,7 +10,7 @@ import io
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,8 @@ from dsel.data.labels import default_labels
 
 #: Lines of an IngestReport in its short form.
 _REPR_LINES: Final = 20
+#: What helps where targets are missing.
+WITHOUT_TARGETS: Final = "no selection takes them: ingest again with missing=rows, which leaves these rows out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,7 @@ class WriteReport:
     seconds: float = 0.0
     resumed_rows: int = 0
     missing: Mapping[str, int] = field(default_factory=dict)
+    missing_targets: Mapping[str, int] = field(default_factory=dict)
     infinite: Mapping[str, int] = field(default_factory=dict)
     constant: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -69,6 +72,8 @@ class IngestReport(WriteReport):
         How many columns of the source have each type.
     missing : dict of str to int
         The missing values of each column of X that has any. They are stored as NaN.
+    missing_targets : dict of str to int
+        The missing values of each target that has any. No selection takes them.
     infinite : dict of str to int
         The infinite values of each column of X that has any.
     constant : list of str
@@ -114,8 +119,9 @@ class IngestReport(WriteReport):
         m, n = self.shape
         chunks = " x ".join(map(str, self.chunks))
         share = "" if self.stored is None else f", {self.stored:,} stored values"
+        targets = counted(self.targets, "target")
         text = [
-            f"{m:,} samples x {n:,} features and {self.targets} targets, {self.dtype}{share}, chunks {chunks}, "
+            f"{m:,} samples x {n:,} features and {targets}, {self.dtype}{share}, chunks {chunks}, "
             f"{format_bytes(self.bytes_written)} in {self.seconds:.1f} s"
         ]
         if self.resumed_rows:
@@ -130,6 +136,9 @@ class IngestReport(WriteReport):
                 f"missing values in {counted(len(self.missing), 'column')}: {shown}; select with missing=mean, or "
                 "ingest again with missing"
             )
+        if self.missing_targets:
+            shown = shorten((f"{name} ({count})" for name, count in self.missing_targets.items()), 8)
+            text.append(f"missing values in {counted(len(self.missing_targets), 'target')}: {shown}; {WITHOUT_TARGETS}")
         if self.infinite:
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant:
@@ -150,7 +159,7 @@ def report_of(
     details: dict[str, Any] = {}
     if profile is not None:
         duplicates = [[names[j] for j in group] for group in profile.duplicates()]
-        details = {**profile_of(profile, names), "duplicates": duplicates}
+        details = {**profile_of(profile, names, source.targets), "duplicates": duplicates}
     notes, targets, stored = list(source.notes), len(source.targets or ()), None
     if isinstance(source, Source):
         targets = source.n_targets
@@ -165,9 +174,12 @@ def report_of(
     )  # fmt: skip
 
 
-def profile_of(profile: ColumnProfile, labels: Any) -> dict[str, Any]:
-    """Return which columns have missing and infinite values, and how many, and which are constant."""
+def profile_of(profile: ColumnProfile, labels: Any, targets: Any = None) -> dict[str, Any]:
+    """Return which columns and targets have missing and infinite values, and how many, and which are constant."""
+    missing = profile.missing_targets
+    names = default_labels("y", len(missing)) if targets is None else targets
     return {
+        "missing_targets": {str(names[j]): int(missing[j]) for j in missing.nonzero()[0].tolist()},
         "missing": {str(labels[j]): int(profile.missing[j]) for j in profile.missing.nonzero()[0].tolist()},
         "infinite": {str(labels[j]): int(profile.infinite[j]) for j in profile.infinite.nonzero()[0].tolist()},
         "constant": [str(labels[j]) for j in profile.constant().tolist()],
@@ -192,6 +204,8 @@ class ColumnProfile:
         The smallest and the largest value that is not NaN.
     digest : ndarray of uint64, shape (n,)
         A sum over the rows that is the same for equal columns, and for others with probability 2**-64.
+    missing_targets : ndarray of int, shape (N,)
+        How many values of each target are NaN.
     """
 
     missing: NDArray[np.int64]
@@ -199,25 +213,35 @@ class ColumnProfile:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     digest: NDArray[np.uint64]
+    missing_targets: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, n: int) -> ColumnProfile:
-        """Return the profile of n columns without rows."""
+    def empty(cls, n: int, n_targets: int = 0) -> ColumnProfile:
+        """Return the profile of n columns and some targets without rows."""
         zeros = np.zeros(n, np.int64)
-        return cls(zeros, zeros.copy(), np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n, np.uint64))
+        return cls(
+            zeros,
+            zeros.copy(),
+            np.full(n, np.inf),
+            np.full(n, -np.inf),
+            np.zeros(n, np.uint64),
+            np.zeros(n_targets, np.int64),
+        )
 
     @classmethod
     def from_text(cls, text: str) -> ColumnProfile:
         """Return the profile that `to_text` has written."""
         found = read_npz(io.BytesIO(base64.b85decode(text)))
-        return cls(*(found[name] for name in ("missing", "infinite", "low", "high", "digest")))
+        return cls(**{field.name: found[field.name] for field in fields(cls)})
 
     def to_text(self) -> str:
         """Return the profile as text, for the progress file."""
         return base64.b85encode(pack_npz(vars(self), compressed=True)).decode()
 
-    def add(self, x: Array, first_row: int) -> None:
-        """Add rows of X, the first of which is row `first_row`."""
+    def add(self, x: Array, first_row: int, y: Array | None = None) -> None:
+        """Add rows of X, the first of which is row `first_row`, and those of the targets."""
+        if y is not None and y.dtype.kind == "f":
+            self.missing_targets += np.isnan(y).sum(axis=0)
         step = max(1, _PIECE_BYTES // max(1, x.shape[1] * 8))
         for start in range(0, len(x), step):
             self._add_piece(np.asarray(x[start : start + step]), first_row + start)

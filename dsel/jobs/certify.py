@@ -259,7 +259,9 @@ def data_again(
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)
-    return dataset_of(request, X, Y), request
+    dataset = dataset_of(request, X, Y)
+    kept = tuple(column for column in request.exclude if isinstance(column, int))  # names are not in the dataset
+    return dataset, request.model_copy(update={"exclude": kept})
 
 
 def validated_again(dataset: Dataset, request: SelectionRequest, selection: Selection) -> ValidatedRequest:

@@ -9,7 +9,8 @@ from pathlib import Path
 from dsel._lib.text import counted, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.schema import ATTR_MISSING
+from dsel.data.ingest_report import WITHOUT_TARGETS
+from dsel.data.schema import ATTR_MISSING, ATTR_MISSING_TARGETS
 from dsel.data.store.reader import Store
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.reporting import output_errors
@@ -23,8 +24,8 @@ DEFAULT_K = 10
 
 def write_job_file(
     store: str, path: Path, *, k: int | str | None = None, method: str = "poss", overwrite: bool = False
-) -> int | str:
-    """Write a commented job file that runs, and return its k.
+) -> tuple[int | str, str]:
+    """Write a commented job file that runs, and return its k and what must be corrected before it runs.
 
     Parameters
     ----------
@@ -41,8 +42,10 @@ def write_job_file(
 
     Returns
     -------
-    int or "auto"
+    k : int or "auto"
         The k in the file.
+    problem : str
+        How many targets are missing, and what helps; "" if there are none.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def write_job_file(
     validate(dataset, SelectionRequest.of(k=k, method=method))
     with output_errors(f"{path} cannot be written", "Choose another --out."):
         path.write_text(_fill(dataset, store, path, k, method), encoding="utf-8")
-    return k
+    return k, _problem(dataset)
 
 
 def _fill(dataset: Dataset, store: str, path: Path, k: int | str, method: str) -> str:
@@ -89,11 +92,24 @@ def _targets(dataset: Dataset) -> str:
     return f"\n# Use some of the targets.\n# targets: [{printable(_quoted(str(dataset.targets[0])))}]\n"
 
 
+def _problem(dataset: Dataset) -> str:
+    """Return how many targets are missing, and what helps; "" if there are none."""
+    count = _recorded(dataset, ATTR_MISSING_TARGETS)
+    verb = "is" if count == 1 else "are"
+    return f"{counted(count, 'value')} of the targets {verb} missing; {WITHOUT_TARGETS}" if count else ""
+
+
+def _recorded(dataset: Dataset, name: str) -> int:
+    """Return a count that the ingest of a store recorded; 0 without it."""
+    return int(dataset.store.attributes.get(name, 0)) if isinstance(dataset.store, Store) else 0
+
+
 def _missing(dataset: Dataset) -> str:
-    count = dataset.store.attributes.get(ATTR_MISSING, 0) if isinstance(dataset.store, Store) else 0
+    count, problem = _recorded(dataset, ATTR_MISSING), _problem(dataset)
+    comment = f"# {problem[0].upper()}{problem[1:]}.\n" if problem else ""
     if not count:
-        return "missing: refuse"
-    return f"# {counted(count, 'value')} of this store {'is' if count == 1 else 'are'} missing.\nmissing: mean"
+        return f"{comment}missing: refuse"
+    return f"{comment}# {counted(count, 'value')} of this store {'is' if count == 1 else 'are'} missing.\nmissing: mean"
 
 
 def _from(path: Path, store: str) -> str:

@@ -198,10 +198,13 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     lines = np.unique(rows) + first_row
     shown = f"row{'s' if lines.size > 1 else ''} {shorten(map(str, lines), _NAMED)}"
     remedy = "Correct the data."
-    if variable == "X" and kind == "NaN":
-        remedy = "Correct the data, or set missing: mean to replace NaN by the mean of each column."
-    named = where.partition(",")[0] == variable  # X names the matrix in memory
-    place = where.removeprefix(variable) if named else f" of {where}"
+    if kind == "NaN":
+        remedy = {
+            "X": 'Correct the data, or set missing to "mean" to replace NaN by the mean of each column.',
+            "Y": 'Correct the data, or leave these rows out. Ingest does so with missing="rows" (--missing rows).',
+        }.get(variable, remedy)
+    in_memory = where.partition(",")[0] == "X"  # the name of the matrix in memory
+    place = where.removeprefix("X") if in_memory else f" of {where}"
     raise NonFiniteError(
         f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {int(bad.sum())} in these rows, "
         f"in {{columns}}, {shown}.",

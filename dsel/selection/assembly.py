@@ -342,7 +342,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
             "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
-            "exclude": tuple(int(j) for j in validated.exclude),
+            "exclude": (*(int(j) for j in validated.exclude), *dataset.left_out),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,

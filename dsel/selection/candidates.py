@@ -52,13 +52,16 @@ def candidates_of(
     allowed[dropped] = False
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
     pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram and not request.lam else []
+    pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
     if pairs:
         more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
         named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
-        notes.append(
-            "columns that are multiples of each other by their correlation, of which at most one is chosen, and no "
-            f"proof covers subsets with two: {named}{more}"
+        alone = (
+            validated.groups is None
+            or max(validated.groups.sizes[validated.groups.of_column[np.array(pairs)]].flat) == 1
         )
+        most = ", of which at most one is chosen, and no proof covers subsets with two" if alone else ""
+        notes.append(f"columns that are multiples of each other by their correlation{most}: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))

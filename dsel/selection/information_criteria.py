@@ -135,7 +135,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         )
     m, n = selection.shape
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
-    p = n - len(selection.constant) - len(selection.exclude)
+    p = n - len(selection.constant) - sum(isinstance(column, int) for column in selection.exclude)
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )

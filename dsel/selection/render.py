@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, printable, shorten
+from dsel._lib.text import counted, noun, printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -105,7 +105,7 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
 
 def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
     near, verdicts = found.lines()
-    yield f"{near} ({found.nodes:,} nodes, {found.seconds:.1f} s)"
+    yield f"{near} ({found.nodes:,} {noun(found.nodes, 'node')}, {found.seconds:.1f} s)"
     labels = {price.index: str(price.label) for price in found.columns}
     table = text_table(
         *((found.by,) if found.by else ()),
@@ -202,9 +202,10 @@ def _headline(selection: SelectionRecord) -> str:
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
     groups = f"{counted(len(selection.groups), 'group')} with " if selection.groups else ""
+    verb = "explains" if len(selection.groups or selection) == 1 else "explain"
     penalty = f", lam = {selection.lam:g}" if selection.lam else ""
     return (
-        f"{groups}{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; "
+        f"{groups}{len(selection)} of {n:,} columns {verb} {selection.r2:.4%} {about} ({m:,} rows; "
         f"{selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"
     )
 
@@ -318,9 +319,9 @@ def _plan(plan: dict[str, Any]) -> str:
     planned, measured = plan["planned"], plan["measured"]
     about = "" if plan["exact"] else "about "
     parts = [
-        f"{planned['passes']} and {measured['passes']} passes",
+        f"{planned['passes']} and {counted(measured['passes'], 'pass', 'passes')}",
         f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read",
-        f"{planned['tasks']} and {measured['tasks']} tasks",
+        f"{planned['tasks']} and {counted(measured['tasks'], 'task')}",
     ]
     if measured.get("worker_memory"):
         memory = format_bytes(planned["worker_memory"]), format_bytes(measured["worker_memory"])

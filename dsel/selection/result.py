@@ -218,6 +218,7 @@ class Selection(SelectionRecord):
         -------
         array, sparse matrix, DataFrame, Dask or xarray object
             The same kind as X, shape (m, s). It is lazy if X is: a Dask object, or a store (an xarray DataArray).
+            A LazyFrame of polars is collected, and gives a DataFrame. Arrow gives a pandas DataFrame.
 
         Raises
         ------
@@ -253,7 +254,8 @@ class Selection(SelectionRecord):
         array, Series, DataFrame, Dask or xarray object
             ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. With another
             loss than the squared error: its mean there, such as the probability of the second class, or the hazard
-            ratio to a row of means. Its kind is that of X; it is lazy if X is.
+            ratio to a row of means. Its kind is that of X. It is lazy for Dask and xarray
+            objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives a pandas DataFrame.
 
         Raises
         ------

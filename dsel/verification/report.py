@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.text import counted, printable, shorten
+from dsel._lib.text import counted, noun, printable, shorten
 
 #: Columns that a log leaves out, with the columns that they nearly copy, and how far they are from multiples of these;
 #: infinity if they may have another f.
@@ -169,13 +169,14 @@ class ProofCheck:
 
     def __str__(self) -> str:
         total = sum(self.leaves.values())
+        nodes, leaves = f"{self.nodes:,} {noun(self.nodes, 'node')}", f"{total:,} {noun(total, 'leaf', 'leaves')}"
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
         others = " of the other columns" if self.represented else ""
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
         size = counted(self.size, self.noun.replace("groups", "group") if " " in self.noun else "column", self.noun)
         lines = [
             f"{size}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
-            f"  the leaves cover all subsets{others}: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
+            f"  the leaves cover all subsets{others}: {nodes}, {leaves} ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every {self._subsets} has an error of at least {self.bound:.12g}",
             f"  the error of columns {', '.join(map(printable, self.labels or self.indices))} is {self.value:.12g}"

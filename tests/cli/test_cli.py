@@ -50,7 +50,7 @@ def test_a_table_becomes_a_store_that_says_what_is_in_it(tmp_path: Path) -> None
     lines = ["name,a,b,yield", *(f"s{i},{r[0]},{r[1]},{r[2]}" for i, r in enumerate(rows))]
     table.write_text("\n".join(lines) + "\n")
     said = invoke("ingest", table, tmp_path / "t.zarr", "--target", "yield", "--index", "name")
-    assert "50 samples x 2 features and 1 targets" in said
+    assert "50 samples x 2 features and 1 target" in said
     said = invoke("info", tmp_path / "t.zarr")
     assert "features: a, b" in said
     assert "targets: yield" in said

@@ -57,6 +57,24 @@ def test_the_report_as_json(table: Path, tmp_path: Path) -> None:
     assert report["categories"] == {"kind": 2}
 
 
+def test_missing_targets_are_named_before_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n1,3,1\n2,1,\n3,4,3\n4,1,5\n5,5,4\n6,9,\n")
+    code, out, _ = call("ingest", path, tmp_path / "s.zarr", "--target", "y")
+    assert (code, "missing values in 1 target: y (2)" in out, "missing=rows" in out) == (0, True, True)
+    _, out, _ = call("ingest", path, tmp_path / "s.zarr", "--target", "y", "--overwrite", "--json")
+    assert (json.loads(out)["missing"], json.loads(out)["missing_targets"]) == ({}, {"y": 2})
+    _, out, _ = call("init", tmp_path / "s.zarr", "--out", tmp_path / "job.yaml")
+    assert "2 values of the targets are missing" in out
+    assert "2 values of the targets are missing" in (tmp_path / "job.yaml").read_text()
+    code, _, err = call("run", tmp_path / "job.yaml")
+    assert (code, "--missing rows" in err) == (65, True)
+    assert call("ingest", path, tmp_path / "s.zarr", "--target", "y", "--overwrite", "--missing", "rows")[0] == 0
+    _, out, _ = call("init", tmp_path / "s.zarr", "--out", tmp_path / "job.yaml", "--overwrite", "--json")
+    assert json.loads(out)["problem"] == ""
+    assert call("run", tmp_path / "job.yaml")[0] == 0
+
+
 def test_problems_are_listed_line_by_line(table: Path, tmp_path: Path) -> None:
     code, _, err = call("ingest", table, tmp_path / "s.zarr", "--separator", ";", "--decimal", ",")
     assert code == 65

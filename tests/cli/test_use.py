@@ -44,7 +44,7 @@ def test_a_file_is_not_replaced(result: Path, tmp_path: Path) -> None:
 
 def test_predictions_of_a_store_are_written(result: Path, tmp_path: Path) -> None:
     said = invoke("predict", result, tmp_path / "data.zarr", tmp_path / "predictions.zarr")
-    assert "120 rows x 1 targets from 3 columns" in said
+    assert "120 rows x 1 target from 3 columns" in said
     found = xr.open_zarr(tmp_path / "predictions.zarr").prediction.values
     np.testing.assert_allclose(found, dsel.open_selection(result).predict(X))
     with pytest.raises(OutputError, match="exists already"):

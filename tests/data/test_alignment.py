@@ -82,3 +82,12 @@ def test_weights_of_other_samples_are_refused() -> None:
     weights = xr.DataArray(np.ones(40), dims=("time",), coords={"time": TIME + 1})
     with pytest.raises(DataError, match="sample_weight has no rows for 40 of the 40 samples"):
         chosen(X, TARGET, sample_weight=weights)
+
+
+def test_a_cube_whose_first_dimension_is_not_the_samples_says_which_was_taken() -> None:
+    X = xr.DataArray(np.random.default_rng(0).normal(size=(3, 120, 4)), dims=("band", "when", "lat"))
+    y = np.arange(120.0)
+    with pytest.raises(DataError, match="X has 3 rows and Y has 120: its samples are along the dimension 'band'"):
+        dsel.select(X, y, k=1)
+    by_name = dsel.select(X, xr.DataArray(y, dims="when"), k=1)
+    assert by_name.labels == dsel.select(X.transpose("when", ...), y, k=1).labels

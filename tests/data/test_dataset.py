@@ -49,7 +49,7 @@ class TestMaskedValuesAreMissing:
         np.testing.assert_allclose(found.K, expected.K, rtol=1e-12)
 
     def test_in_y_they_are_refused(self) -> None:
-        with pytest.raises(DataError, match=r"Y of X.* has NaN"):
+        with pytest.raises(DataError, match=r"Y.* has NaN"):
             dsel.select(X, np.ma.masked_greater(Y, 1.0), k=2)
 
 

@@ -415,6 +415,19 @@ def test_likely_mistakes_are_named_with_the_remedy(change: dict[str, Any], note:
         assert any(note in found for found in report.notes)
 
 
+def test_indicators_of_one_category_do_not_exclude_each_other() -> None:
+    frame = pd.DataFrame({"a": RNG.normal(size=60), "sex": RNG.choice(["f", "m"], 60)})
+    y = (frame["sex"] == "f") + 0.1 * RNG.normal(size=60)
+    found = dsel.select(frame, y, k=1)
+    assert (tuple(found.groups), sorted(found.labels)) == (("sex",), ["sex=f", "sex=m"])
+    assert not any("multiples" in note for note in found.notes)
+    both = dsel.select(frame.assign(gender=frame["sex"]), y, k=1).notes
+    assert any("multiples of each other: sex=f, sex=m" not in note and "gender=f" in note for note in both)
+    assert not any("at most one" in note for note in both)
+    single = dsel.select(frame, y, k=1, categories="columns", near_copies="keep").notes
+    assert any("at most one is chosen: sex=f and sex=m" in note for note in single)
+
+
 def test_few_rows_that_are_counted_have_an_identifier() -> None:
     note = "leave 'id' out if it is an identifier"
     few, y = NUMBERS[:30].assign(id=RNG.permutation(30)), Y[:30]

@@ -416,6 +416,8 @@ def test_excluded_columns_without_numbers_are_left_out_before_they_are_refused(c
     assert found.shape == (40, 2)
     assert repr(found) == repr(dsel.select(frame[["a", "b", "y"]], "y", exclude=["b"], **options))
     assert found.predict(frame).tolist() == found.predict(frame[["a"]]).tolist()
+    for again in (frame, frame.drop(columns="colour")):
+        assert dsel.certify(found, again, "y", seconds=5.0).certificate[-1]["proven"]
 
 
 def test_a_table_in_a_file_is_no_store_also_with_a_target(tmp_path: Path) -> None:

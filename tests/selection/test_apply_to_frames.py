@@ -79,8 +79,9 @@ def test_values_that_the_selection_does_not_know_give_a_warning() -> None:
     selection = dsel.select(FRAME[["size", "energy"]], Y, k=2)
     assert set(selection.groups) == {"size", "energy"}
     rows = pd.DataFrame({"size": [0.0, 0.0, 0.0], "energy": ["A", None, "D"]})
-    with pytest.warns(UserWarning, match=r"'energy' has values .* such as 'D': they predict"):
+    with pytest.warns(UserWarning, match=r"'energy' has values .* such as 'D': they predict") as caught:
         selection.predict(rows)
+    assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         selection.predict(rows[:2])

@@ -405,7 +405,7 @@ def append(
         resumed, profile = _append(rows, there, staging, lock, key, moment, opened.name, progress)
     now = _growing_store(path)
     notes = list(rows.source.notes)
-    details = {} if profile is None else profile_of(profile, now.features)
+    details = {} if profile is None else profile_of(profile, now.features, rows.source.targets)
     return AppendReport(
         rows=rows.source.shape[0], shape=now.shape, segments=len(now.segments), bytes_written=rows.nbytes,
         seconds=clock.perf_counter() - began, resumed_rows=resumed, notes=notes, **details,

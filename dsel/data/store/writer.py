@@ -183,11 +183,16 @@ def write_store(plan: StorePlan, request: IngestRequest, attributes: dict[str, A
             staging.clear()
             raise DataError(f"{source.name} changed while it was read.", "Start again when nothing writes to it.")
         lock.require()
-        missing = 0 if profile is None else int(profile.missing.sum())
-        plan.create_group({**(attributes or {}), **({schema.ATTR_MISSING: missing} if missing else {})})
+        plan.create_group({**(attributes or {}), **({} if profile is None else _missing(profile))})
         staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
     return report_of(source, profile, plan.chunk_shape, size, time.perf_counter() - began, start)
+
+
+def _missing(profile: ColumnProfile) -> dict[str, int]:
+    """Return the attributes of a store that say how many values are missing."""
+    counts = {schema.ATTR_MISSING: profile.missing, schema.ATTR_MISSING_TARGETS: profile.missing_targets}
+    return {name: int(count.sum()) for name, count in counts.items() if count.any()}
 
 
 @dataclass(frozen=True)
@@ -308,7 +313,7 @@ def write_bands(
         A folder for temporary files.
     """
     text = state["profile"]
-    profile = ColumnProfile.from_text(text) if text else ColumnProfile.empty(source.shape[1])
+    profile = ColumnProfile.from_text(text) if text else ColumnProfile.empty(source.shape[1], source.n_targets)
     bands = list(pairwise(edges))
     if not bands:
         return profile
@@ -327,7 +332,7 @@ def write_bands(
             for name, part in parts:
                 if part is not None:
                     _store(arrays[name], a, part)
-            profile.add(rows.x, a)
+            profile.add(rows.x, a, rows.y)
             save(b - before, profile=profile.to_text())
             if progress is not None:
                 progress(b - before, source.shape[0])

@@ -107,7 +107,7 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
         if not np.isfinite(z).all():
             raise DataError(
                 f"X of {where} has NaN or infinite values in the chosen columns.",
-                "Correct the held-out data, or set missing: mean to replace NaN by the means of the data.",
+                'Correct the held-out data, or set missing to "mean" to replace NaN by the means of the data.',
             )
         e = targets[start : start + step, None, :] - (z @ W.reshape(s, -1)).reshape(-1, subsets, N) - intercepts
         if transform.loss == "squared":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, noun, shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -358,19 +358,20 @@ def effort(row: Mapping[str, Any]) -> str:
 
     row: what `Certificate.as_dict` returns.
     """
-    words = f"{row['nodes']:,} nodes"
+    words = f"{row['nodes']:,} {noun(row['nodes'], 'node')}"
     if row.get("leaves_checked"):  # certificates of older versions have none of the next fields
+        leaves = noun(row["leaves_checked"], "leaf", "leaves")
         words = (
-            f"{row['leaves_checked']:,} leaves checked, {row['leaves_searched']:,} searched, "
+            f"{row['leaves_checked']:,} {leaves} checked, {row['leaves_searched']:,} searched, "
             f"{row['cpu_seconds']:.2f} CPU s; {words}"
         )
     elif row.get("began_again"):
         words = f"the proof began again, {row['began_again']}: {row['cpu_seconds']:.2f} CPU s; {words}"
     if not row.get("columns"):
         return words
-    passes = f", {row['passes']} passes" if row["passes"] else ""
+    passes = f", {counted(row['passes'], 'pass', 'passes')}" if row["passes"] else ""
     read = f"{row['read']:,} of {row['columns']:,} columns read into memory"
-    return f"{words}{passes}; {row['screened']:,} columns screened, {read}"
+    return f"{words}{passes}; {row['screened']:,} {noun(row['screened'], 'column')} screened, {read}"
 
 
 def nothing_to_choose(objective: Objective, rounding: float) -> Certificate:

@@ -193,7 +193,7 @@ class ParetoOptions(Options):
         return criterion or callable(self.isolation)
 
     def conflict_with_groups(self) -> str:
-        extras = self._asked_extras() or ("swaps" if self.swaps else "")
+        extras = self._asked_extras(warm_start=self.calls_function(False)) or ("swaps" if self.swaps else "")
         return f"{extras} cannot be used for groups of columns" if extras else ""
 
     @model_validator(mode="before")
@@ -226,7 +226,7 @@ class ParetoOptions(Options):
         return self.warm_start if "warm_start" in self.model_fields_set else "none"
 
     def _asked_extras(self, warm_start: bool = True) -> str:
-        """Return the names of the asked options that only searches of f over columns have. warm_start: count it."""
+        """Return the names of the asked options that only searches by slices have. warm_start: count it."""
         asked = {"warm_start": warm_start and self.warm_start != "none", "exchange_every": bool(self.exchange_every)}
         asked["any_size"] = self.any_size
         return ", ".join(name for name, is_asked in asked.items() if is_asked and name in self.model_fields_set)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.objective.objective_on_workers import ObjectiveFile, RowPublisher, save_objective
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.subset_state import load_subset_kernels
@@ -97,7 +97,7 @@ def _warm_start(
     return replace(stop, seconds=deadline.left)
 
 
-def _points(objective: Objective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
+def _points(objective: ItemObjective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
     """Return the subsets to offer. limited: whether the search has a time limit."""
     if options.warm_start == "forward":
         size = path_size(k, has_gram=objective.has_gram, limited=limited)
@@ -137,13 +137,12 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
     stop = replace(options.stop(task.k, objective), iterations=options.iterations_of(task.k, n))
     if task.state is None or "schedule" not in task.state:
         started = time.monotonic()
-        warm = None if task.criterion is None else _warm_start_by_criterion(task, stop)
-        if warm is not None and stop.seconds is not None:
+        values, best = _warm_start_of_evaluations(task, stop)
+        if values and stop.seconds is not None:
             stop = replace(stop, seconds=max(stop.seconds - (time.monotonic() - started), 0.001))
         schedule = options.schedule(n, task.k, objective.few_targets, objective.has_gram, evaluates=True)
         search = CriterionSearch(n, task.k, schedule, stop, seed=task.seed, isolation=isolation, swaps=options.swaps)
-        if warm is not None:
-            search.start_from(warm.values, [point.members for point in warm.front() if point.size])
+        search.start_from(values, best)
     else:
         own = isolation if callable(isolation) else None
         search = CriterionSearch.restore(task.state, stop, own, options.swaps)
@@ -158,6 +157,26 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
         work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
         outcome = run_on_workers(task, search, work, stop)
     return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
+
+
+def _warm_start_of_evaluations(task: SearchTask, stop: Stop) -> tuple[dict[Subset, float], list[Subset]]:
+    """Return f of the subsets of items that a warm start evaluates, and those that the archive is offered."""
+    if task.criterion is not None:
+        warm = _warm_start_by_criterion(task, stop)
+        return ({}, []) if warm is None else (warm.values, [p.members for p in warm.front() if p.size])
+    values = {} if task.options.calls_function(False) else _values_of_groups(task, limited=stop.seconds is not None)
+    return values, list(values)
+
+
+def _values_of_groups(task: SearchTask, limited: bool) -> dict[Subset, float]:
+    """Return f of the subsets of groups that a search starts from: those of the task, and of the warm start."""
+    items, options = task.subject, task.options
+    columns = [tuple(sorted(members)) for members in task.start]
+    if options.warm_start != "none":
+        columns += [point.members for point in _points(items, task.k, options, task.seed, limited)]
+    subsets = {tuple(items.within(members)): members for members in columns if members}
+    whole = (S for S, members in subsets.items() if items.members(S) == members and len(S) < 2 * task.k)
+    return {S: items.value(S) for S in whole}
 
 
 def _warm_start_by_criterion(task: SearchTask, stop: Stop) -> BatchSearch | None:

@@ -159,31 +159,38 @@ def headline(selection: SelectionRecord) -> str:
     elif len(selection.predicted) == 1:
         subject = names(selection.targets)
     subject = f"the {selection.request.loss} deviance of {subject}" if selection.by_loss else subject
-    return f"{columns} explain {share(selection.r2)} of {subject}"
+    return f"{columns} {_explain(len(selection.groups or selection))} {share(selection.r2)} of {subject}"
 
 
 def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
     """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
-    return " ".join(filter(None, [_proved(selection, row), printable(caveat(row, selection.label))]))
+    remark = caveat(row, selection.label)
+    return " ".join([_proved(selection, row), *([printable(remark)] if remark else [])])
 
 
 def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
     size, words = counted(row["size"], bool(selection.groups)).replace(" ", " independent ", 1), claim(row)
     size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
+    have, explain = "has" if row["size"] == 1 else "have", _explain(row["size"])
     if selection.lam:
         if words is not None:
-            return f"{_sentence(words)}: no {size} have a smaller error f(S) than {number(row['value'], 6)}."
-        known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
+            return f"{_sentence(words)}: no {size} {have} a smaller error f(S) than {number(row['value'], 6)}."
+        known = f"No {size} {have} an error f(S) below {number(row['bound'], 6)}; the best known has "
         known += f"{number(row['value'], 6)}."
     elif words is not None:
-        return f"{_sentence(words)}: no {size} explain more than {selection.share_sign} {row['r2']:.6f}."
+        return f"{_sentence(words)}: no {size} {explain} more than {selection.share_sign} {row['r2']:.6f}."
     else:
-        known = f"No {size} explain more than {selection.share_sign} {row['r2_bound']:.4f}; the best known explain "
+        known = f"No {size} {explain} more than {selection.share_sign} {row['r2_bound']:.4f}; the best known {explain} "
         known += f"{row['r2']:.4f}."
     if among := covered(row):
         known = f"{_sentence(among)}: {known[0].lower()}{known[1:]}"
     useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
     return f"{useless}{known} The error could be at most {share(row['relative_gap'])} lower."
+
+
+def _explain(size: int) -> str:
+    """Return the verb of as many columns or groups."""
+    return "explains" if size == 1 else "explain"
 
 
 def _sentence(words: str) -> str:
@@ -199,8 +206,10 @@ def proofs(selection: SelectionRecord) -> list[str]:
     proven = [str(row["size"]) for row in others if row["status"] == "optimal"]
     text = [proof(selection, choice)]
     if proven:
-        counting = "groups" if selection.groups else "columns"
-        text.append(f"The best subsets of {shorten(proven, 12)} {counting} are proved optimal, too.")
+        counting = "group" if selection.groups else "column"
+        counting = counting if proven == ["1"] else f"{counting}s"
+        subsets = "subset of {} {} is" if len(proven) == 1 else "subsets of {} {} are"
+        text.append(f"The best {subsets.format(shorten(proven, 12), counting)} proved optimal, too.")
     if len(proven) < len(others):
         text.append("The table shows what is proved for the other sizes.")
     return text
@@ -343,6 +352,7 @@ def _change(selection: SelectionRecord, before: FrontRow, row: FrontRow) -> str:
 def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
     """Return what was requested, as terms and values."""
     request = selection.request
+    copies = {j for _, *others in selection.counts.get("copies", ()) for j in others}
     options = [f"{name}: {_option(name, value)}" for name, value in request.options.items() if value is not None]
     facts = [
         ("Data", selection.source or "arrays in memory"),
@@ -356,7 +366,8 @@ def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Ridge penalty", number(request.lam, 6)),
         ("Weights of rows", selection.weights or "none"),
         ("Always chosen", _columns(selection, request.include)),
-        ("Never chosen", _columns(selection, request.exclude)),
+        ("Never chosen", _columns(selection, tuple(j for j in request.exclude if j not in copies))),
+        ("Copies of others, not chosen", _columns(selection, tuple(j for j in request.exclude if j in copies))),
         ("Constant, not chosen", names(selection.constant)),
         ("Criterion", _loss_of(selection) if request.criterion is None else str(request.criterion)),
         ("Offset", "none" if request.offset is None else str(request.offset)),

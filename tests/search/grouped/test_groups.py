@@ -100,6 +100,45 @@ def test_each_step_of_forward_and_omp_is_the_best_one(seed: int, N: int) -> None
             assert row.error == pytest.approx(error(X, Y, columns_of(groups, S)), rel=1e-8)
 
 
+PARETO = ["poss", "pposs", "pposs-asy"]
+
+
+@pytest.mark.parametrize("method", [*PARETO, "forward", "exchange", "splicing", "foba", "branch-and-bound"])
+def test_the_best_single_group_is_chosen_with_every_seed(method: str) -> None:
+    for seed in range(12):
+        X, Y, groups = problem(seed)
+        found = dsel.select(X, Y, k=1, groups=groups, method=method, seed=seed)
+        assert found.error == pytest.approx(best(X, Y, groups, 1), rel=1e-8), (seed, found.groups)
+
+
+@pytest.mark.parametrize("start", ["forward", "exchange"])
+@pytest.mark.parametrize("method", PARETO)
+def test_a_pareto_search_is_never_below_its_start(method: str, start: str) -> None:
+    for seed in range(6):
+        X, Y, groups = problem(seed)
+        for k in (1, 2, 3):
+            found = dsel.select(X, Y, k=k, groups=groups, method=method, seed=seed, iterations=1, warm_start=start)
+            greedy = dsel.select(X, Y, k=k, groups=groups, method=start, seed=seed)
+            assert best(X, Y, groups, k) * (1 - 1e-8) <= found.error <= greedy.error * (1 + 1e-12)
+
+
+def test_without_a_start_the_search_is_the_published_one() -> None:
+    X, Y, groups = problem()
+    found = dsel.select(X, Y, k=2, groups=groups, iterations=1, warm_start="none")
+    assert len(found.front) <= 2
+
+
+@pytest.mark.parametrize("arguments", [{}, {"include": ["a"], "k": 2}, {"seconds": 1e-6}, {"isolation": "min-index"}])
+def test_the_best_category_of_a_frame_is_chosen_with_every_seed(arguments: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 4)), columns=list("abcd"))
+    frame["city"], frame["sex"] = rng.choice(["B", "K", "U"], 120), rng.choice(["f", "m"], 120)
+    frame["y"] = 3.0 * (frame["city"] == "U") + 0.3 * frame["a"] + 0.5 * rng.normal(size=120)
+    for seed in range(25):
+        found = dsel.select(frame, "y", **{"k": 1, "seed": seed, **arguments})
+        assert "city" in found.groups, seed
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_each_step_of_backward_deletes_the_group_that_costs_least(seed: int) -> None:
     X, Y, groups = problem(seed, N=2)
@@ -332,12 +371,13 @@ def test_groups_of_a_data_frame_by_label() -> None:
         ({"groups": [[0, 99]]}, "no feature 99"),
         ({"groups": [[0], []]}, "group 2 has no columns"),
         ({"groups": "source"}, "no coordinate 'source'"),
-        ({"groups": 3}, "mapping from columns"),
+        ({"groups": 3}, "mapping from names to lists of columns"),
         ({"groups": {"a": ["x0"], "x1": "b"}}, "map each column"),
         ({"groups": {"x5": ["x0", "x1"]}}, "x5 names a group and another column"),
         ({"groups": [[0, 1]], "method": "rfe"}, "the coefficients of single columns. Use one of poss, pposs"),
         ({"groups": [[0, 1]], "method": "kfold"}, "kfold cannot choose groups of columns: its left-out errors"),
-        ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward"}, "warm_start cannot be used"),
+        ({"groups": [[0, 1]], "method": "poss", "exchange_every": 50}, "exchange_every cannot be used"),
+        ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward", "isolation": len}, "cannot be combined"),
         ({"groups": [[0, 1]], "method": "branch-and-bound", "bound": "leaps"}, "bound leaps"),
         ({"groups": [list(range(13))], "k": 3}, "there are 2 groups"),
         ({"groups": {"a": [0, 1]}, "include": ["b"]}, "no feature or group 'b'"),

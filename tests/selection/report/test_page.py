@@ -99,6 +99,33 @@ def test_groups_are_counted_and_named() -> None:
     assert "number of groups" in page.text
 
 
+@pytest.mark.parametrize("kind", selections.ALL)
+def test_no_report_has_a_blank_in_place_of_a_sentence(kind: str) -> None:
+    assert not re.search(r"[.)] \(blank\)", Page(report_of(kind)).text)
+
+
+def test_numbers_of_one_are_in_the_singular() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = 3 * X[:, 1] + X[:, 0] + 0.1 * rng.normal(size=60)
+    found = dsel.certify(dsel.select(X, y, k=2), X, y, sizes="all")
+    text = Page(render_report(found)).text
+    assert "The best subset of 1 column is proved optimal, too." in text
+    one = dsel.certify(dsel.select(X, y, k=1, groups=[[0, 1]]), X, y)
+    text = Page(render_report(one)).text
+    assert "1 group with 2 of 4 columns explains" in text
+    assert "no 1 independent group explains more than R²" in text
+    assert "1 group with 2 of 4 columns explains" in str(one)
+    assert "1 nodes" not in str(one)
+
+
+def test_copies_of_others_are_not_among_what_was_asked() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["area", "age", "rooms"]).assign(copy=lambda f: 2 * f["area"])
+    text = Page(render_report(dsel.select(X, X["area"] + rng.normal(size=60), k=1, exclude=["rooms"]))).text
+    assert re.search(r"Never chosen\s*rooms\s*Copies of others, not chosen\s*copy", text)
+
+
 def test_labels_are_text_and_stay_readable() -> None:
     html = report_of("hostile")
     page = Page(html)
@@ -114,7 +141,7 @@ def test_with_a_penalty_the_proof_is_about_the_error() -> None:
     found = selections.half_certified()
     ridge = replace(found, request=found.request.model_copy(update={"lam": 0.5}))
     text = Page(render_report(ridge)).text
-    assert f"No 6 columns have an error f(S) below {found.certificate[0]['bound']:.6g}" in text
+    assert f"No 6 independent columns have an error f(S) below {found.certificate[0]['bound']:.6g}" in text
     assert "Least possible error" in text
     assert "Best possible R²" not in text
     assert "Best possible R²" in Page(report_of("half certified")).text
