@@ -61,7 +61,7 @@ def candidates_of(
             or max(validated.groups.sizes[validated.groups.of_column[np.array(pairs)]].flat) == 1
         )
         most = ", of which at most one is chosen, and no proof covers subsets with two" if alone else ""
-        notes.append(f"columns that are multiples of each other by their correlation{most}: {named}{more}")
+        notes.append(f"columns that are multiples of each other{most}: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
