@@ -66,8 +66,8 @@ class ProofLimits(Section):
         Prove the size that was chosen, or all sizes up to k. The best subset of each size is where the proof for the
         next one begins.
     log : bool
-        Write the tree of the proof, so that `dsel verify` can check it. Proofs by a loss other than the squared error
-        have no log.
+        Write the tree of the proof, so that `dsel verify` can check it. Proofs in passes and proofs by a loss other
+        than the squared error have no log.
     coefficient_limit : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
         the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.

@@ -230,10 +230,7 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
         objective, 1, coefficient_limit=budget.coefficient_limit, largest_coefficient=budget.largest_coefficient
     ).wide
     if budget.log and validated.groups is None and wide:
-        raise OptionError(
-            f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
-            "Certify without a log. The certificate is the same.",
-        )
+        raise _without_log(objective.n, budget)
     if budget.near_best is not None and wide:
         raise CapacityError(
             f"Near-best subsets of {objective.n} columns are not listed: the proof would make passes over the data.",
@@ -289,11 +286,22 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
         )
 
 
+def _without_log(columns: int, limits: ProofLimits) -> OptionError:
+    what = f"about {columns} columns" if limits.limit is None else f"within {limits.limit[0]}"
+    return OptionError(
+        f"certify: log is asked for, and a proof {what} has none, because it makes passes over the data.",
+        "Certify without a log. The certificate is the same.",
+    )
+
+
 def require_one_target(dataset: Dataset, request: SelectionRequest, limits: ProofLimits | None) -> None:
-    """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
+    """Raise OptionError for a limit for coefficients or a log that the proof cannot use. Nothing is read."""
+    plain = dataset.n_targets == 1 and request.groups is None
+    if limits is not None and limits.log and plain and request.lam > 0.0 and dataset.n > MOST_DENSE:
+        raise _without_log(dataset.n, limits)
     limit = None if limits is None else limits.limit
     by_loss = find_loss(request.loss).name != "squared"
-    if limit is None or by_loss or (dataset.n_targets == 1 and request.groups is None):
+    if limit is None or by_loss or plain:
         return
     name, value = limit
     what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"

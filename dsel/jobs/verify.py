@@ -90,7 +90,8 @@ def verify(
         )  # fmt: skip
     if not logs:
         raise MissingInputError(
-            f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
+            f"{path} holds no complete proof log.",
+            f"Prove with a log first: dsel certify {path} --log. Proofs that make passes over the data have none.",
         )
     dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
     request = job.request()

@@ -60,7 +60,7 @@ def candidates_of(
             validated.groups is None
             or max(validated.groups.sizes[validated.groups.of_column[np.array(pairs)]].flat) == 1
         )
-        most = ", of which at most one is chosen" if alone else ""
+        most = ", of which at most one is chosen, and no proof covers subsets with two" if alone else ""
         notes.append(f"columns that are multiples of each other{most}: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:

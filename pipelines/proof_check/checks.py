@@ -15,6 +15,7 @@ from dsel._lib.types import Bools
 from dsel.search.exact.certificate import GROUPS, Certificate
 from dsel.search.method import SearchTask
 from dsel.search.registry import METHODS
+from dsel.selection.near_copies import inexact_copies, left_out
 from pipelines.proof_check.families import Problem, random_problem
 from pipelines.proof_check.oracle import Subsets, measured
 from pipelines.proof_check.proofs import LARGE, by_groups, limited, proofs_of
@@ -181,7 +182,9 @@ def _check_run(problem: Problem, findings: Findings) -> None:
     share = 1.0 - float(known.f[own] / np.square(problem.preprocessed[1]).sum())
     if problem.lam == 0.0 and not abs(share - selection.r2) <= 1e-8:
         findings.dependent.append(f"{problem.name}: R2 of {selection.indices} is {share}, not {selection.r2}")
-    represented = {j for _, *copies in selection.counts.get("copies", ()) for j in copies}  # a proof leaves them out
     for proof in certificates:
+        limited = proof.coefficients or proof.largest_coefficient
+        clusters = selection.counts.get("copies", ())
+        represented = set(left_out(clusters) if limited else inexact_copies(selection.counts))
         covered = np.array([len(S) <= proof.size and represented.isdisjoint(S) for S in known.members])
         compare(problem, proof, known, findings, covered)

@@ -407,7 +407,8 @@ def test_likely_mistakes_are_named_with_the_remedy(change: dict[str, Any], note:
         assert sum("copy" in found for found in dsel.select(frame, Y, k=2).notes) == 1
         kept = dsel.select(frame, Y, k=2, near_copies="keep").notes
         assert [note for note in kept if "copy" in note] == [
-            "columns that are multiples of each other, of which at most one is chosen: b and copy"
+            "columns that are multiples of each other, of which at most one is chosen, and no "
+            "proof covers subsets with two: b and copy"
         ]
     else:
         report = dsel.ingest(frame, tmp_path / "store.zarr", categorical="auto")
@@ -424,7 +425,7 @@ def test_indicators_of_one_category_do_not_exclude_each_other() -> None:
     assert any("multiples of each other: sex=f, sex=m" not in note and "gender=f" in note for note in both)
     assert not any("at most one" in note for note in both)
     single = dsel.select(frame, y, k=1, categories="columns", near_copies="keep").notes
-    assert any("at most one is chosen: sex=f and sex=m" in note for note in single)
+    assert any("covers subsets with two: sex=f and sex=m" in note for note in single)
 
 
 def test_few_rows_that_are_counted_have_an_identifier() -> None:

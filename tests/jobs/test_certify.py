@@ -266,8 +266,17 @@ def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
     dataset = as_dataset(X, Y)
     request = SelectionRequest(k=3, method="forward", lam=5.0)
     selection = run_selection(dataset, request)
-    with pytest.raises(OptionError, match="no proof log for 14 columns"):
+    with pytest.raises(
+        OptionError, match="log is asked for, and a proof about 14 columns has none, because it makes passes"
+    ):
         certify_selection(dataset, request, selection, ProofBudget(log=True), folder=tmp_path)
+
+
+def test_the_log_of_a_wide_job_is_refused_before_data_are_read(tmp_path):
+    ingest_arrays(np.random.default_rng(0).standard_normal((20, 5001)), tmp_path / "store", y=Y[:20])
+    job = job_file(tmp_path, lam=5.0, certify={"log": True})
+    with pytest.raises(OptionError, match="a proof about 5001 columns has none"):
+        run_job(job)
 
 
 def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypatch):

@@ -332,12 +332,12 @@ def _why_useless(row: Mapping[str, Any]) -> str:
         )
     if row["method"].endswith("loss)"):
         return (
-            "The proof ended before its bound was of use. A ridge penalty (lam) helps, and more time unless columns "
-            "separate the classes: then only the penalty does."
+            "The proof ended before its bound was of use. A larger ridge penalty (lam) helps, and so does more time, "
+            "unless lam is 0 and columns separate the classes."
         )
     return (
-        "The proof ended before its bound was of use. More time helps, and so does a ridge penalty (lam), or for one "
-        "target a limit for coefficients (largest_coefficient, such as 1.5)."
+        "The proof ended before its bound was of use. More time helps, and so does a larger ridge penalty (lam), or "
+        "for one target a limit for coefficients, or a lower one (largest_coefficient, such as 1.5)."
     )
 
 

@@ -100,7 +100,7 @@ def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     status = row["status"]
     if status == "optimal":
         limited = row["coefficients"] or row.get("largest_coefficient")
-        within = "proved, for limited coefficients" if limited else "proved: nothing is better"
+        within = "proved, for limited coefficients" if limited else "proved: no independent subset is better"
         return "Certificate", STATUS_WORDS[status], within, "good"
     if status != "bounded":
         more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
@@ -169,7 +169,7 @@ def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
 
 
 def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
-    size, words = counted(row["size"], bool(selection.groups)), claim(row)
+    size, words = counted(row["size"], bool(selection.groups)).replace(" ", " independent ", 1), claim(row)
     size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
     have, explain = "has" if row["size"] == 1 else "have", _explain(row["size"])
     if selection.lam:

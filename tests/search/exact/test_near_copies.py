@@ -117,7 +117,7 @@ def test_every_view_says_the_same(tmp_path: Path) -> None:
         assert "optimal except for near-copies" in text
         assert "x3 and x7" in text
         assert remedy in text
-        assert "nothing is better" not in text
+        assert "no independent subset is better" not in text
     assert 'class="good"' not in (tmp_path / "page.html").read_text()
     assert "except for near-copies" in dsel.selection.plots.front.describe(selection)
 

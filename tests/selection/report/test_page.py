@@ -114,7 +114,7 @@ def test_numbers_of_one_are_in_the_singular() -> None:
     one = dsel.certify(dsel.select(X, y, k=1, groups=[[0, 1]]), X, y)
     text = Page(render_report(one)).text
     assert "1 group with 2 of 4 columns explains" in text
-    assert "no 1 group explains more than R²" in text
+    assert "no 1 independent group explains more than R²" in text
     assert "1 group with 2 of 4 columns explains" in str(one)
     assert "1 nodes" not in str(one)
 
@@ -141,7 +141,7 @@ def test_with_a_penalty_the_proof_is_about_the_error() -> None:
     found = selections.half_certified()
     ridge = replace(found, request=found.request.model_copy(update={"lam": 0.5}))
     text = Page(render_report(ridge)).text
-    assert f"No 6 columns have an error f(S) below {found.certificate[0]['bound']:.6g}" in text
+    assert f"No 6 independent columns have an error f(S) below {found.certificate[0]['bound']:.6g}" in text
     assert "Least possible error" in text
     assert "Best possible R²" not in text
     assert "Best possible R²" in Page(report_of("half certified")).text
