@@ -112,7 +112,7 @@ class TestBadNumbers:
     def test_in_targets_too(self) -> None:
         y = np.arange(10.0)
         y[3] = np.nan
-        with pytest.raises(DataError, match=r"Y of .*NaN values: 1 .*in column 0, row 3"):
+        with pytest.raises(DataError, match=r"Y, rows 0 to 9 has NaN values: 1 .*in column 0, row 3"):
             gram_statistics(as_dataset(self.X, y), missing="mean")
 
     def test_infinite_values_are_refused_where_missing_ones_are_filled(self) -> None:

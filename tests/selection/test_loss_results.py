@@ -482,4 +482,4 @@ def test_a_fit_without_an_end_has_one_deviance_everywhere() -> None:
     assert not any("recomputed" in note for note in selection.notes)
     certified = dsel.certify(selection, X, y, seconds=2)
     assert certified.certificate[-1]["value"] == selection.error
-    assert "unless columns separate the classes: then only the penalty does" in str(certified)
+    assert "unless lam is 0 and columns separate the classes" in str(certified)
