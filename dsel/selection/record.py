@@ -320,6 +320,11 @@ class SelectionRecord:
         return self.share_name.replace("2", "²")
 
     @property
+    def share_less_penalty(self) -> str:
+        """The name of 1 - f / ||Y||^2, which counts a ridge penalty as not explained."""
+        return f"{self.share_name}{' less the penalty' if self.request.lam else ''}"
+
+    @property
     def preprocess(self) -> Preprocess:
         """How the columns were centered and scaled."""
         return self.request.preprocess

@@ -123,7 +123,7 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     if len(found.subsets) > _LISTED:
         yield f"and {len(found.subsets) - _LISTED:,} more, which the result holds"
     yield f"Columns: {verdicts}"
-    prices = () if found.by else (f"best {selection.share_name} with it", "without it")
+    prices = () if found.by else (f"best {selection.share_less_penalty} with it", "without it")
     table = text_table("column", "verdict", *prices, left=("column", "verdict"), fold=("column",))
     for price in sorted(found.columns, key=lambda price: VERDICTS.index(price.verdict)):
         if price.verdict != "useless":

@@ -224,7 +224,10 @@ class Certificate:
                        better=self.better or other.better)  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the certificate as JSON holds it, with the derived figures."""
+        """Return the certificate as JSON holds it, with the derived figures.
+
+        r2, r2_bound: 1 - f / ||Y||^2 of the value and of the bound. A ridge penalty is a part of f.
+        """
         return {
             "size": self.size, "status": self.status, "proven": self.proven, "value": self.value, "bound": self.bound,
             "gap": self.gap, "relative_gap": self.relative_gap, "relative_to_total": self.relative_to_total,

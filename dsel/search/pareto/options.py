@@ -407,7 +407,7 @@ def _described(schedule: Schedule, evaluates: bool, options: ParetoOptions) -> s
     if evaluates and schedule.processors:
         return f"rounds of {schedule.processors} evaluations"
     if evaluates:
-        return f"{schedule.in_flight} iterations of one evaluation at a time"
+        return f"{schedule.in_flight} evaluations at a time, of one iteration each"
     if schedule.in_flight > 1:
         return f"{schedule.in_flight} slices of {schedule.length:,} iterations at a time"
     asked = "asked by max_in_flight: 1" if options._asked()[0] == 1 else "it has no exchange searches and is short"

@@ -10,6 +10,7 @@ from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.alternatives import VERDICTS, Alternatives, Price
 from dsel.selection.plots import style
+from dsel.selection.plots.path import less
 from dsel.selection.record import SelectionRecord
 
 #: At most this many columns and subsets: the best ones.
@@ -91,7 +92,7 @@ def draw_prices(selection: SelectionRecord, ax: Any = None) -> Any:
     limit = found.r2(found.limit_error)
     ax.axvline(limit, color=style.MUTED, linewidth=1, linestyle="--", label="least of a near-best subset")
     style.name_rows(ax, [str(price.label) for price in prices])
-    style.name_axes(ax, selection.share_sign, "")
+    style.name_axes(ax, f"{selection.share_sign}{less(selection)}", "")
     style.legend(ax, "best known", loc="upper center", bbox_to_anchor=(0.5, -1.9 / len(prices)), ncols=2)
     return ax
 
@@ -108,7 +109,7 @@ def describe_prices(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     found, prices = found_in(selection), shown_prices(selection)
     dearest = max(prices, key=lambda price: -1.0 if price.error_without is None else price.error_without)
-    best = f"The best subset has {selection.share_sign} {found.r2(found.best_error):.4f}."
+    best = f"The best subset has {selection.share_less_penalty.replace('2', '²')} {found.r2(found.best_error):.4f}."
     if dearest.error_without is None:
         return best
     return f"{best} Doing without {dearest.label} costs the most: {found.r2(dearest.error_without):.4f} is left."
@@ -125,7 +126,7 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.plot(high, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.set_xlim(left=0.0)
     style.name_rows(ax, [str(price.label) for price in prices])
-    style.name_axes(ax, f"loss of {selection.share_sign} when the column is left out", "")
+    style.name_axes(ax, f"loss of {selection.share_sign}{less(selection)} when the column is left out", "")
     return ax
 
 

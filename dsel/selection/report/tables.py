@@ -280,7 +280,8 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
     return {
         "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. Columns: {verdicts}.",
         "sentences": [
-            _about_column(found, price, selection.share_sign) for price in shown_prices(selection)[:_MOST_SENTENCES]
+            _about_column(found, price, selection.share_less_penalty.replace("2", "²"))
+            for price in shown_prices(selection)[:_MOST_SENTENCES]
         ],
         "useless": names([*map(str, found.labels("useless"))], 20) if found.labels("useless") else "",
     }

@@ -104,8 +104,8 @@ def _figures(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
     return {
         "columns": (len(a), len(b)),
         "R2": (a.r2, b.r2),
-        "R2 of the best is at most": (_bound(a), _bound(b)),
         "error": (a.error, b.error),
+        "error of the best is at least": (_bound(a), _bound(b)),
         "criterion": (a.criterion, b.criterion),
         "iterations": (a.iterations, b.iterations),
         "seconds": (sum(a.seconds.values()), sum(b.seconds.values())),
@@ -113,10 +113,10 @@ def _figures(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
 
 
 def _bound(selection: Selection) -> float | None:
-    """Return the proved bound on R2 for the chosen size, if there is a useful one."""
+    """Return the proved bound on the error for the chosen size, if there is a useful one."""
     for row in selection.certificate:
         if row["size"] == len(selection) and row["status"] != "no-useful-bound":
-            return float(row["r2"] if row["proven"] else row["r2_bound"])
+            return float(row["value"] if row["proven"] else row["bound"])
     return None
 
 

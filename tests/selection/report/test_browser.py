@@ -85,7 +85,7 @@ def test_a_checker_of_accessibility_finds_no_fault(browser: Any, address: Any, s
 
 
 def test_tables_scroll_by_keyboard(browser: Any, address: Any) -> None:
-    page = opened(browser, viewport={"width": WIDTHS["phone"], "height": 900})
+    page = opened(browser, viewport={"width": WIDTHS["phone"], "height": 900}, bypass_csp=True)  # waiting is a script
     page.goto(address("several targets"))
     page.get_by_role("region", name="Table of chosen columns").focus()
     page.keyboard.press("ArrowRight")

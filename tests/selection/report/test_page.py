@@ -254,3 +254,13 @@ def test_passes_of_proofs_are_told_apart_from_those_of_the_selection() -> None:
     page = Page(render_report(replace(selection, passes=selection.passes + 2)))
     assert f"{selection.passes + 2} passes (2 for proofs)" in page.text
     assert "for proofs" not in Page(render_report(selection)).text
+
+
+def test_shares_of_near_best_subsets_are_named_less_the_penalty() -> None:
+    """A better share without the penalty, of .52, is possible without x3."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 8))
+    y = X[:, 1] + X[:, 2] - X[:, 3] + 0.8 * X[:, 5] + rng.normal(size=60)
+    selection = dsel.select(X, y, k=3, lam=30.0)
+    text = Page(render_report(selection.with_alternatives(dsel.alternatives(selection, X, y, within=0.1)))).text
+    assert "x3 is in all 3 near-best subsets; without it R² less the penalty is at most 0.4136." in text
