@@ -86,8 +86,8 @@ class TaskCounter(SchedulerPlugin):
 def _add(client: Any, plugin: ForgetLostWorkers | TaskCounter) -> None:
     added = _added.setdefault(client, set())
     if plugin.name not in added:
-        added.add(plugin.name)
         client.register_plugin(plugin)
+        added.add(plugin.name)
 
 
 def forget_lost_workers(client: Any) -> None:
@@ -97,12 +97,17 @@ def forget_lost_workers(client: Any) -> None:
 
 
 def begin_counting(client: Any) -> None:
-    """Add the counter of tasks to the scheduler of a client: it counts tasks that finish from now on."""
-    _add(client, TaskCounter())
+    """Add the counter of tasks to the scheduler of a client: it counts tasks that finish from now on.
+
+    Where dsel is not installed on the scheduler, the error of the tasks says so better.
+    """
+    with suppress(ImportError):
+        _add(client, TaskCounter())
 
 
 def count_finished(client: Any, keys: list[str]) -> int:
     """Return the number of finished tasks among those with these keys, since `begin_counting`."""
+    _add(client, TaskCounter())
     return int(client.sync(getattr(client.scheduler, _REQUEST), keys=keys))
 
 

@@ -34,7 +34,7 @@ log = logging.getLogger("dsel")
 
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 FAILED = "the proof for"
-#: A proof about at most so many subsets has at least so many seconds, of which it needs a small part.
+#: A proof about at most this number of subsets has at least this number of seconds. It needs a small part of them.
 _FEW_SUBSETS, _LEAST_SECONDS = 1000, 10.0
 
 

@@ -261,7 +261,7 @@ _LONG: Final = r"^ *[+-]?[0-9]{16,}([^0-9eE][0-9]*[1-9][0-9]*)? *$"
 
 
 def has_long_numbers(text: Any) -> bool:
-    """Return whether text has numbers of so many digits that float64 may round them."""
+    """Return whether text has numbers with too many digits for float64."""
     import pyarrow.compute as pc
 
     return bool(pc.any(pc.match_substring_regex(text, _LONG)).as_py())
