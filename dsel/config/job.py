@@ -268,11 +268,6 @@ class JobFile(SelectionRequest):
             if getattr(self, name) is not None and self.criterion is not None:
                 what = "certificate for a custom criterion" if name == "certify" else "list for a custom criterion"
                 raise OptionError(f"{name}: there is no {what}.", f"Leave {name} or criterion out.")
-        if self.alternatives is not None and self.groups is not None:
-            raise OptionError(
-                "alternatives: near-best subsets are listed of single columns, not of groups.",
-                "Leave alternatives or groups out.",
-            )
         return self
 
     @property

@@ -140,7 +140,6 @@ def test_an_interrupted_list_continues(tmp_path: Path) -> None:
     [
         ({"alternatives": {"within": "150%"}}, "within"), ({"alternatives": {"within": "some"}}, "within"),
         ({"alternatives": {"nbest": 0}}, "nbest"), ({"alternatives": {"sizes": "few"}}, "sizes"),
-        ({"alternatives": {}, "groups": {"a": [0, 1]}}, "not of groups"),
         ({"alternatives": {}, "method": "poss", "criterion": "os:getcwd"}, "no list for a custom criterion"),
     ],
 )  # fmt: skip

@@ -82,8 +82,8 @@ def test_a_limit_of_coefficients_holds_for_those_of_all_columns() -> None:
 def test_what_there_is_for_columns_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data, y = frame()
     found = dsel.select(data, y, k=2, loss="poisson", lam=1.0)
-    with pytest.raises(OptionError, match=r'Near-best subsets are listed of single columns.*categories="columns"'):
-        dsel.alternatives(found, data, y)
+    with pytest.raises(OptionError, match="by: there is none for the loss poisson"):
+        dsel.alternatives(found, data, y, nbest=3, by="bic")
     monkeypatch.setattr("dsel.selection.loss_certificate.MOST_RELAXED", 5)
     with pytest.raises(CapacityError, match=r"groups of columns holds all columns.*at most 5 are left"):
         dsel.certify(found, data, y)

@@ -126,7 +126,8 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.plot(high, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.set_xlim(left=0.0)
     style.name_rows(ax, [str(price.label) for price in prices])
-    style.name_axes(ax, f"loss of {selection.share_sign}{less(selection)} when the column is left out", "")
+    noun = found_in(selection).noun
+    style.name_axes(ax, f"loss of {selection.share_sign}{less(selection)} when the {noun} is left out", "")
     return ax
 
 
