@@ -68,7 +68,7 @@ class ColumnGroups:
 
     def label(self, j: int, labels: Sequence[str | int]) -> str | int:
         """Return the name of the group of a column. labels: of all columns."""
-        return self.names[self.of_column[j]]
+        return self.names[int(self.of_column[j])]
 
     def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
         """Return the columns of each group in S, in the order of their first columns."""

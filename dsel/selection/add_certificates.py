@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -119,7 +120,7 @@ class Candidates:
     none.
     """
 
-    items: Sequence[Sequence[int]]
+    items: Sequence[Sequence[int] | Ints]
     included: Sequence[int]
     c: float
     total: float

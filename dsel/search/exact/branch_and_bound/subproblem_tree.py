@@ -264,7 +264,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         if self.near_best is None or self.log is not None:
             return False
         inside = np.array(sub.chosen, np.int64)
-        possible = np.append(inside, sub.allowed)
+        possible = np.concatenate([inside, np.asarray(sub.allowed, np.int64)])
         return not self.near_best.matters(sub.lower, inside, possible, min(sub.lower, self.lower))
 
     def _prune_all(self, key: float, node: Subproblem) -> None:
