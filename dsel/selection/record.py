@@ -322,7 +322,12 @@ class SelectionRecord:
     @property
     def share_less_penalty(self) -> str:
         """The name of 1 - f / ||Y||^2, which counts a ridge penalty as not explained."""
-        return f"{self.share_name}{' less the penalty' if self.request.lam else ''}"
+        return f"{self.share_name}{self.less_penalty.lstrip(',')}"
+
+    @property
+    def less_penalty(self) -> str:
+        """What a caption says of shares that count a ridge penalty as not explained; empty without a penalty."""
+        return ", less the penalty" if self.request.lam else ""
 
     @property
     def preprocess(self) -> Preprocess:

@@ -351,7 +351,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_is_an_error_and_the_call_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import dsel.data.store.writer as writing
+    import dsel.data.store.dense_writer as writing
 
     store, real = start_store(tmp_path), writing._store
 

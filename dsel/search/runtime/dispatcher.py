@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dsel._lib.text import noun
 from dsel.errors import ClusterError, DselError
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
@@ -66,8 +67,9 @@ class SearchProgress:
     seconds_left: float | None
 
     def __str__(self) -> str:
+        evaluations = f"{self.evaluations:,} {noun(self.evaluations, 'evaluation')}"
         return (
-            f"{self.evaluations:,} evaluations, best {self.best:.6g}, archive {self.archive}, "
+            f"{evaluations}, best {self.best:.6g}, archive {self.archive}, "
             f"{self.per_second:,.3g} per second, {self.workers} workers {self.utilisation:.0%} busy"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable
 from dsel.selection.alternatives import changed_verdicts
@@ -48,7 +49,8 @@ class Comparison:
         """Return the comparison as text for a terminal of this width."""
         table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
-            table.add_row(name, *(_text(value) for value in pair))
+            text = format_bytes if name == "options.memory" else _text
+            table.add_row(name, *map(text, pair))
         groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
             (f"Only in {self.names[1]}", self.only_second),
