@@ -151,7 +151,7 @@ class GroupTree(BestFirstTree[_Node]):
         f_all, losses = self._losses(S, R)
         bound = max(bound, f_all)
         if losses is not None:
-            needed = [g for g, loss in zip(R, losses, strict=True) if f_all + loss >= self._limit]
+            needed = np.array(R)[f_all + losses >= self._limit].tolist()
             excluded = [f_all + float(losses[R.index(g)]) for g in needed]
             rest = tuple(g for g in R if g not in needed[:q])
             if len(needed) > q:
@@ -208,12 +208,12 @@ class GroupTree(BestFirstTree[_Node]):
         inverse = scipy.linalg.lapack.dpotri(L, lower=1)[0]
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         w = scipy.linalg.solve_triangular(L, W, lower=True, trans="T")
-        ends = np.cumsum([self._ranks[g] for g in groups])
-        losses = np.empty(len(R))
-        for i in range(len(R)):
-            stop = int(ends[len(S) + i])
-            own = slice(stop - int(self._ranks[R[i]]), stop)
-            losses[i] = float(np.vdot(w[own], np.linalg.solve(inverse[own, own], w[own])))
+        ranks, losses = self._ranks[list(R)], np.zeros(len(R))
+        starts = columns.size - np.cumsum(ranks[::-1])[::-1]  # the columns of R are the last ones
+        for rank in np.unique(ranks[ranks > 0]).tolist():
+            own = starts[ranks == rank][:, None] + np.arange(rank)
+            solved = np.linalg.solve(inverse[own[:, :, None], own[:, None, :]], w[own])
+            losses[ranks == rank] = (w[own] * solved).sum(axis=(1, 2))
         return f_all, losses
 
     def _combined(self, S: Sequence[int], R: Sequence[int], q: int) -> float:
