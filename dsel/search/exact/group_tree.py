@@ -195,6 +195,8 @@ class GroupTree(BestFirstTree[_Node]):
         """Return f(S + R), and its increase without each group of R; None if the columns are nearly dependent."""
         groups = (*S, *R)
         columns = self._columns(groups)
+        if not columns.size:  # LAPACK refuses matrices without rows
+            return self.objective.c, np.zeros(len(R))
         K = self.objective.K[np.ix_(columns, columns)]
         floor = self._columns_problem.floor[columns]
         try:
