@@ -131,19 +131,24 @@ class GroupTree(BestFirstTree[_Node]):
         bound, node = self._pop()
         if self._prunes(bound):
             self._prune_all(bound, node)
-        elif self.near_best is None or self.near_best.matters(bound, *_sides(node), min(bound, self.lower)):
+        elif self._matters(bound, node):
             self._visited += 1
             self._split(bound, *node)
         if self._segments.size > _SEGMENT_NUMBERS:
             self._collect_log()
+
+    def _matters(self, bound: float, node: _Node) -> bool:
+        """Return whether a node may hold groups that matter. A log has no reason to skip it."""
+        near = self.near_best
+        return near is None or self.log is not None or near.matters(bound, *_sides(node), min(bound, self.lower))
 
     def _split(self, bound: float, S: tuple[int, ...], R: tuple[int, ...]) -> None:
         """Bound a node, choose what must be chosen, and branch on the group whose absence costs most."""
         q = self.k - len(S)
         if len(R) <= q or q == 0:
             if q and R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
-                self._divide(bound, (S, R), R)
-                for i in range(len(R)):
+                for i, g in enumerate(R):
+                    self._divide(bound, ((*S, *R[:i]), R[i:]), [g])
                     self._push(bound, ((*S, *R[:i]), R[i + 1 :]))
                 S, R = (*S, *R), ()
             self._complete(bound, (S, R), (*S, *R) if q else S)
