@@ -23,7 +23,7 @@ from dsel.jobs.proof_store import LossWatcher, ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import Objective
-from dsel.passes.data_pass import PassLog, log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix
@@ -33,7 +33,7 @@ from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort
 from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
-from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
+from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.near_copies import inexact_copies
@@ -152,7 +152,7 @@ def _certified(
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
         proved = prove_sizes(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
-    selection = replace(_with_passes(selection, made), notes=(*kept, *proved.notes))
+    selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
     selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
@@ -190,12 +190,7 @@ def _certified_loss(
         )  # fmt: skip
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
-    return _with_passes(selection, made)
-
-
-def _with_passes(selection: Selection, made: PassLog) -> Selection:
-    """Return the selection with the passes of a proof added to its own."""
-    return replace(selection, passes=selection.passes + made.passes, bytes_read=selection.bytes_read + made.bytes_read)
+    return with_passes(selection, made)
 
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:

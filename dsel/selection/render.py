@@ -159,15 +159,22 @@ def passes_made(selection: SelectionRecord) -> str:
     return f"{total} ({by_proofs} for proofs)" if by_proofs > 0 else total
 
 
-def describe_cost(selection: SelectionRecord) -> Iterator[str]:
-    """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
+def bytes_taken(selection: SelectionRecord) -> str:
+    """Return the bytes that were read of the data in words, and how many of them proofs read."""
     from dsel._lib.byte_sizes import format_bytes
 
+    plan, total = selection.plan, format_bytes(selection.bytes_read)
+    by_proofs = 0 if plan is None else selection.bytes_read - plan["measured"]["bytes_read"]
+    return f"{total} read ({format_bytes(by_proofs)} for proofs)" if by_proofs > 0 else f"{total} read"
+
+
+def describe_cost(selection: SelectionRecord) -> Iterator[str]:
+    """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    read = f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"
+    read = f"{passes_made(selection)}; {bytes_taken(selection)}"
     yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
-        yield _plan(selection.plan)
+        yield _plan(selection.plan, bool(selection.certificate))
 
 
 def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
@@ -312,15 +319,17 @@ def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
     )
 
 
-def _plan(plan: dict[str, Any]) -> str:
-    """Return the planned and the measured figures as one line."""
+def _plan(plan: dict[str, Any], proved: bool) -> str:
+    """Return the planned and the measured figures as one line. proved: whether there are proofs, which are left out."""
     from dsel._lib.byte_sizes import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
-    about = "" if plan["exact"] else "about "
+    about, without = "" if plan["exact"] else "about ", " (without proofs)" if proved else ""
+    of_copies = measured.get("of_copies", 0)  # older results have none
+    copies = f", of these {format_bytes(of_copies)} for columns that are copies" if of_copies else ""
     parts = [
         f"{planned['passes']} and {counted(measured['passes'], 'pass', 'passes')}",
-        f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read",
+        f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read{copies}",
         f"{planned['tasks']} and {counted(measured['tasks'], 'task')}",
     ]
     if measured.get("worker_memory"):
@@ -328,7 +337,7 @@ def _plan(plan: dict[str, Any]) -> str:
         parts.append(f"{memory[0]} and {memory[1]} per worker")
     if planned["seconds"] is not None:
         parts.append(f"{planned['seconds']:.3g} and {measured['seconds']:.3g} s in passes")
-    return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
+    return f"As {plan['representation']}; planned and measured{without}: {about}{', '.join(parts)}"
 
 
 #: A column that moved by this number of standard deviations is named.

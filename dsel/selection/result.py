@@ -298,12 +298,13 @@ class Selection(SelectionRecord):
         Returns
         -------
         dict of str to float
-            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than with the weighted
-            mean of y for every row. For classes also `auc` (the area under the ROC curve), `log_loss` (per row) and
-            `accuracy`, and for the loss "cox" the `concordance`. The squared error has `deviance` and `r2`. For several
-            targets, also those that three or more classes became, `deviance` is their sum, and `r2` weights them as the
-            selection does: the mean of their R2 with ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE /
-            SST of all together.
+            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than without columns.
+            Without columns, the linear predictor of a row is its offset plus the constant that is best for these rows,
+            such as the median of y for the quantile loss (0.5). "cox" has no constant. For classes also `auc` (the area
+            under the ROC curve), `log_loss` (per row) and `accuracy`, and for the loss "cox" the `concordance`. The
+            squared error has `deviance` and `r2`. For several targets, also those that three or more classes became,
+            `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2 with
+            ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together.
 
         Raises
         ------

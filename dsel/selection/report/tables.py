@@ -17,7 +17,7 @@ from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
-from dsel.selection.render import passes_made
+from dsel.selection.render import bytes_taken, passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -431,7 +431,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
         ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
-        ("Passes over the data", f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"),
+        ("Passes over the data", f"{passes_made(selection)}; {bytes_taken(selection)}"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
         ("Fingerprint of the data", selection.fingerprint or ""),
