@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
+from dsel._lib.text import counted_items
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -158,7 +159,7 @@ def _certified(
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     for values in selection.certificate:
-        log.info("%s", describe(values, selection.label))
+        log.info("%s", describe(values, selection))
     selection = with_better_subset(run, selection)
     if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
         return selection
@@ -189,7 +190,7 @@ def _certified_loss(
             listing=budget.list_rule, watcher=lambda size: LossWatcher(size, budget, trees, context.on_slice),
         )  # fmt: skip
     for values in selection.certificate:
-        log.info("%s", describe(values, selection.label))
+        log.info("%s", describe(values, selection))
     return with_passes(selection, made)
 
 
@@ -307,16 +308,16 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
     )
 
 
-def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
-    """Return one line for a log. row: what `Certificate.as_dict` returns. label: the label of a column."""
-    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
+def describe(row: dict[str, Any], selection: Selection) -> str:
+    """Return one line for a log about a certificate of a selection. row: what `Certificate.as_dict` returns."""
+    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         whole = "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
         words = f"{useless}at most {row['relative_to_total']:.2%} of {whole} from the best{among}"
-    return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
+    return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts)]).strip()
 
 
 def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_weight: Any = None) -> Selection:

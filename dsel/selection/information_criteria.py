@@ -51,7 +51,8 @@ class CriterionContext:
         """Return a criterion of a subset of s columns, less is better; infinity where the rows do not suffice."""
         m, N, count = self.m, self.N, self.m * self.N
         rss = max(rss, _NO_RESIDUAL * self.total)
-        fit = count * math.log(rss / count)
+        share = rss / count  # 1 without columns of standardized targets, up to rounding
+        fit = 0.0 if math.isclose(share, 1.0, rel_tol=1e-13) else count * math.log(share)
         if by == "adjusted-r2":
             return (rss / (m - df - 1.0)) / (self.total / (m - 1.0)) - 1.0 if m > df + 1.0 else math.inf
         if by == "cp":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, noun, printable, shorten
+from dsel._lib.text import counted, counted_items, noun, printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -67,7 +67,7 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield f"Concordance on these rows: {selection.concordance:.4f}"
     for certificate in selection.certificate:
         yield _proof(certificate, selection.lam > 0.0, selection.share_name)
-        if sentence := caveat(certificate, selection.label):
+        if sentence := caveat(certificate, selection.label, selection.counts):
             yield f"  {printable(sentence)}"
     yield from describe_guarantees(selection)
     if selection.alternatives is not None:
@@ -182,15 +182,13 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     gamma = selection.submodularity
     if gamma is not None and gamma.guarantee < _LEAST_GUARANTEE:
         yield (
-            "Submodularity ratio: no useful lower bound is proved, so the ratio gives no guarantee here; about "
-            f"{gamma.estimate:.4f} (estimate), with which forward selection explains at least "
-            f"{gamma.estimated_guarantee:.2%} of what the best columns explain"
+            f"Submodularity ratio: at most {gamma.estimate:.4f}; no useful lower bound is proved, so the ratio gives "
+            "no guarantee here"
         )
     elif gamma is not None:
         yield (
-            f"Submodularity ratio: at least {gamma.bound:.4f} (proved), about {gamma.estimate:.4f} (estimate); forward "
-            f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved), about "
-            f"{gamma.estimated_guarantee:.2%} (estimate)"
+            f"Submodularity ratio: at least {gamma.bound:.4f} (proved), at most {gamma.estimate:.4f}; forward "
+            f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved)"
         )
     if selection.error_ratio is not None:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
@@ -297,8 +295,7 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    nouns = ("group of columns", "groups of columns") if row["method"].startswith(GROUPS) else ("column", "columns")
-    size = counted(row["size"], *nouns)
+    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""

@@ -80,7 +80,7 @@ def _delayed_frame() -> Any:
         ),
         (lambda: (pd.DataFrame(X), pd.Series(Y[:, 0], index=range(1, 61))), "indexes of X and Y differ"),
         (lambda: (pd.DataFrame(X, columns=list("abcab")), Y), r"X: 2 feature labels .*'a' \(2 times\)"),
-        (lambda: (X, pd.DataFrame(Y, columns=["u", "u"])), "Y: 1 target labels occur more than once"),
+        (lambda: (X, pd.DataFrame(Y, columns=["u", "u"])), "Y: 1 target label occurs more than once"),
         (
             lambda: (xr.Dataset({"a": (("sample", "i"), X), "b": (("sample", "i"), X)}), None),
             "2 variables that may be X",

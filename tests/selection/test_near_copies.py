@@ -104,7 +104,7 @@ def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() ->
     found = dsel.certify(dsel.select(near, y, k=2), near, y)
     assert found.certificate[0]["status"] == "optimal-except-near-copies"
     assert found.certificate[0]["represented"] == 1
-    assert "The proof does not cover subsets with any of 1 column that others represent" in str(found)
+    assert "The proof does not cover subsets with 1 column that another one represents" in str(found)
     assert dsel.certify(dsel.select(exact, y, k=2), exact, y).certificate[0]["status"] == "optimal"
     kept = dsel.select(near, y, k=2, near_copies="keep")
     assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0

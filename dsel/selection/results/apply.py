@@ -208,6 +208,8 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
         remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
+        elif {f"x{name}" for name in names} >= set(chosen):  # numbers name the columns, as pandas does without a header
+            remedy = 'The selection was made from a file without a header: rename the columns, by X.add_prefix("x").'
         given = [name for name in names if "=" not in name or name.partition("=")[0] not in place]  # no indicators
         raise DataError(
             f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(given, 8)}.",
