@@ -66,6 +66,10 @@ class ColumnGroups:
         """Return how many columns k groups have at most."""
         return int(np.sort(self.sizes)[::-1][:k].sum())
 
+    def label(self, j: int, labels: Sequence[str | int]) -> str | int:
+        """Return the name of the group of a column. labels: of all columns."""
+        return self.names[int(self.of_column[j])]
+
     def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
         """Return the columns of each group in S, in the order of their first columns."""
         return {self.names[group]: tuple(int(j) for j in S if self.of_column[j] == group) for group in self.of(S)}
@@ -119,6 +123,10 @@ class SingleColumns:
     def most_columns(self, k: int) -> int:
         """Return k: how many columns k of them have."""
         return k
+
+    def label(self, j: int, labels: Sequence[str | int]) -> str | int:
+        """Return the label of a column. labels: of all columns."""
+        return labels[j]
 
     def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
         """Return nothing: columns are in no named group."""
