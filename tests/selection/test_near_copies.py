@@ -110,6 +110,18 @@ def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() ->
     assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0
 
 
+def test_a_certificate_names_the_multiples_that_it_covers() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(100, 6))
+    y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=100)
+    X = np.c_[X, X[:, 0] + 1e-5 * rng.normal(size=100), 2 * X[:, 0], 1 - X[:, 3]]
+    found = dsel.certify(dsel.select(X, y, k=2), X, y)
+    assert any("the first represents the others: x0 for x6, x7; x3 for x8" in note for note in found.notes)
+    proof = next(line for line in str(found).splitlines() if "The proof does not cover" in line)
+    assert "subsets with 1 column that another one represents" in proof
+    assert "It covers those with the 2 others, which are multiples up to rounding." in proof
+
+
 def test_a_loss_searches_one_column_of_each_cluster_and_its_proof_says_so() -> None:
     classes = np.median(Y) < Y
     found = dsel.select(with_copies(1e-5), classes, k=3, loss="logistic")
