@@ -19,7 +19,7 @@ from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.jobs.certify import certify_selection, proof_events, require_one_target
+from dsel.jobs.certify import certify_selection, proof_events, require_listable, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -196,6 +196,8 @@ class _OpenedJob:
         request, out = job.request(), out_folder(job)
         require_one_target(dataset, request, job.certify)
         validated, folder, cluster = validate(dataset, request), RunFolder(out), cluster_of(job.cluster)
+        for budget in _budgets(job):
+            require_listable(validated, budget)
         scratch = out / "cache" if cluster.shares_files and isinstance(out, Path) else None
         isolated = cluster.own_hosts and scratch is None  # its workers share no folder with this process
         context = RunContext(

@@ -287,7 +287,7 @@ def _by_loss(
         curve=curve,
         errors=errors,
         loss_parameters=search.problem.loss.parameters(),
-        targets=search.score_names,
+        numbered_classes=search.numbered_classes,
         class_figures=figures,
     )
     notes = (*notes, *search.notes(run))

@@ -280,7 +280,7 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
         return None
     near, verdicts = found.lines()
     return {
-        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. Columns: {verdicts}.",
+        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. {found.noun.capitalize()}s: {verdicts}.",
         "sentences": [
             _about_column(found, price, selection.share_less_penalty.replace("2", "²"))
             for price in shown_prices(selection)[:_MOST_SENTENCES]
