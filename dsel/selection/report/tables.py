@@ -370,7 +370,7 @@ def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Weights of rows", selection.weights or "none"),
         ("Always chosen", _columns(selection, request.include)),
         ("Never chosen", _columns(selection, tuple(j for j in request.exclude if j not in copies))),
-        ("Copies of others, not chosen", _columns(selection, tuple(j for j in request.exclude if j in copies))),
+        ("Copies of others, not chosen", _columns(selection, tuple(sorted(copies)))),
         ("Constant, not chosen", names(selection.constant)),
         ("Criterion", _loss_of(selection) if request.criterion is None else str(request.criterion)),
         ("Offset", "none" if request.offset is None else str(request.offset)),
