@@ -37,7 +37,7 @@ from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import inexact_copies
+from dsel.selection.near_copies import inexact_copies, left_out
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
 from dsel.selection.result import Selection
@@ -134,7 +134,8 @@ def _certified(
     if budget.near_best is not None and budget.limit is not None:
         raise OptionError("Near-best subsets are listed without a limit for coefficients.", "Leave the limit out.")
     if "copies" in selection.counts:  # the search left them out
-        request = request.model_copy(update={"exclude": selection.request.exclude})
+        excluded = dict.fromkeys((*request.exclude, *left_out(selection.counts["copies"])))
+        request = request.model_copy(update={"exclude": tuple(excluded)})
         validated = None
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)

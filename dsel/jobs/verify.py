@@ -86,7 +86,7 @@ def verify(
         raise OptionError(
             f"{path} minimizes {what}, and proofs have a log that can be checked for the squared error only.",
             "A certificate by a loss is what its proof has shown: certify again to repeat the proof."
-            if selection.by_loss else "Select by the squared error or a loss to prove a selection.",
+            if selection.by_loss else "Select by the squared error to prove a selection with a log.",
         )  # fmt: skip
     if not logs:
         raise MissingInputError(

@@ -64,7 +64,8 @@ class Selection(SelectionRecord):
     constant : tuple of str
         Labels of constant columns, which are never chosen.
     counts : dict
-        Counts of the search; the names depend on the method.
+        Counts of the search; the names depend on the method. After an interruption, `tasks`, `futures`, `lost_tasks`,
+        `lost_evaluations` and `utilisation` are those of the last process alone. `evaluated` counts the whole search.
     notes : tuple of str
         Remarks for the reader.
     source : str

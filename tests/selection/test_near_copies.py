@@ -11,6 +11,7 @@ import pytest
 
 import dsel
 from dsel.errors import OptionError
+from dsel.selection.results.compare import compare_selections
 
 RNG = np.random.default_rng(0)
 M = 400
@@ -60,6 +61,9 @@ def test_an_included_column_represents_its_cluster() -> None:
     assert sorted(found.indices) == [2, 5, 11]
     excluded = dsel.select(with_copies(1e-5), Y, k=3, method="forward", exclude=["x3"])
     assert sorted(excluded.indices) == [2, 5, 10]
+    assert (found.exclude, excluded.exclude) == ((), (3,))  # the others are in counts["copies"]
+    kept = dsel.select(with_copies(1e-5), Y, k=3, method="forward", include=["x11"], near_copies="keep")
+    assert compare_selections(found, kept).options == {"near_copies": ("first", "keep")}
 
 
 def test_columns_next_to_groups_represent_each_other_and_groups_stay_whole() -> None:
@@ -207,7 +211,7 @@ def test_without_centering_the_note_speaks_of_the_cosine() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3)) + 1e4
     found = dsel.select(X, X[:, 0] - X[:, 1], k=2, preprocess="unit")
-    assert any("cosine is above 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)
+    assert any("cosine is at least 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)
 
 
 def test_an_exact_copy_replaces_a_column_where_another_one_has_a_near_copy() -> None:
