@@ -133,6 +133,8 @@ def _differences(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
 def _flat(selection: Selection) -> dict[str, Any]:
     values = selection.request.model_dump()
     options = values.pop("options")
+    for name in ("include", "exclude"):
+        values[name] = tuple(selection.label(j) if isinstance(j, int) else j for j in values[name])
     return {**values, **{f"options.{name}": value for name, value in options.items()}}
 
 
