@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,13 +36,20 @@ def as_labels(names: Iterable[Any]) -> Labels:
     return np.array([str(name) for name in names], dtype=object)
 
 
+def column_of(label: str, columns: Collection[str]) -> str:
+    """Return the longest of these names of columns of which a label `name=class` is a class, or else the label."""
+    names = (label[:i] for i in range(len(label) - 1, 0, -1) if label[i] == "=")
+    return next((name for name in names if name in columns), label)
+
+
 def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) -> None:
     """Raise DataError unless all `labels` differ; it names the repeated ones and how often they occur."""
     if len(set(labels)) == len(labels):
         return
     repeated = [(label, times) for label, times in Counter(labels).most_common() if times > 1]
     shown = shorten(f"{label!r} ({times} times)" for label, times in repeated)
-    raise DataError(f"{where}: {len(repeated)} {what} labels occur more than once: {shown}.", remedy)
+    occur = " occurs" if len(repeated) == 1 else "s occur"
+    raise DataError(f"{where}: {len(repeated)} {what} label{occur} more than once: {shown}.", remedy)
 
 
 def format_labels(labels: Labels, indices: NDArray[np.int64] | Sequence[int], limit: int = 5) -> str:

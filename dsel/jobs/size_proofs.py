@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dsel._lib.text import counted
+from dsel._lib.text import counted, counted_items
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
@@ -22,7 +22,7 @@ from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.starting_subset import extended
-from dsel.selection.add_certificates import alternatives_in_data, criterion_list_in_data, reliance_of
+from dsel.selection.add_certificates import Candidates, alternatives_in_data, criterion_list_in_data, reliance_of
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import explained_share
 from dsel.selection.context import SelectionRun
@@ -144,7 +144,7 @@ class _SizeProofs:
         """Prove the sizes that are left, the smallest first, until one is interrupted."""
         for size, seconds, nodes in self._budget.shares(list(self._stores)):
             if len(self._stores) > 1:
-                log.info("certificate for %d %s", self._base + size, self._run.validated.items.noun)
+                log.info("certificate for %s", counted_items(self._base + size, self._run.validated.items.noun))
             if self._base + size in self.proved.certificates:
                 continue
             if seconds is not None and math.comb(self._subject.n, size) <= _FEW_SUBSETS:
@@ -178,8 +178,8 @@ class _SizeProofs:
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
-                answer, run.objective, partial(explained_share, run.whole), reliance_of(answer, run.objective),
-                run.dataset.names, certificate,
+                answer, Candidates.of(self._subject), partial(explained_share, run.whole),
+                reliance_of(answer, self._subject), run, certificate,
             )  # fmt: skip
         if run.objective.has_gram:
             self._smaller = proof.search.best

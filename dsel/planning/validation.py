@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, counted_items, shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
@@ -347,7 +347,7 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     conflict = options.conflict_with_groups()
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
-    groups = column_groups(dataset, request.groups)
+    groups = column_groups(dataset, request.groups, request.categories == "groups")
     if request.k != "auto" and request.limit > len(groups.names):
         one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
         raise OptionError(
@@ -391,9 +391,10 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
     limit = request.max_k if request.k == "auto" else request.limit
     included = items.count(include)
     if limit is not None and included > limit:
-        name = "max_k" if request.k == "auto" else "k"
+        name, are = "max_k" if request.k == "auto" else "k", "is" if included == 1 else "are"
         raise OptionError(
-            f"{included} {items.noun} are included, and {name} is {limit}.", f"Raise {name} or include fewer."
+            f"{counted_items(included, items.noun)} {are} included, and {name} is {limit}.",
+            f"Raise {name} or include fewer.",
         )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.", "Exclude fewer.")

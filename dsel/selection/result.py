@@ -64,7 +64,8 @@ class Selection(SelectionRecord):
     constant : tuple of str
         Labels of constant columns, which are never chosen.
     counts : dict
-        Counts of the search; the names depend on the method.
+        Counts of the search; the names depend on the method. After an interruption, `tasks`, `futures`, `lost_tasks`,
+        `lost_evaluations` and `utilisation` are those of the last process alone. `evaluated` counts the whole search.
     notes : tuple of str
         Remarks for the reader.
     source : str
@@ -124,6 +125,9 @@ class Selection(SelectionRecord):
     class_figures : ClassFigures, optional
         With a loss for classes: the ROC curve, the calibration and the confusion on the rows of the selection. These
         rows flatter it: `score` and `plot.roc` take other rows.
+    classes : dict of str to list of str
+        The classes of each target that holds classes. `targets` has NAME=CLASS for each class, and for the second
+        one only where there are two.
     """
 
     @property
@@ -252,10 +256,11 @@ class Selection(SelectionRecord):
         Returns
         -------
         array, Series, DataFrame, Dask or xarray object
-            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. With another
+            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. Y of a store
+            has two: one target gives (m, 1), whatever X is. A target that was named in a frame has one. With another
             loss than the squared error: its mean there, such as the probability of the second class, or the hazard
-            ratio to a row of means. Its kind is that of X. It is lazy for Dask and xarray
-            objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives pandas objects.
+            ratio to a row of means. Its kind is that of X: a Series or DataFrame for a frame. It is lazy for Dask and
+            xarray objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives pandas objects.
 
         Raises
         ------
@@ -289,7 +294,8 @@ class Selection(SelectionRecord):
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
         y : (m,) or (m, N) array, Series, DataFrame, str or list of str
-            The targets, as the selection was made from, or their names in a frame X. Classes of text are taken by name.
+            The targets, as the selection was made from, or their names in a frame or a store X. Classes of text are
+            taken by name. Of labelled columns, those of the targets are taken.
         sample_weight : (m,) array or str, optional
             Weights of the rows, or their name in a frame X.
         offset : (m,) array, float or str, optional
@@ -298,12 +304,13 @@ class Selection(SelectionRecord):
         Returns
         -------
         dict of str to float
-            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than with the weighted
-            mean of y for every row. For classes also `auc` (the area under the ROC curve), `log_loss` (per row) and
-            `accuracy`, and for the loss "cox" the `concordance`. The squared error has `deviance` and `r2`. For several
-            targets, also those that three or more classes became, `deviance` is their sum, and `r2` weights them as the
-            selection does: the mean of their R2 with ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE /
-            SST of all together.
+            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than without columns.
+            Without columns, the linear predictor of a row is its offset plus the constant that is best for these rows,
+            such as the median of y for the quantile loss (0.5). "cox" has no constant. For classes also `auc` (the area
+            under the ROC curve), `log_loss` (per row) and `accuracy`, and for the loss "cox" the `concordance`. The
+            squared error has `deviance` and `r2`. For several targets, also those that three or more classes became,
+            `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2 with
+            ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together.
 
         Raises
         ------

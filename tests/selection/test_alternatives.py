@@ -184,10 +184,7 @@ def test_what_makes_no_sense_is_refused(call: Any, kind: type[DselError], says: 
         call(dsel.select(X, Y, k=K, method="forward"))
 
 
-def test_groups_and_criteria_have_no_alternatives() -> None:
-    grouped = dsel.select(X, Y, k=2, method="forward", groups=[[0, 1], [2, 3]])
-    with pytest.raises(OptionError, match="single columns"):
-        dsel.alternatives(grouped, X, Y)
+def test_criteria_have_no_alternatives() -> None:
     by_criterion = dsel.select(X, Y, k=1, criterion=lambda S: -sum(S), iterations=50)
     with pytest.raises(OptionError, match="custom criterion"):
         dsel.alternatives(by_criterion, X, Y)
@@ -243,7 +240,7 @@ def test_substitutes_are_the_best_swaps(how: dict[str, Any], targets: Any, total
 
 def test_results_without_substitutes_say_why_and_what_helps() -> None:
     frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(kind=np.where(Y > 0, "high", "low"))
-    with pytest.raises(OptionError, match=r'not for groups. Select without groups;.* categories="columns"'):
+    with pytest.raises(OptionError, match=r'not for groups. Use dsel.alternatives, or .*\(categories="columns"'):
         dsel.select(frame, Y, k=2).substitutes()
     with pytest.raises(OptionError, match=r"not for another loss. Use dsel.alternatives"):
         dsel.select(frame[["a", "b", "c"]], frame["kind"], k=2, loss="logistic").substitutes()

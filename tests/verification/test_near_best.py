@@ -21,9 +21,9 @@ X[:, 12], X[:, 13] = X[:, 2] + X[:, 4], X[:, 5] + 1e-5 * X[:, 6]  # dependent co
 WITHIN = 0.05
 
 
-def listed_run(folder, *, within=WITHIN, limit=1000, nodes=None, workers=1, **request):
+def listed_run(folder, X=X, Y=Y, k=K, *, within=WITHIN, limit=1000, nodes=None, workers=1, **request):
     """Return the folder of a result with near-best subsets and their log."""
-    out = finished_run(folder, X, Y, K, **request)
+    out = finished_run(folder, X, Y, k, **request)
     limits = ListLimits.of(within=within, nbest=None, limit=limit)
     certify_run(out, ProofBudget(nodes=nodes, log=True, near_best=limits, save_seconds=3600.0), workers)
     return out
@@ -56,6 +56,9 @@ def test_a_true_list_is_accepted(whole):
     assert len(near.listed) == len(found.subsets) > 2
     assert near.verdicts == [price.verdict for price in found.columns]
     assert "no others" in str(check)
+    heads = [line.split(":")[0] for line in str(check).splitlines() if "accepted in" in line]
+    assert len(set(heads)) == len(heads)
+    assert heads[-1].endswith(", near-best subsets")
     assert json.loads(json.dumps(check.as_dict()))["checks"][-1]["near_best"]["verdicts"] == near.verdicts
 
 

@@ -17,7 +17,7 @@ from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
-from dsel.selection.render import passes_made
+from dsel.selection.render import bytes_taken, passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -53,6 +53,8 @@ def share(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a duration in the unit that people would use."""
+    if 0.0 < seconds < 0.005:
+        return "below 0.01 s"
     if seconds < 60.0:
         return f"{seconds:.2f} s" if seconds < 10.0 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -164,7 +166,7 @@ def headline(selection: SelectionRecord) -> str:
 
 def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
     """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
-    remark = caveat(row, selection.label)
+    remark = caveat(row, selection.label, selection.counts)
     return " ".join([_proved(selection, row), *([printable(remark)] if remark else [])])
 
 
@@ -278,7 +280,7 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
         return None
     near, verdicts = found.lines()
     return {
-        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. Columns: {verdicts}.",
+        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. {found.noun.capitalize()}s: {verdicts}.",
         "sentences": [
             _about_column(found, price, selection.share_less_penalty.replace("2", "²"))
             for price in shown_prices(selection)[:_MOST_SENTENCES]
@@ -368,7 +370,7 @@ def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Weights of rows", selection.weights or "none"),
         ("Always chosen", _columns(selection, request.include)),
         ("Never chosen", _columns(selection, tuple(j for j in request.exclude if j not in copies))),
-        ("Copies of others, not chosen", _columns(selection, tuple(j for j in request.exclude if j in copies))),
+        ("Copies of others, not chosen", _columns(selection, tuple(sorted(copies)))),
         ("Constant, not chosen", names(selection.constant)),
         ("Criterion", _loss_of(selection) if request.criterion is None else str(request.criterion)),
         ("Offset", "none" if request.offset is None else str(request.offset)),
@@ -406,18 +408,22 @@ def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
     if selection.plan is None:
         return []
     planned, measured = selection.plan["planned"], selection.plan["measured"]
-    terms = {"bytes_read": "Bytes read", "worker_memory": "Memory of a worker", "seconds": "Time of the passes"}
+    terms = {
+        "bytes_read": "Bytes read", "worker_memory": "Memory of a worker", "seconds": "Time of the passes",
+        "search_seconds": "Time of the search", "search_seconds_on_workers": "Time of the search on workers",
+    }  # fmt: skip
 
     def text(name: str, value: Any) -> str:
         if value is None:
             return "–"
         if name in ("bytes_read", "worker_memory"):
             return str(format_bytes(int(value)))
-        return duration(value) if name == "seconds" or name.endswith("_seconds") else f"{value:,}"
+        return duration(value) if name in terms else f"{value:,}"
 
     return [
         (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
         for name, value in planned.items()
+        if not (value is None and measured.get(name) is None)
     ]
 
 
@@ -431,7 +437,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
         ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
-        ("Passes over the data", f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"),
+        ("Passes over the data", f"{passes_made(selection)}; {bytes_taken(selection)}"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
         ("Fingerprint of the data", selection.fingerprint or ""),
