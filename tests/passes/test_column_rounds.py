@@ -28,7 +28,7 @@ from tests.search.cross_validation.without_gram import select_without_gram, with
 from tests.stores import make_store, regression
 
 X, Y = regression(m=50, n=40)
-CHUNKS = {"columns": (50, 7), "rows": (11, 40), "cells": (11, 7)}
+CHUNKS = {"columns": (50, 12), "rows": (17, 40), "cells": (17, 12)}
 REQUEST = SelectionRequest(k=8, method="greedy-rls", lam=1.0)
 
 
