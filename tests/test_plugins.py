@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,12 +73,16 @@ def install(site: Path, method: str = METHOD, name: str = "stride") -> None:
     (info / "entry_points.txt").write_text(ENTRY_POINTS.format(name=name))
 
 
+def with_site(site: Path) -> dict[str, str]:
+    """Return the environment of a process that has the site on its path."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(Path(dsel.__file__).parents[1])])}
+
+
 def run(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `dsel` with the site on its path."""
-    path = os.pathsep.join([str(site), str(Path(dsel.__file__).parents[1])])
     return subprocess.run(
         [sys.executable, "-m", "dsel", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path}, cwd=site, capture_output=True, text=True, timeout=600,
+        env=with_site(site), cwd=site, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
 
@@ -116,27 +122,36 @@ def test_method_and_format_pass_the_conformance_kit(site: Path) -> None:
         "values = np.loadtxt('data.txt')\ncheck_method(METHOD)\n"
         "check_format(FORMAT, 'data.txt', values[:, 1:], values[:, 0])\n"
     )
-    path = os.pathsep.join([str(site), str(Path(dsel.__file__).parents[1])])
-    environment = {**os.environ, "PYTHONPATH": path}
-    subprocess.run([sys.executable, "-c", script], cwd=site, env=environment, check=True, timeout=600)
+    subprocess.run([sys.executable, "-c", script], cwd=site, env=with_site(site), check=True, timeout=600)
 
 
-@pytest.mark.parametrize(
-    ("keys", "code", "message"),
-    [
-        ({"method": "qwerty"}, 64, "There is no method 'qwerty'. Known: poss, .*, stride"),
-        ({"method": "Strides"}, 64, "Did you mean 'stride'?"),
-        ({"method": "stride", "options": {"stride": 0}}, 64, "Options of stride: 'stride' is 0: it must be at least 1"),
-        ({"method": "stride", "options": {"stripe": 1}}, 64, "stride has no option 'stripe'. Did you mean 'stride'?"),
-    ],
-)
-def test_errors_name_it(site: Path, keys: dict[str, object], code: int, message: str) -> None:
-    done = run(site, "plan", write_job(site, **keys))
-    assert done.returncode == code
-    first, _, last = message.partition(".*")
-    said = done.stderr.replace("\n  remedy: ", " ")
-    assert first in said
-    assert last in said
+#: Print the exit code and the error of a plan of each job file. They share a process, which has imported the package.
+PLANS = """
+import json, sys
+from tests.cli_runner import call
+
+for job in sys.argv[1:]:
+    code, _, err = call("plan", job)
+    print(json.dumps([code, err]))
+"""
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"method": "qwerty"}, r"There is no method 'qwerty'\. Known: poss, .*, stride"),
+    ({"method": "Strides"}, r"Did you mean 'stride'\?"),
+    ({"method": "stride", "options": {"stride": 0}}, "Options of stride: 'stride' is 0: it must be at least 1"),
+    ({"method": "stride", "options": {"stripe": 1}}, r"stride has no option 'stripe'\. Did you mean 'stride'\?"),
+]
+
+
+def test_errors_name_it(site: Path) -> None:
+    jobs = [write_job(site, **keys).rename(site / f"job-{i}.yaml") for i, (keys, _) in enumerate(WRONG)]
+    done = subprocess.run(
+        [sys.executable, "-c", PLANS, *jobs], env=with_site(site), cwd=site, capture_output=True, text=True, timeout=600
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(WRONG), done.stderr
+    for (code, said), (_, message) in zip(answers, WRONG, strict=True):
+        assert code == 64
+        assert re.search(message, said.replace("\n  remedy: ", " ")), said
 
 
 @pytest.mark.parametrize(
@@ -163,5 +178,4 @@ def test_a_package_that_is_wrong_is_named(tmp_path: Path, code: str, name: str, 
         "else: assert False\n"
         "dsel.plan(X, k=2, method='forward', calibrate=False)  # others are not affected\n"
     )
-    path = os.pathsep.join([str(tmp_path), str(Path(dsel.__file__).parents[1])])
-    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=600)
+    subprocess.run([sys.executable, "-c", script], env=with_site(tmp_path), check=True, timeout=600)

@@ -38,9 +38,10 @@ def test_no_imports_go_round_in_a_circle() -> None:
     }
     needs: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
-        tree = ast.parse(path.read_text())
-        later = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
-        for node in (node for node in ast.walk(tree) if id(node) not in later):
+        at_once: list[ast.AST] = [ast.parse(path.read_text())]
+        for node in at_once:
+            if not isinstance(node, ast.FunctionDef):
+                at_once += ast.iter_child_nodes(node)
             if isinstance(node, ast.Import):
                 needs[name] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -68,10 +68,16 @@ def only_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     del sys.modules["only_here"]
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a scheduler with one worker in another process, which lacks the module."""
+    with remote_cluster() as (address, _):
+        yield address
+
+
 @pytest.fixture
-def client(only_here: ModuleType) -> Iterator[Client]:
-    """A client of a scheduler with one worker in another process, which lacks the module."""
-    with remote_cluster() as (address, _), Client(address) as client:  # type: ignore[no-untyped-call]
+def client(address: str) -> Iterator[Client]:
+    with Client(address) as client:  # type: ignore[no-untyped-call]
         yield client
 
 
@@ -118,13 +124,14 @@ def test_a_selection_says_so_before_its_first_pass(method: str, client: Client, 
 
 @pytest.mark.parametrize("task", [evaluations, proof, one_pass])
 def test_without_dsel_on_the_scheduler_an_error_says_so(
-    task: Callable[[DaskEngine, Any], None], client: Client, only_here: Any
+    task: Callable[[DaskEngine, Any], None], only_here: Any
 ) -> None:
-    client.run_on_scheduler(exec, "import sys; sys.modules['dsel'] = None")
-    started = time.monotonic()
-    with pytest.raises(DselError, match=r"(The scheduler|Worker \S+) cannot import the module 'dsel"):
-        task(DaskEngine(client), only_here)
-    assert time.monotonic() - started < LIMIT
+    with remote_cluster() as (address, _), Client(address) as client:  # type: ignore[no-untyped-call]
+        client.run_on_scheduler(exec, "import sys; sys.modules['dsel'] = None")
+        started = time.monotonic()
+        with pytest.raises(DselError, match=r"(The scheduler|Worker \S+) cannot import the module 'dsel"):
+            task(DaskEngine(client), only_here)
+        assert time.monotonic() - started < LIMIT
 
 
 def test_a_scheduler_needs_no_module_of_a_criterion(only_here: Any) -> None:

@@ -75,7 +75,7 @@ def run(kind: str, method: str, targets: bool, store: Path, context: RunContext,
     elif kind == "groups":
         more["groups"], options = [[0, 1, 2], [3, 4], [5, 6, 7]], {"iterations": 300, **options}
     elif kind.startswith("wide"):
-        more, options = {"include": (7,), "exclude": (9,)}, {"iterations": 6_000, **options}
+        more, options = {"include": (7,), "exclude": (9,)}, {"iterations": 3_000, **options}
     request = SelectionRequest(k=4, method=method, seed=3, options=options, **more)
     return run_selection(as_dataset(str(store)), request, context)
 

@@ -24,8 +24,9 @@ from dsel.passes.gram import gram_statistics
 from dsel.search.cross_validation.rounds import GreedyRls
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
-from tests.cli_runner import call, start, wait_for
+from tests.cli_runner import call
 from tests.jobs.test_runner import write_job
+from tests.no_workers import exit_code_after
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression(m=3000)
@@ -96,13 +97,9 @@ def test_killed_and_resumed_it_continues_at_the_last_finished_round(store: Path)
         return len(json.loads(checkpoint.read_text())["state"]["path"]) if checkpoint.exists() else 0
 
     reached = 0
-    for number, at in ((signal.SIGKILL, 3), (signal.SIGTERM, 7)):
-        process = start("run", job)
-        wait_for(lambda at=at, process=process: rounds() >= at or process.poll() is not None)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=600)
-        assert process.returncode == (75 if number == signal.SIGTERM else -9), err
-        assert rounds() >= max(at, reached)
+    for number, saves in ((signal.SIGKILL, 3), (signal.SIGTERM, 4)):
+        assert exit_code_after(number, saves, "run", job) == (75 if number == signal.SIGTERM else -9)
+        assert rounds() == reached + saves
         reached = rounds()
     code, _, err = call("resume", store.parent / "job.result")
     assert code == 0, err
@@ -131,11 +128,8 @@ def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path)
     expected = run_selection(as_dataset(str(store)), settings, RunContext())
     job = write_job(store, method="greedy-rls", k=18, options=options)
     cache = store.parent / "job.result" / "cache"
-    process = start("run", job)
-    wait_for(lambda: any(cache.glob("cache-8-*")) or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=600)
-    assert any(cache.glob("cache-*"))
+    assert exit_code_after(signal.SIGKILL, 9, "run", job) == -signal.SIGKILL
+    assert any(cache.glob("cache-8-*"))
     found = run_job(read_job(job))
     assert found.path == expected.path  # bit for bit
     assert found.counts["lam_grid"] == expected.counts["lam_grid"]

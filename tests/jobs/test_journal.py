@@ -15,8 +15,9 @@ from dsel.jobs.runner import run_job
 from dsel.search.journal import journalled_values, read_journal
 from dsel.search.outcome import improving
 from dsel.search.pareto.archive import IsolationFunction, min_index
-from tests.cli_runner import call, start_held, wait_for
+from tests.cli_runner import call
 from tests.jobs.test_runner import write_job
+from tests.no_workers import exit_code_after
 from tests.search.runtime.replay import Columns, Replay
 from tests.stores import make_store, regression
 
@@ -65,11 +66,7 @@ def test_stopped_and_resumed_with_a_custom_criterion(store: Path, monkeypatch: p
         cluster={"local": {"workers": 2, "memory": "600MB"}},
     )  # fmt: skip
     folder = store.parent / "job.result"
-    process = start_held("run", job)
-    wait_for(lambda: (folder / "checkpoint.json").exists() or process.poll() is not None)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=600)
-    assert process.returncode == 75, err
+    assert exit_code_after(signal.SIGTERM, 2, "run", job) == 75
     stopped, _, archives = replay(folder, lambda S: sum(S) % 2)
     saved = json.loads((folder / "checkpoint.json").read_text())["state"]
     assert list(saved["solutions"]) in archives

@@ -438,7 +438,7 @@ class TestSignals:
         signal.raise_signal(signal.SIGUSR1)  # one that comes late does no harm
 
 
-LONG = {"iterations": 4_000_000, "exchange_every": 50_000}
+LONG = {"iterations": 1_000_000, "exchange_every": 50_000}
 
 
 @pytest.fixture(scope="module")
@@ -490,13 +490,12 @@ class TestInterruption:
         self.assert_same(store, undisturbed)
 
     @pytest.mark.slow
-    def test_killed_and_then_stopped_it_continues_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
-        for number, expected in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 75)):
-            process = self.start(store)
-            process.send_signal(number)
-            code, err = self.end(process)
-            assert code == expected, err
-            assert "Traceback" not in err
+    def test_killed_it_continues_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
+        process = self.start(store)
+        process.send_signal(signal.SIGKILL)
+        code, err = self.end(process)
+        assert code == -signal.SIGKILL, err
+        assert "Traceback" not in err
         self.assert_same(store, undisturbed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.search.cross_validation.without_gram import select_without_gram, with
 from tests.stores import make_store, regression
 
 X, Y = regression(m=50, n=40)
-CHUNKS = {"columns": (50, 7), "rows": (11, 40), "cells": (11, 7)}
+CHUNKS = {"columns": (50, 12), "rows": (17, 40), "cells": (17, 12)}
 REQUEST = SelectionRequest(k=8, method="greedy-rls", lam=1.0)
 
 
@@ -95,13 +96,17 @@ def test_the_plan_counts_what_is_read(store: Path) -> None:
     assert 0 <= planned["bytes_read"] - measured["bytes_read"] <= 0.02 * planned["bytes_read"]
 
 
-def test_no_bit_depends_on_the_workers(store: Path) -> None:
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Engine]:
+    with local_cluster(2, "600MB") as client:
+        yield DaskEngine(client)
+
+
+def test_no_bit_depends_on_the_workers(store: Path, workers: Engine) -> None:
     def path(engine: Engine) -> Any:
         return run(store, REQUEST.model_copy(update={"k": 4}), engine=engine).path
 
-    expected = path(THREADS)
-    with local_cluster(2, "600MB") as client:
-        found = path(DaskEngine(client))
+    expected, found = path(THREADS), path(workers)
     assert [row.index for row in found] == [row.index for row in expected]
     assert [row.error for row in found] == [row.error for row in expected]
 

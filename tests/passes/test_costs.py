@@ -21,12 +21,12 @@ from dsel.passes.moments import plan_tiles
 from dsel.passes.reduce_blocks import RowPass
 from tests.stores import make_store, regression
 
-CHUNKS = [(37, 60), (200, 60), (1, 60), (100, 5), (40, 7)]
+CHUNKS = [(17, 60), (60, 60), (1, 60), (30, 5), (12, 7)]
 
 
 @pytest.fixture(params=CHUNKS, ids=str)
 def dataset(request: Any, tmp_path: Path) -> Dataset:
-    X, Y = regression(m=200, n=60)
+    X, Y = regression(m=60, n=60)
     return as_dataset(make_store(tmp_path / "s.zarr", X, Y, request.param))
 
 
@@ -42,7 +42,7 @@ def agrees(one: Pass, **arguments: Any) -> Any:
 def test_passes_over_rows(dataset: Dataset) -> None:
     agrees(gram_pass(dataset, dataset.row_ranges))
     agrees(means_pass(dataset, dataset.row_ranges))
-    agrees(fold_pass(dataset, RowPartition(200, 3, repeats=2), dataset.row_ranges))
+    agrees(fold_pass(dataset, RowPartition(60, 3, repeats=2), dataset.row_ranges))
     for one in tile_passes(dataset, plan_tiles(60, 8 * 32 * 32), dataset.row_ranges):
         agrees(one)
 
@@ -52,8 +52,8 @@ def test_passes_over_columns(dataset: Dataset) -> None:
     scaling = np.zeros((2, 60))
     agrees(column_means_pass(blocks))
     agrees(column_moments_pass(blocks))
-    agrees(product_pass(blocks, 3), per_column=scaling, shared=np.ones((200, 3)))
-    agrees(leading_rows_pass(blocks), per_column=scaling, shared=np.arange(0, 200, 9))
+    agrees(product_pass(blocks, 3), per_column=scaling, shared=np.ones((60, 3)))
+    agrees(leading_rows_pass(blocks), per_column=scaling, shared=np.arange(0, 60, 9))
     if not blocks.by_rows:
         agrees(row_gram_pass(blocks), per_column=scaling)
 

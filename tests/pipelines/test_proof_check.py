@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import typer
 
 from dsel.search.exact.certificate import Certificate
+from pipelines.proof_check.__main__ import main
 from pipelines.proof_check.checks import Findings, check, check_number, compare
 from pipelines.proof_check.families import FAMILIES, random_problem
 from pipelines.proof_check.losses import check_loss
@@ -97,10 +97,10 @@ def test_a_bound_that_is_too_high_is_found():
     assert len(findings.false_bounds) == 1
 
 
-def test_the_last_line_is_json():
-    command = [sys.executable, "-m", "pipelines.proof_check", "--problems", "2"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    last = json.loads(printed.splitlines()[-1])
+def test_the_last_line_is_json(capsys):
+    with pytest.raises(typer.Exit):
+        main(problems=2)
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["problems"], last["false_bounds"], last["failures"]) == (2, 0, 0)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
+from pipelines.proof_check.__main__ import main
 from pipelines.proof_check.alternatives import AllSubsets, Faults, check_answer, check_lists
 from tests.search.exact.cases import hard_case
 
@@ -56,8 +56,8 @@ def test_random_problems_have_no_faults() -> None:
         assert check_lists(0, index).any == []
 
 
-def test_the_last_line_is_json() -> None:
-    command = [sys.executable, "-m", "pipelines.proof_check", "--alternatives", "--problems", "2"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    last = json.loads(printed.splitlines()[-1])
+def test_the_last_line_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        main(problems=2, alternatives=True)
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["problems"], last["wrong_verdicts"], last["wrong_lists"], last["false_bounds"]) == (2, 0, 0, 0)

@@ -21,7 +21,7 @@ from dsel.search.registry import METHODS
 from tests.stores import make_store
 
 M, N, K = 30, 14, 2
-CHUNKS = {"full rows": (8, N), "column blocks": (M, 5), "both": (8, 5)}
+CHUNKS = {"full rows": (12, N), "column blocks": (M, 6), "both": (12, 6)}
 SHORT: dict[str, dict[str, Any]] = {
     name: {"iterations": 500, "exchange_every": 0} for name in ("poss", "pposs", "pposs-asy")
 }
