@@ -18,6 +18,7 @@ from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
+from pipelines.proof_check.copies import faults_with_copies, random_copies
 from pipelines.proof_check.families import Problem, random_problem
 from pipelines.proof_check.oracle import measured
 
@@ -57,15 +58,15 @@ class Faults:
 class AllSubsets:
     """All subsets of k of n columns.
 
-    f: the error of each. sure: whether it is independent beyond doubt. c: f of the empty subset. slack: differences
-    that are rounding.
+    f: the error of each. sure: whether it is independent beyond doubt. total: ||Y||^2. slack: differences that are
+    rounding.
     """
 
     n: int
     members: list[Members]
     f: Floats
     sure: Bools
-    c: float
+    total: float
     slack: float
 
     def having(self) -> Bools:
@@ -124,7 +125,7 @@ def _check_finished(
 
 def _threshold(answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, values: Floats) -> float:
     """Return the largest f of a near-best subset, if the first listed one is the best."""
-    return answer.threshold if rule.within is None else rule.threshold(float(values[0]), everything.c)
+    return answer.threshold if rule.within is None else rule.threshold(float(values[0]), everything.total)
 
 
 def _check_columns(
@@ -133,7 +134,7 @@ def _check_columns(
     """Compare verdicts and prices with all subsets."""
     slack, having = everything.slack, everything.having()
     sure, best = np.where(everything.sure, everything.f, np.inf), float(everything.f.min(initial=np.inf))
-    limit = rule.threshold(best, everything.c)
+    limit = rule.threshold(best, everything.total)
     if finished:
         limit = _threshold(answer, rule, everything, np.array([value for _, value in answer.subsets]))
     elif rule.within is None:  # the best ones are those of a finished tree
@@ -192,8 +193,9 @@ def _of_tree(name: str, tree: Any) -> tuple[str, NearBestAnswer, bool, float]:
 
 
 def check_lists(seed: int, index: int) -> Faults:
-    """Check the lists of all trees for the random problem with this number."""
+    """Check the lists of all trees for the random problem with this number, and of a whole run with near-copies."""
     problem, faults = random_problem(seed, index), Faults()
+    _check_copies(seed, index, faults)
     rng = np.random.default_rng([seed, index, 3])
     k, n = min(problem.k, problem.objective.n), problem.objective.n
     while math.comb(n, k) > MOST_SUBSETS and k > 1:
@@ -213,9 +215,24 @@ def check_lists(seed: int, index: int) -> Faults:
     return faults
 
 
+def _check_copies(seed: int, index: int, faults: Faults) -> None:
+    """Check the list of a whole run in which columns represent copies."""
+    problem, within = random_copies(seed, index), _WITHIN[index % len(_WITHIN)]
+    what = f"copies k={problem.k} lam={problem.lam} {problem.preprocess} in={problem.include} within={within}"
+    faults.lists += 1
+    faults.finished += 1
+    try:
+        found = faults_with_copies(problem, within)
+    except Exception as error:  # a finding, like the others
+        faults.failures.append(f"{what}: {type(error).__name__}: {error}")
+        return
+    for kept, texts in zip((faults.wrong_lists, faults.wrong_verdicts, faults.false_bounds), found, strict=True):
+        kept += [f"{what}: {text}" for text in texts]
+
+
 def _with_slack(everything: AllSubsets, error: float, total: float) -> AllSubsets:
     slack = (error + _EQUAL) * total
-    return AllSubsets(everything.n, everything.members, everything.f, everything.sure, everything.c, slack)
+    return AllSubsets(everything.n, everything.members, everything.f, everything.sure, everything.total, slack)
 
 
 def _all_subsets(problem: Problem, k: int) -> AllSubsets:
@@ -229,7 +246,7 @@ def _all_subsets(problem: Problem, k: int) -> AllSubsets:
     possible = ~known.dependent[order]
     f = known.f[order][possible].astype(np.float64)
     members = [S for S, kept in zip(subsets, possible, strict=True) if kept]
-    return AllSubsets(objective.n, members, f, known.independent[order][possible], objective.c, 0.0)
+    return AllSubsets(objective.n, members, f, known.independent[order][possible], objective.total, 0.0)
 
 
 def check_lists_of(batch: tuple[int, Sequence[int]]) -> list[tuple[int, Faults]]:

@@ -196,7 +196,8 @@ class Proof:
         """Return what a log claims about near-best subsets: verdicts only if they follow from the list."""
         answer, objective = self._known_so_far(near), self.search.objective
         return {
-            "within": answer.within, "threshold": answer.threshold, "complete_below": answer.complete_below,
+            "within": answer.within, "share_of": "||Y||^2",
+            "threshold": answer.threshold, "complete_below": answer.complete_below,
             "subsets": [[list(objective.in_data(S)), f] for S, f in answer.subsets],
             "verdicts": answer.verdicts if answer.complete else None,
         }  # fmt: skip
