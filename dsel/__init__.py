@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +77,19 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that `import dsel` and `dsel --help` stay fast."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dsel")
     if name not in _HOMES:
         raise AttributeError(f"module 'dsel' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    collects = gc.isenabled()
+    gc.disable()  # Imports leave no garbage; its collection is an eighth of their time.
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -56,11 +56,11 @@ def _searches_prepare_little() -> None:
     For large data they reserve files of 256 MiB for rows of the Gram matrix, and look ahead by millions of iterations.
     Neither changes what a search finds.
     """
-    from dsel.objective import on_demand
+    from dsel.objective import gram_row_cache
     from dsel.search.pareto import compiled
 
-    assert (on_demand._SEGMENT_BYTES, compiled._MAX_AHEAD) == (1 << 28, 1 << 22)
-    on_demand._SEGMENT_BYTES, compiled._MAX_AHEAD = 1 << 20, 1 << 14
+    assert (gram_row_cache._SEGMENT_BYTES, compiled._MAX_AHEAD) == (1 << 28, 1 << 22)
+    gram_row_cache._SEGMENT_BYTES, compiled._MAX_AHEAD = 1 << 20, 1 << 14
 
 
 @pytest.fixture

@@ -144,11 +144,13 @@ class SingleColumns:
 Items = ColumnGroups | SingleColumns
 
 
-def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
+def column_groups(dataset: Dataset, given: Any, categories: bool = True) -> ColumnGroups:
     """Return the groups of the columns of a dataset.
 
     given: a mapping from names to lists of columns; lists of columns; or the name of a coordinate of the features.
-    Columns are labels or indices. Errors: OptionError for what does not fit the data.
+    Columns are labels or indices. categories: whether the indicator columns of a category that these lists do not name
+    form a group, too; the name of a category stands for all of them. Errors: OptionError for what does not fit the
+    data.
     """
     if isinstance(given, str):
         return _by_coordinate(dataset, given)
@@ -156,10 +158,12 @@ def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
         named = [(str(name), list(columns)) for name, columns in given.items()]
     else:
         named = [("", list(columns)) for columns in given]
+    indicators = _indicators(dataset) if categories else {}
     of_column, names = np.full(dataset.n, -1, np.int64), []
     for number, (name, columns) in enumerate(named):
         if not columns:
             raise OptionError(f"groups: {f'group {name!r}' if name else f'group {number + 1}'} has no columns.")
+        columns = [label for column in columns for label in indicators.get(column, (column,))]
         members = resolve_labels(columns, dataset.features, "feature", "groups")
         taken = members[of_column[members] >= 0]
         if taken.size:
@@ -168,7 +172,21 @@ def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
         names.append(
             name or "+".join(str(dataset.features[j]) for j in members[:3]) + ("+..." if len(members) > 3 else "")
         )
+    for name, labels in indicators.items():
+        members = resolve_labels(labels, dataset.features, "feature", "groups")
+        if (of_column[members] < 0).all():
+            of_column[members] = len(names)
+            names.append(name)
     return _completed(dataset, names, of_column)
+
+
+def _indicators(dataset: Dataset) -> dict[str, list[str]]:
+    """Return the labels of the indicator columns of each category."""
+    found: dict[str, list[str]] = {}
+    for label, source in zip(dataset.features, () if dataset.categories is None else dataset.categories, strict=False):
+        if label != source:
+            found.setdefault(str(source), []).append(str(label))
+    return found
 
 
 def _by_coordinate(dataset: Dataset, name: str) -> ColumnGroups:

@@ -24,8 +24,10 @@ from dsel.data.formats.tables import arrow
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
+from dsel.data.store.dense_writer import WritePlan
+from dsel.data.store.sparse_writer import SparsePlan
 from dsel.data.store.staging import check_place
-from dsel.data.store.writer import SparsePlan, WritePlan, write_store
+from dsel.data.store.writer import write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
 

@@ -29,6 +29,7 @@ from dsel.jobs.locations import (
     pinned,
     require_separate,
     require_trusted_cluster,
+    require_writable,
     statistics_cache,
     trusting,
     unchanged_dataset,
@@ -116,12 +117,13 @@ def resume_job(folder: AnyPath, reporter: Reporter | None = None, *, trust: bool
 
 
 def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
-    """Return the plan of a job, and its data. Nothing runs and nothing is written.
+    """Return the plan of a job, and its data. Nothing runs, and nothing stays written.
 
     Saved statistics and a checkpoint count. Workers are those of the cluster section, or those that a running scheduler
     has now. The errors are those of `run_job` before it starts; a plan that does not fit says so itself.
     """
     require_separate(job)
+    require_writable(out_folder(job))
     job = pinned(job)
     dataset = job_dataset(job)
     workers, memory = cluster_of(job.cluster).current()

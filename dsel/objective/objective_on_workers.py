@@ -27,8 +27,9 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import ClusterError, OutputError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels.layout import Partial
+from dsel.objective.matrix_factor import InMemoryFactor
 from dsel.objective.objective_interface import Objective
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
 #: Objectives read in this process, by digest. They are large: only the last one is kept, no longer than its search.

@@ -1,27 +1,21 @@
 """The objective where n x n numbers do not fit: rows of K = F'F (and of M) are fetched when a search needs them.
 
 F (r, n) may be the data (r = m) or the eigen-reduced W, in this process or in blocks of columns on workers. Here it is
-anything that returns some of its columns and multiplies all of them from the left (`ColumnFactor`). Searches use the
+anything that returns some of its columns and multiplies all of them from the left (`MatrixFactor`). Searches use the
 same kernels as on a whole K: the table of n numbers of a subset follows from the rows of its members alone. A search
 also asks for single entries K_jl of two columns outside a subset. These are bounded from p coordinates of each column
 (Cauchy and Schwarz), and fetched only where the bound does not decide.
-
-Rows of a matrix that keep their address: in memory up to a limit, beyond it in a memory-mapped file.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.positive_definite import solve
@@ -31,53 +25,10 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.centering import NONE, CenteringError
 from dsel.objective.column_objective import ColumnObjective
 from dsel.objective.dense import DenseObjective
+from dsel.objective.gram_row_cache import GramRowCache
 from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables
+from dsel.objective.matrix_factor import InMemoryFactor, MatrixFactor
 from dsel.objective.objective_interface import FEW_TARGETS, Objective
-
-#: The file grows by about this many bytes at a time.
-_SEGMENT_BYTES = 256 << 20
-
-
-class GramRowCache:
-    """Stores rows (n,) of float64.
-
-    Rows beyond `memory_limit` bytes lie in an unnamed temporary file (in $TMPDIR), which the system pages in and out.
-    The file disappears with this object, or with the process.
-    """
-
-    def __init__(self, n: int, memory_limit: int) -> None:
-        self.n = n
-        self.bytes_in_memory = 0
-        self.bytes_on_disk = 0
-        self._memory_limit = memory_limit
-        self._free: list[Floats] = []
-
-    def store(self, values: Floats) -> Floats:
-        """Return a copy of a row that keeps its address while it is referenced. Errors: CapacityError (disk full)."""
-        if self.bytes_in_memory + 8 * self.n <= self._memory_limit:
-            self.bytes_in_memory += 8 * self.n
-            return np.array(values, np.float64)
-        if not self._free:
-            self._free = self._map_rows(max(1, _SEGMENT_BYTES // (8 * self.n)))
-        row = self._free.pop()
-        row[:] = values
-        self.bytes_on_disk += 8 * self.n
-        return row
-
-    def _map_rows(self, count: int) -> list[Floats]:
-        """Return rows of a new file. Its space on the disk is reserved before anything is written."""
-        size = 8 * self.n * count
-        try:
-            with tempfile.TemporaryFile() as file:
-                os.posix_fallocate(file.fileno(), 0, size)
-                rows = np.frombuffer(mmap.mmap(file.fileno(), size), np.float64).reshape(count, self.n)
-        except OSError as error:
-            raise CapacityError(
-                f"Gram rows need {size / 2**30:.2f} GiB more of disk in {tempfile.gettempdir()}: {error.strerror}.",
-                "Set TMPDIR to a folder with room, or allow this process more memory.",
-            ) from error
-        return list(rows[::-1])
-
 
 #: Columns whose rows one fetch asks for, by default: batches are filled up, so that all have one shape.
 BATCH = 8
@@ -87,48 +38,6 @@ FEW_COLUMNS = 1024
 COLUMN_BYTES = 128 << 20
 #: float32 coordinates may be wrong by this share of a column's squared norm.
 _SINGLE_ROUNDING = 1e-6
-
-
-class MatrixFactor(Protocol):
-    """F (r, n) with K = F'F."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """r and n."""
-
-    def columns(self, S: Ints) -> Floats:
-        """Return (r, s) the columns S, in that order."""
-
-    def products(self, V: Floats) -> Floats:
-        """Return (c, n) V'F for V (r, c). One pass over F."""
-
-    def leading(self, p: int) -> NDArray[np.float32]:
-        """Return (n, p) the same p coordinates of every column. One pass over F."""
-
-
-@dataclass(frozen=True)
-class InMemoryFactor:
-    """F as an array in this process. targets: (r, N) T, if the cross products are F'T."""
-
-    F: Floats
-    targets: Floats | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """r and n."""
-        return int(self.F.shape[0]), int(self.F.shape[1])
-
-    def columns(self, S: Ints) -> Floats:
-        """Return (r, s) the columns S."""
-        return np.ascontiguousarray(self.F[:, S])
-
-    def products(self, V: Floats) -> Floats:
-        """Return (c, n) V'F."""
-        return np.asarray(V.T @ self.F)
-
-    def leading(self, p: int) -> NDArray[np.float32]:
-        """Return (n, p) the first p rows, transposed."""
-        return np.ascontiguousarray(self.F[:p].T, dtype=np.float32)
 
 
 @dataclass(frozen=True)

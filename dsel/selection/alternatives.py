@@ -62,14 +62,18 @@ class Price:
 
     def with_known(self, errors: Mapping[Members, float]) -> Price:
         """Return the price with more known subsets and their f."""
-        price = self
-        for side, inside in (("with", True), ("without", False)):
-            known = getattr(self, f"error_{side}")
+
+        def best(inside: bool, known: float | None, example: Members) -> tuple[float | None, Members]:
             rows = ((error, S) for S, error in errors.items() if (self.index in S) == inside)
             error, S = min(rows, default=(np.inf, ()))
-            if error < (np.inf if known is None else known):
-                price = replace(price, **{f"error_{side}": error, f"{side}_column": S})
-        return price
+            return (error, S) if error < (np.inf if known is None else known) else (known, example)
+
+        error_with, with_column = best(True, self.error_with, self.with_column)
+        error_without, without_column = best(False, self.error_without, self.without_column)
+        return replace(
+            self, error_with=error_with, with_column=with_column, error_without=error_without,
+            without_column=without_column,
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Price:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dsel._lib.text import counted
 from dsel.data.labels import format_labels
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.context import SelectionRun
@@ -50,7 +51,8 @@ def saturation(run: SelectionRun, size: int) -> str | None:
     rows = run.dataset.m - (run.validated.request.preprocess in ("standardize", "center"))
     if size < _SATURATED * rows or run.whole.n < 2 or not run.dataset.n_targets:
         return None
-    return f"{size} columns fit {run.dataset.m} rows nearly whatever Y is: R2 says nothing about new rows; choose fewer"
+    fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.m, 'row')}"
+    return f"{fit} nearly whatever Y is: R2 says nothing about new rows; choose fewer"
 
 
 def _is_perfect(run: SelectionRun, point: FrontPoint) -> bool:

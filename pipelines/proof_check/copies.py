@@ -13,8 +13,8 @@ from dsel.selection.alternatives import Alternatives, Price
 from pipelines.proof_check.families import Problem
 from pipelines.proof_check.oracle import measured
 
-#: Errors that differ by this share of ||Y||^2 are equal.
-_EQUAL = 1e-9
+#: Errors that differ by this share of ||Y||^2 are equal. Those of nearly dependent subsets are rounded to the second.
+_EQUAL, _ROUNDED = 1e-9, 1e-7
 #: Differences of near-copies, as shares of a standard deviation. Two columns are independent from 3e-4 on.
 _APART = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3)
 
@@ -67,7 +67,7 @@ def faults_with_copies(problem: Problem, within: float) -> tuple[list[str], list
     if not (found.complete and clear <= listed <= maybe):
         lists.append(f"{len(listed)} subsets in place of {len(clear)} to {len(maybe)}")
     verdicts = [text for price in found.columns for text in _wrong_verdict(found, price, values, represented, slack)]
-    bounds = [text for price in found.columns for text in _wrong_price(price, values, slack)]
+    bounds = [text for price in found.columns for text in _wrong_price(price, values, found.total)]
     return lists, verdicts, bounds
 
 
@@ -95,15 +95,15 @@ def _wrong_verdict(
     return [] if right[price.verdict] else [f"column {j} is not {price.verdict}"]
 
 
-def _wrong_price(price: Price, values: Values, slack: float) -> list[str]:
+def _wrong_price(price: Price, values: Values, total: float) -> list[str]:
     """Return which bounds a subset of any columns refutes, and which known subsets are none."""
     j, wrong = price.index, []
     for side, inside in (("with", True), ("without", False)):
         bound, error = getattr(price, f"bound_{side}"), getattr(price, f"error_{side}")
         S = tuple(sorted(getattr(price, f"{side}_column")))
         least = min((f for T, f in values.items() if (j in T) == inside), default=np.inf)
-        if bound > least + slack:
+        if bound > least + _EQUAL * total:
             wrong.append(f"{least} {side} column {j}, but the bound is {bound}")
-        if error is not None and ((j in S) != inside or not abs(values.get(S, np.inf) - error) <= slack):
+        if error is not None and ((j in S) != inside or not abs(values.get(S, np.inf) - error) <= _ROUNDED * total):
             wrong.append(f"f {side} column {j} is {error}, but that of {S} is {values.get(S)}")
     return wrong

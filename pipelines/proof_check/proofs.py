@@ -16,8 +16,9 @@ from scipy.linalg import LinAlgWarning
 from dsel.engine.dask_engine import DaskEngine
 from dsel.objective.dense import DenseObjective
 from dsel.objective.groups import GroupedObjective
+from dsel.objective.matrix_factor import InMemoryFactor
 from dsel.objective.objective_interface import Objective
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
 from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound

@@ -23,7 +23,7 @@ import pytest
 from dsel.data.append.append import append
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
-from dsel.data.store import writer as writing
+from dsel.data.store import dense_writer as writing
 from dsel.data.store.reader import open_store
 from dsel.data.store.staging import Staging
 from dsel.errors import CapacityError, DataError, MissingInputError, OptionError, OutputError

@@ -23,7 +23,7 @@ import zarr
 import dsel
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest
-from dsel.data.store import writer as sparse_writer
+from dsel.data.store import sparse_writer
 from dsel.data.store.reader import open_store
 from dsel.data.store.sparse import open_sparse
 from dsel.errors import DataError, MissingExtraError, OptionError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.objective.dense import DenseObjective
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss

@@ -10,7 +10,8 @@ import pytest
 
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import DenseObjective
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.astar import partial_expansion
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar

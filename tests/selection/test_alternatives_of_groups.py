@@ -164,7 +164,7 @@ def test_two_results_are_compared_by_the_verdicts_on_groups() -> None:
     first, second = (one.with_alternatives(dsel.alternatives(one, DATA, Y, within=0.0)) for one in both)
     found = compare_selections(first, second)
     assert found.verdicts["city"] == ("useless", "necessary")
-    assert any("1 groups within 0.00% and 2 groups within 0.00% of the best" in note for note in found.notes)
+    assert any("1 group within 0.00% and 2 groups within 0.00% of the best" in note for note in found.notes)
 
 
 def test_a_selector_lists_groups() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from dsel.search.exact.choose_tree import TREES, ProofProblem, TreeEntry
 from dsel.testing import SmallProblem, check_tree, small_problems

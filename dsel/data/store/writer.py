@@ -1,45 +1,32 @@
-"""Writing a store: one with a dense X one row of chunks after the other, one with a sparse X block by block.
+"""Writing a store, whose X is dense or sparse.
 
-The rows of one row of chunks are written together, so that no chunk is written twice. After each the progress file of
-the staging area is replaced. If the call is interrupted, the same call continues from there.
-
-A sparse store has the layout of AnnData. Chunks are written when they are full, each once. The progress file says from
-which row a later call continues, how many values are before that row, and how much of each array is already written.
+After each row of chunks, or block, the progress file of the staging area is replaced. If the call is interrupted, the
+same call continues from there.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
-from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.disk import DISK_FULL
 from dsel._lib.versions import versions
 from dsel.config.ingest_request import IngestRequest, Progress
 from dsel.data import schema
-from dsel.data.formats.source import Array, Rows, Source, SparseBlock, SparseSource
+from dsel.data.formats.source import Source, SparseSource
 from dsel.data.ingest_report import ColumnProfile, IngestReport, report_of
-from dsel.data.labels import default_labels, require_unique
-from dsel.data.schema import bounds
-from dsel.data.store.sparse import DATA, INDICES, INDPTR, SAMPLES
+from dsel.data.labels import require_unique
 from dsel.data.store.staging import Staging, check_place, output_errors, staging_of
-from dsel.errors import CapacityError, DataError, OptionError
+from dsel.errors import DataError, OptionError
 from dsel.storage.locks import Lock
-from dsel.storage.paths import AnyPath, ObjectPath, walk, zarr_store
+from dsel.storage.paths import AnyPath, walk, zarr_store
 
 if TYPE_CHECKING:
     import zarr
@@ -48,10 +35,6 @@ if TYPE_CHECKING:
 Save = Callable[..., None]
 
 COMPRESSIONS: Final = ("none", "zstd", "lz4")
-
-#: What is saved before the first row of a dense, or of a sparse X is written.
-FIRST_ROWS: Final[dict[str, Any]] = {"rows": 0, "profile": ""}
-FIRST_VALUES: Final[dict[str, Any]] = {"rows": 0, "values": 0, "written": {}}
 
 
 @dataclass(frozen=True)
@@ -195,84 +178,6 @@ def _missing(profile: ColumnProfile) -> dict[str, int]:
     return {name: int(count.sum()) for name, count in counts.items() if count.any()}
 
 
-@dataclass(frozen=True)
-class WritePlan(StorePlan):
-    """A dense store."""
-
-    source: Source
-    chunks: tuple[int, int]
-    memory: int  # bytes that the rows of one row of chunks may take
-    first_state: ClassVar = FIRST_ROWS
-
-    @property
-    def key(self) -> dict[str, Any]:
-        source = self.source
-        return {
-            "format": schema.FORMAT_VERSION, "source": source.identity(), "shape": list(source.shape),
-            "dtype": str(source.dtype), "chunks": list(self.chunks), "compression": self.compression,
-            **({} if source.w_dtype is None else {"weights": str(source.w_dtype)}),
-        }  # fmt: skip
-
-    @property
-    def y_columns(self) -> int:
-        """Columns of a chunk of Y. It has as many rows as a chunk of X, and is not larger."""
-        if self.source.y_dtype is None:
-            return 0
-        largest = self.chunks[1] * self.source.dtype.itemsize // self.source.y_dtype.itemsize
-        return max(1, min(self.source.n_targets, largest))
-
-    @property
-    def band_bytes(self) -> int:
-        """Bytes on disk of one row of chunks, uncompressed. Chunks at the edge are stored in full."""
-        source, (rows, columns) = self.source, self.chunks
-        total = ceil(source.shape[1] / columns) * columns * source.dtype.itemsize
-        if source.y_dtype is not None:
-            total += ceil(source.n_targets / self.y_columns) * self.y_columns * source.y_dtype.itemsize
-        if source.w_dtype is not None:
-            total += source.w_dtype.itemsize
-        return rows * total
-
-    def check_disk(self, start: int) -> None:
-        bands = ceil((self.source.shape[0] - start) / self.chunks[0])
-        spool = self.band_bytes if self.band_bytes > self.memory else 0
-        if isinstance(self.store, ObjectPath):
-            needed, free = spool, shutil.disk_usage(self.staging.scratch).free
-        else:
-            needed, free = bands * self.band_bytes + spool, shutil.disk_usage(self.store.parent).free
-        if self.compression == "none" and needed > free:
-            raise CapacityError(
-                f"{self.store} needs {format_bytes(needed)} more on a disk with {format_bytes(free)} free.",
-                "Free some space, choose another disk, or try compression or a narrower dtype.",
-            )
-
-    def create_arrays(self) -> None:
-        source, ((m, n), (rows, columns)) = self.source, (self.source.shape, self.chunks)
-        self.create(schema.X, (m, n), (rows, columns), source.dtype)
-        if source.y_dtype is not None:
-            self.create(schema.Y, (m, source.n_targets), (rows, self.y_columns), source.y_dtype)
-        if source.w_dtype is not None:
-            self.create(schema.WEIGHT, (m,), (rows,), source.w_dtype)
-        if source.has_samples:
-            self.create(schema.SAMPLE, (m,), (rows,), "string")
-        named = ((schema.FEATURE, source.features), (schema.TARGET, source.targets), (schema.SOURCE, source.sources))
-        for variable, labels in named:
-            if labels is not None:
-                count = (len(labels),)
-                self.create(variable, count, count, "string")[:] = np.array(labels, dtype=object)
-
-    def write(self, state: dict[str, Any], save: Save, progress: Progress | None, lock: Lock) -> ColumnProfile:
-        edges = bounds(self.source.shape[0], self.chunks[0])
-        left = [edge for edge in edges if edge >= state["rows"]]
-        return write_bands(
-            self.source, self.open(ROW_VARIABLES), left, 0, state, save, progress, lock, memory=self.memory,
-            scratch=self.staging.scratch,
-        )  # fmt: skip
-
-    @property
-    def chunk_shape(self) -> tuple[int, ...]:
-        return self.chunks
-
-
 def compressors(compression: str) -> list[Any]:
     """Return the compressor, if any, and always the checksum: it costs little and finds every damaged chunk."""
     from zarr.codecs import BloscCodec, Crc32cCodec
@@ -281,261 +186,3 @@ def compressors(compression: str) -> list[Any]:
         return [Crc32cCodec()]
     kind: Literal["zstd", "lz4"] = "zstd" if compression == "zstd" else "lz4"
     return [BloscCodec(cname=kind, clevel=3, shuffle="shuffle"), Crc32cCodec()]
-
-
-#: The variables of a dense store that have a value for each row.
-ROW_VARIABLES: Final = (schema.X, schema.Y, schema.SAMPLE, schema.WEIGHT)
-
-
-def write_bands(
-    source: Source, arrays: Mapping[str, zarr.Array[Any]], edges: Sequence[int], before: int, state: dict[str, Any],
-    save: Save, progress: Progress | None, lock: Lock, *, memory: int, scratch: Path,
-) -> ColumnProfile:  # fmt: skip
-    """Write one row of chunks after the other, save the state after each, and return what the columns hold.
-
-    Parameters
-    ----------
-    source : Source
-        The rows.
-    arrays : mapping of str to zarr.Array
-        The arrays by name, with their final lengths.
-    edges : sequence of int
-        The row of the arrays to begin with, and the ends of the rows of chunks.
-    before : int
-        The rows that the arrays have before those of the source.
-    state : dict
-        What an interrupted call saved.
-    save, progress, lock
-        As for `StorePlan.write`.
-    memory : int
-        Bytes that the rows of one row of chunks may take. Larger ones are in a file in `scratch`.
-    scratch : Path
-        A folder for temporary files.
-    """
-    text = state["profile"]
-    profile = ColumnProfile.from_text(text) if text else ColumnProfile.empty(source.shape[1], source.n_targets)
-    bands = list(pairwise(edges))
-    if not bands:
-        return profile
-    with closing(source.open(edges[0] - before, scratch)) as reader:
-        band = Rows.of(source, max(b - a for a, b in bands), partial(_empty, memory, scratch))
-        for a, b in bands:
-            rows = band[: b - a]
-            try:
-                reader.fill(rows)
-            except OSError as error:  # of the source, not of the store
-                if error.errno in DISK_FULL:
-                    raise
-                raise DataError(f"The source cannot be read: {error}.", "Check the file and its disk.") from error
-            lock.require()
-            parts = ((schema.X, rows.x), (schema.Y, rows.y), (schema.WEIGHT, rows.w), (schema.SAMPLE, rows.samples))
-            for name, part in parts:
-                if part is not None:
-                    _store(arrays[name], a, part)
-            profile.add(rows.x, a, rows.y)
-            save(b - before, profile=profile.to_text())
-            if progress is not None:
-                progress(b - before, source.shape[0])
-    return profile
-
-
-def _empty(memory: int, scratch: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an array in memory, or for wide data in a temporary file."""
-    if len(shape) == 1 or int(np.prod(shape, dtype=object)) * dtype.itemsize <= memory:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(dir=scratch) as file:  # it has no name, so it disappears with the map
-        return np.memmap(file, dtype, "w+", shape=shape)
-
-
-def _store(array: zarr.Array[Any], first: int, band: Array) -> None:
-    """Write rows chunk by chunk, so that memory holds one encoded chunk at a time."""
-    if band.ndim == 1:
-        array[first : first + len(band)] = band
-        return
-    for left, right in pairwise(bounds(band.shape[1], (array.shards or array.chunks)[1])):
-        array[first : first + len(band), left:right] = band[:, left:right]
-
-
-#: Values, and rows, in a chunk.
-CHUNK_VALUES: Final = 1 << 21
-CHUNK_ROWS: Final = 1 << 20
-
-_ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
-_TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
-
-
-@dataclass(frozen=True)
-class SparsePlan(StorePlan):
-    """A sparse store."""
-
-    source: SparseSource
-    first_state: ClassVar = FIRST_VALUES
-
-    @property
-    def chunk_shape(self) -> tuple[int, ...]:
-        return (min(CHUNK_VALUES, max(1, self.source.stored)),)
-
-    @property
-    def key(self) -> dict[str, Any]:
-        source = self.source
-        return {
-            "format": schema.FORMAT_VERSION, "sparse": True, "source": source.identity(),
-            "shape": list(source.shape), "stored": source.stored, "dtype": str(source.dtype),
-            "chunks": [*self.chunk_shape, CHUNK_ROWS], "compression": self.compression,
-            "columns": {name: str(dtype) for name, dtype in source.columns.items()},
-        }  # fmt: skip
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        source = self.source
-        return {
-            "encoding-type": "anndata", "encoding-version": "0.1.0", schema.ATTR_TARGETS: list(source.targets),
-            **({} if source.weight is None else {schema.ATTR_WEIGHT: source.weight}),
-        }  # fmt: skip
-
-    def create_arrays(self) -> None:
-        """Create the arrays and the groups X, obs and var."""
-        import zarr
-
-        source, (m, n), values = self.source, self.source.shape, self.chunk_shape
-        index = np.dtype(np.int32 if n < 1 << 31 else np.int64)
-        rows = (max(1, min(m, CHUNK_ROWS)),)
-        self.create(DATA, (source.stored,), values, source.dtype)
-        self.create(INDICES, (source.stored,), values, index)
-        self.create(INDPTR, (m + 1,), (min(m + 1, CHUNK_ROWS),), np.dtype(np.int64))
-        self.create(SAMPLES, (m,), rows, "string", _TEXT)
-        for name, dtype in source.columns.items():
-            self.create(f"obs/{name}", (m,), rows, dtype, _ARRAY)
-        labels = source.features if source.features is not None else default_labels("x", n)
-        self.create("var/_index", (n,), (max(1, n),), "string", _TEXT)[:] = np.array(labels, dtype=object)
-        table = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"}
-        groups: dict[str, dict[str, Any]] = {
-            "X": {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [m, n]},
-            "obs": {**table, "column-order": list(source.columns)},
-            "var": {**table, "column-order": []},
-        }
-        for name, attributes in groups.items():
-            zarr.create_group(zarr_store(self.staging.group / name), attributes=attributes, overwrite=False)
-
-    def write(self, state: dict[str, Any], save: Save, progress: Progress | None, lock: Lock) -> None:
-        arrays = self.open((DATA, INDICES, INDPTR, SAMPLES, *(f"obs/{name}" for name in self.source.columns)))
-        write_values(self.source, arrays, state, save, progress, lock)
-
-
-class _Appender:
-    """Writes consecutive values to an array, in whole chunks. Values that were written before are skipped.
-
-    It holds one chunk at most, so that memory does not grow with the array.
-    """
-
-    def __init__(self, array: Any, position: int, written: int) -> None:
-        self._array, self._position, self.written = array, position, written
-        self._chunk = array.chunks[0]
-        self._buffer: Array | None = None
-        self._held = 0
-
-    def append(self, values: Array) -> None:
-        skip = min(len(values), max(0, self.written - self._position))
-        self._position += len(values)
-        values = values[skip:]
-        while len(values):
-            room = self._chunk - (self.written + self._held) % self._chunk
-            part, values = values[:room], values[room:]
-            if self._buffer is None:
-                dtype = part.dtype if part.dtype.kind == "O" else self._array.dtype
-                self._buffer = np.empty(min(self._chunk, self._array.shape[0]), dtype)
-            self._buffer[self._held : self._held + len(part)] = part
-            self._held += len(part)
-            if len(part) == room:
-                self._write()
-        if self._position == self._array.shape[0]:
-            self._write()
-
-    def _write(self) -> None:
-        if self._buffer is not None and self._held:
-            self._array[self.written : self.written + self._held] = self._buffer[: self._held]
-            self.written += self._held
-            self._held = 0
-
-
-def write_values(
-    source: SparseSource, arrays: Mapping[str, Any], state: dict[str, Any], save: Save,
-    progress: Progress | None, lock: Lock, *, rows: int = 0, values: int = 0,
-) -> None:  # fmt: skip
-    """Write the blocks of a source to the arrays of a store, block by block.
-
-    Parameters
-    ----------
-    source : SparseSource
-        The rows.
-    arrays : mapping of str to zarr.Array
-        The arrays by name, with their final lengths.
-    state : dict
-        What an interrupted call saved: rows and values before the block to continue with, and the length written of
-        each array.
-    save : callable
-        ``save(rows, values=..., written=...)`` saves that after each block.
-    progress : callable, optional
-        Called as ``progress(rows_done, rows)``.
-    lock : Lock
-        It must be held while something is written.
-    rows, values : int
-        The rows and values that the arrays have before these.
-    """
-    start, written = int(state["rows"]), state["written"]
-    before = {name: values if name in (DATA, INDICES) else rows + (name == INDPTR and rows > 0) for name in arrays}
-    positions = {
-        name: values + state["values"] if name in (DATA, INDICES) else rows + start + (name == INDPTR)
-        for name in arrays
-    }  # fmt: skip
-    is_new = not rows and not start
-    if is_new:
-        positions[INDPTR] = 0
-    appenders = {
-        name: _Appender(array, positions[name], written.get(name, before[name])) for name, array in arrays.items()
-    }  # fmt: skip
-    if is_new:
-        appenders[INDPTR].append(np.zeros(1, np.int64))
-    ends: list[tuple[int, int]] = [(start, state["values"])]  # rows, and the values before them
-    for block in _from_row(source, start):
-        lock.require()
-        _append(appenders, block, rows, values)
-        stop, last = block.start + block.rows.shape[0], block.first + int(block.rows.nnz)
-        ends.append((stop, last))
-        written = {name: appender.written for name, appender in appenders.items()}
-        whole_values = min(written[DATA], written[INDICES]) - values
-        whole_rows = min(length for name, length in written.items() if name not in (DATA, INDICES)) - rows
-        row, end = max((pair for pair in ends if pair[0] <= whole_rows and pair[1] <= whole_values), default=ends[0])
-        ends = [pair for pair in ends if pair[0] >= row]
-        save(row, values=end, written=written)
-        if progress is not None:
-            progress(stop, source.shape[0])
-
-
-def _append(appenders: dict[str, _Appender], block: SparseBlock, before: int, values: int) -> None:
-    """Append a block to the arrays that have these rows and values before the source."""
-    rows = block.rows
-    appenders[DATA].append(np.asarray(rows.data))
-    appenders[INDICES].append(np.asarray(rows.indices))
-    appenders[INDPTR].append(np.asarray(rows.indptr[1:], np.int64) + block.first + values)
-    labels = block.samples
-    if labels is None:
-        labels = [str(before + i) for i in range(block.start, block.start + rows.shape[0])]
-    appenders[SAMPLES].append(np.array(labels, dtype=object))
-    for name, column in block.columns.items():
-        appenders[f"obs/{name}"].append(np.asarray(column))
-
-
-def _from_row(source: SparseSource, start: int) -> Iterator[SparseBlock]:
-    """Yield the blocks from row `start` on; the first may have to be cut."""
-    if start == source.shape[0]:
-        return
-    for block in source.blocks(start):
-        cut = max(0, start - block.start)
-        if not cut:
-            yield block
-            continue
-        before = int(block.rows.indptr[cut])
-        columns = {name: values[cut:] for name, values in block.columns.items()}
-        samples = None if block.samples is None else block.samples[cut:]
-        yield SparseBlock(start, block.first + before, block.rows[cut:], columns, samples)

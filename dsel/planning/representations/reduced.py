@@ -27,8 +27,9 @@ from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.objective.dense import DenseObjective
+from dsel.objective.matrix_factor import InMemoryFactor
 from dsel.objective.objective_interface import Objective
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor, product_pass, right_product_pass, row_gram_pass
 from dsel.passes.columns.column_statistics import ColumnStatistics, target_blocks, target_gram

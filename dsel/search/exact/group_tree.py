@@ -53,6 +53,8 @@ class GroupTree(BestFirstTree[_Node]):
         Where to write the tree, so that it can be checked.
     near_best : NearBest, optional
         Find all near-best sets of k groups.
+    setup : CommonSetup, optional
+        What proofs for other sizes share.
     """
 
     kind = "groups"

@@ -10,7 +10,6 @@ from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.alternatives import VERDICTS, Alternatives, Price
 from dsel.selection.plots import style
-from dsel.selection.plots.path import less
 from dsel.selection.record import SelectionRecord
 
 #: At most this many columns and subsets: the best ones.
@@ -92,7 +91,7 @@ def draw_prices(selection: SelectionRecord, ax: Any = None) -> Any:
     limit = found.r2(found.limit_error)
     ax.axvline(limit, color=style.MUTED, linewidth=1, linestyle="--", label="least of a near-best subset")
     style.name_rows(ax, [str(price.label) for price in prices])
-    style.name_axes(ax, f"{selection.share_sign}{less(selection)}", "")
+    style.name_axes(ax, f"{selection.share_sign}{selection.less_penalty}", "")
     style.legend(ax, "best known", loc="upper center", bbox_to_anchor=(0.5, -1.9 / len(prices)), ncols=2)
     return ax
 
@@ -126,8 +125,8 @@ def draw_reliance(selection: SelectionRecord, ax: Any = None) -> Any:
     ax.plot(high, places, linestyle="none", marker="|", color=style.BLUE, markersize=9)
     ax.set_xlim(left=0.0)
     style.name_rows(ax, [str(price.label) for price in prices])
-    noun = found_in(selection).noun
-    style.name_axes(ax, f"loss of {selection.share_sign}{less(selection)} when the {noun} is left out", "")
+    what = f"loss of {selection.share_sign}{selection.less_penalty}"
+    style.name_axes(ax, f"{what} when the {found_in(selection).noun} is left out", "")
     return ax
 
 

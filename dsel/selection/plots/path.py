@@ -47,7 +47,7 @@ def _draw_gains(selection: SelectionRecord, ax: Any) -> Any:
     ax.vlines(after[:-1], np.arange(len(gains) - 1), np.arange(1, len(gains)), color=style.BLUE, linewidth=0.8)
     style.name_rows(ax, labels)
     ax.set_xlim(left=0.0)
-    style.name_axes(ax, f"share explained so far{less(selection)}", "")
+    style.name_axes(ax, f"share explained so far{selection.less_penalty}", "")
     return ax
 
 
@@ -70,9 +70,4 @@ def describe(selection: SelectionRecord) -> str:
         )
     labels, gains = _bars(selection)
     both = f"{labels[0]} explains {gains[0]:.1%}, and all {len(selection)} chosen columns {gains.sum():.1%}"
-    return f"{both}{less(selection)}."
-
-
-def less(selection: SelectionRecord) -> str:
-    """Return that the shares of a selection with a ridge penalty are less the penalty, as f is; empty without one."""
-    return ", less the penalty" if selection.request.lam else ""
+    return f"{both}{selection.less_penalty}."

@@ -60,5 +60,5 @@ def describe(selection: SelectionRecord) -> str:
     if nested(selection):
         return "Each best subset contains the smaller ones."
     count = len({j for row in rows for j in row.indices})
-    sizes = f"{rows[0].size} to {rows[-1].size}"
-    return f"The best subsets of {sizes} columns use {count} different columns. They are not nested."
+    of = f"{rows[0].size} to {style.counted(rows[-1].size, bool(selection.groups))}"
+    return f"The best subsets of {of} use {count} different columns. They are not nested."

@@ -97,7 +97,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
     if selection.path:
         yield picture(path, "Error by step", "Errors on rows that the fit did not see.", 300)
     else:
-        caption = f"Share explained{path.less(selection)}, column by column in order of gain."
+        caption = f"Share explained{selection.less_penalty}, column by column in order of gain."
         yield picture(path, "What each column adds", caption, 70 + 22 * rows)
     if not subsets.nested(selection):
         caption = "A dot for each column; those of the chosen columns are filled."

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
 import dsel
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact import choose_tree
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.exact_search import CommonSetup

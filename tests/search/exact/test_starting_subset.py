@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.pareto import starting_subset as module
 from dsel.search.pareto.starting_subset import starting_subset
 from tests.search.exact.cases import regression

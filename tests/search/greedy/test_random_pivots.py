@@ -9,7 +9,8 @@ import pytest
 
 import dsel
 from dsel.errors import OptionError
-from dsel.objective.on_demand import GramRowsObjective, InMemoryFactor
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import GramRowsObjective
 from dsel.search.comparators.arp import arp
 from dsel.search.comparators.rpcholesky import rpcholesky
 from tests.search.cases import error, random_data, self_expression

@@ -9,7 +9,8 @@ import pytest
 
 import dsel
 from dsel.errors import OptionError
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.subset_state import SubsetState
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.exchange import splice, splicing

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.runtime.schedule import Division, wide_iterations
 from tests.on_workers import hold_column_blocks

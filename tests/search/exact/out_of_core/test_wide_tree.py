@@ -13,7 +13,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.objective.matrix_factor import InMemoryFactor
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.search import anytime
 from dsel.search.exact import choose_tree
 from dsel.search.exact.certificate import Certificate, across_sizes, claim, effort
