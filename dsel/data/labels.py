@@ -48,7 +48,8 @@ def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) ->
         return
     repeated = [(label, times) for label, times in Counter(labels).most_common() if times > 1]
     shown = shorten(f"{label!r} ({times} times)" for label, times in repeated)
-    raise DataError(f"{where}: {len(repeated)} {what} labels occur more than once: {shown}.", remedy)
+    occur = " occurs" if len(repeated) == 1 else "s occur"
+    raise DataError(f"{where}: {len(repeated)} {what} label{occur} more than once: {shown}.", remedy)
 
 
 def format_labels(labels: Labels, indices: NDArray[np.int64] | Sequence[int], limit: int = 5) -> str:

@@ -162,7 +162,9 @@ def loss_costs(
     flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches
     one = replace(read_pass(dataset, columns).cost(), passes=0, flops=flops)
     models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
-    times = searches * (FEWEST_MODELS + 1 + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
+    times = searches * (FEWEST_MODELS + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
+    if kept and dataset.n <= _FITTED_COLUMNS:
+        times = min(times, 2)  # each column is read once: the second read takes what the first one has left
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, counted_items, shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
@@ -393,9 +393,10 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
     limit = request.max_k if request.k == "auto" else request.limit
     included = items.count(include)
     if limit is not None and included > limit:
-        name = "max_k" if request.k == "auto" else "k"
+        name, are = "max_k" if request.k == "auto" else "k", "is" if included == 1 else "are"
         raise OptionError(
-            f"{included} {items.noun} are included, and {name} is {limit}.", f"Raise {name} or include fewer."
+            f"{counted_items(included, items.noun)} {are} included, and {name} is {limit}.",
+            f"Raise {name} or include fewer.",
         )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.", "Exclude fewer.")

@@ -33,6 +33,7 @@ from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
+from dsel.selection.near_copies import left_out
 from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
@@ -334,6 +335,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
+    represented = set(left_out(run.clusters))  # `counts` has them: nobody excluded them
     by_source = dataset.categories is not None  # a proof does not choose groups either
     ingested = {} if dataset.store is None else dataset.store.attributes.get(ATTR_OPTIONS, {})
     if rule is not None:
@@ -348,7 +350,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "dates": ingested.get("dates", validated.request.dates),
             "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
-            "exclude": (*(int(j) for j in validated.exclude), *dataset.left_out),
+            "exclude": (*(int(j) for j in validated.exclude if int(j) not in represented), *dataset.left_out),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,

@@ -352,7 +352,7 @@ class SelectionRecord:
 
     @property
     def exclude(self) -> tuple[Column, ...]:
-        """Columns that were never chosen, as indices."""
+        """Columns that were never chosen because the request says so, as indices."""
         return self.request.exclude
 
     @property

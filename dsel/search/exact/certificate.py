@@ -263,20 +263,25 @@ def claim(row: Mapping[str, Any]) -> str | None:
     return f"{words} {covered(row)}".strip()
 
 
-def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
+def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any]) -> str:
     """Return what a proof leaves open and what helps, in words; "" if there is nothing to say.
 
-    row: what `Certificate.as_dict` returns. label: the label of a column.
+    row: what `Certificate.as_dict` returns. label: the label of a column. counts: those of the selection,
+    with all copies.
     """
     sentences = []
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row.get("represented"):
+        which = counted(row["represented"], "column that another one represents", "columns that others represent")
         sentences.append(
-            "The proof does not cover subsets with any of "
-            f"{counted(row['represented'], 'column')} that others represent "
+            f"The proof does not cover subsets with {'' if row['represented'] == 1 else 'any of '}{which} "
             "(near_copies=keep covers the independent ones)."
         )
+        multiples = sum(len(copies) - 1 for copies in counts.get("copies", ())) - row["represented"]
+        if multiples > 0:
+            others = counted(multiples, "other one, which is a multiple", "others, which are multiples")
+            sentences.append(f"It covers those with the {others} up to rounding.")
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
         known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"

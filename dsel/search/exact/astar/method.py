@@ -137,14 +137,14 @@ def run(task: SearchTask) -> SearchOutcome:
 
 
 def _how_good(search: AStar) -> Iterator[str]:
-    """Yield what is known about an answer that may not be the best one: eq. (12), and Theorem 6 or epsilon."""
+    """Yield by how much an answer may be above the best one, if it may.
+
+    This is b of eq. (12), which counts what the weight guarantees (Theorem 6), too.
+    """
     b, error = search.suboptimality, search.objective.value(search.answer)
-    if b <= MARGIN * search.total:
-        return
-    yield f"the error is at most {b:.6g} above that of the best subset ({b / error:.1%} of it; eq. 12 of the paper)"
-    weighted, by = search.weighted_suboptimality, "epsilon" if search.epsilon > 0.0 else "gamma (Theorem 6)"
-    if math.isfinite(weighted):
-        yield f"the weight {by} alone guarantees at most {weighted:.6g}"
+    if b > MARGIN * search.total:
+        share = f"{b / error:.2%}" if b >= 1e-4 * error else "less than 0.01%"
+        yield f"the error is at most {b:.6g} above that of the best subset, which is {share} of the error"
 
 
 METHOD = Method(
