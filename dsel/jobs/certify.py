@@ -154,7 +154,8 @@ def _certified(
         listed = replace(last, smaller=tuple(smaller))
 
         def errors_of(subsets: Sequence[tuple[int, ...]]) -> list[float]:
-            return [whole.value(S) if whole.rank(S) == len(S) else float("inf") for S in subsets]
+            kept = [S if validated.groups is None else whole.without_dependent(S) for S in subsets]
+            return [whole.value(S) if whole.rank(S) == len(S) else float("inf") for S in kept]
 
         listed = listed_over_copies(listed, selection.counts, errors_of, whole, objective)
         selection = replace(selection, alternatives=listed)
@@ -188,19 +189,19 @@ def _certified_loss(
 
 
 def require_listable(validated: ValidatedRequest, budget: ProofBudget) -> None:
-    """Raise OptionError for a log, or a rank by a criterion, that there is not for a loss or for lists of groups.
-
-    Nothing is read.
-    """
-    remedy, what = "", ""
-    if validated.loss is not None:
-        what = f"for the loss {validated.loss.name}, only for the squared error"
-    elif validated.groups is not None and budget.near_best is not None:
-        what = "for near-best sets of groups of columns, only for those of single columns"
-        remedy = ', or select without groups (categories="columns" if they are those of categories)'
-    for option, given in (("log", budget.log), ("by", budget.near_best is not None and budget.near_best.by)):
-        if given and what:
-            raise OptionError(f"{option}: there is none {what}.", f"Leave {option} out{remedy}.")
+    """Raise OptionError for a log of a loss, or a rank by a criterion of a loss or of groups. Nothing is read."""
+    by = budget.near_best is not None and budget.near_best.by
+    for option, given in (("log", budget.log), ("by", by)):
+        if given and validated.loss is not None:
+            raise OptionError(
+                f"{option}: there is none for the loss {validated.loss.name}, only for the squared error.",
+                f"Leave {option} out.",
+            )
+    if by and validated.groups is not None:
+        raise OptionError(
+            "by: there is none for groups of columns, only for single columns.",
+            'Leave by out, or select without groups (categories="columns" if they are those of categories).',
+        )
 
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:

@@ -49,7 +49,7 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     if not merged:
         return selection
     last = merged[max(merged)]
-    limits = limit_notes(last.rounding_error)
+    limits = limit_notes(last.rounding_error, last.undecided)
     notes = tuple(note for note in limits if note not in selection.notes)
     certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
     named = {j: str(features[j]) for c in merged.values() for columns in c.near_copies for j in columns}

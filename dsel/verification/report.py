@@ -34,7 +34,7 @@ class ListCheck:
         That of each column, with regard to near-copies that the log leaves out. None if not all near-best subsets are
         listed.
     columns : tuple of int
-        The columns of the data that may be chosen.
+        The columns of the data that may be chosen; the first one of each group where groups are chosen.
     """
 
     within: float

@@ -23,7 +23,7 @@ Values = dict[tuple[int, ...], float]
 
 def random_copies(seed: int, index: int) -> Problem:
     """Return a problem of which some columns are copies, multiples or near-copies of others."""
-    rng = np.random.default_rng([seed, index, 4])
+    rng = np.random.default_rng([seed, index, 5])
     n, k = int(rng.integers(5, 11)), int(rng.integers(1, 4))
     X, N = rng.standard_normal((60, n)), int(rng.choice([1, 1, 1, 2]))
     coefficients = rng.standard_normal((n, N)) * (rng.random((n, 1)) < 0.4)

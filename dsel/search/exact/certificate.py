@@ -177,6 +177,11 @@ class Certificate:
         return "no-useful-bound" if self.bound < _USEFUL * self.value else "bounded"
 
     @property
+    def undecided(self) -> bool:
+        """Whether subsets may be nearly dependent that cannot be told, as with more columns than rows."""
+        return bool(self.dependent_gap) and not self.near_copies
+
+    @property
     def proven(self) -> bool:
         """Whether the known subset is the best one, or dependent subsets alone are better, by at most 1e-6 of ||Y||^2.
 
@@ -301,8 +306,9 @@ def dependence(
     what = f"may explain up to {gap:.2g} of ||Y||^2 more, and no proof covers it"
     if not near_copies:
         return (
-            f"Some columns may be nearly dependent. A subset with all of them {what}. A ridge penalty covers it: lam "
-            "above 1e-7 of the largest squared norm of a column."
+            "Nearly dependent subsets cannot be excluded: all columns together may be dependent, as with more columns "
+            f"than rows, and there are too many subsets to compare. Such a subset {what}. A ridge penalty covers it: "
+            "lam above 1e-7 of the largest squared norm of a column."
         )
     sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
     more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""
@@ -330,8 +336,9 @@ def _why_useless(row: Mapping[str, Any]) -> str:
         if row["near_copies"]:
             return f"{why}."
         return (
-            f"{why}: columns are nearly dependent, or have means much larger than their deviations. Exclude what "
-            "nearly depends on other columns, subtract a constant near the mean, or use a ridge penalty: lam."
+            f"{why}: columns are nearly dependent, or more columns than rows hide whether they are, or means are much "
+            "larger than deviations. Exclude what nearly depends on other columns, subtract a constant near the mean, "
+            "or use a ridge penalty: lam."
         )
     if row["method"].startswith("targets"):
         return (

@@ -220,7 +220,7 @@ class ExactSearch:
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for users on what the proof does not guarantee."""
-        return tuple(limit_notes(self.guarantee.error))
+        return tuple(limit_notes(self.guarantee.error, self.certificate().undecided))
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the empty set and the answer."""
