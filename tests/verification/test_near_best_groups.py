@@ -141,3 +141,22 @@ def test_a_raised_limit_is_refused(copied):
     near["within"] *= 2.0
     near["threshold"] = near["complete_below"] = best + near["within"] * (c - best)
     refusal(copied)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-5])
+def test_a_copy_of_a_group_of_one_column_replaces_it(tmp_path, apart):
+    X, _, groups = data()
+    Y = 3.0 * X[:, groups[0]] + X[:, groups[1]].sum(axis=1, keepdims=True)
+    Y += np.random.default_rng(0).normal(size=Y.shape)
+    copy = X[:, groups[0]] + apart * np.random.default_rng(1).normal(size=Y.shape)
+    out = listed_run(
+        tmp_path, X=np.column_stack([X, copy]), Y=Y, k=K, groups=[*groups, [X.shape[1]]], method="forward", within=0.05
+    )
+    found = dsel.open_selection(out).alternatives
+    price = next(price for price in found.columns if price.index == groups[0][0])
+    assert price.verdict == "replaceable"
+    assert X.shape[1] in price.without_column
+    assert price.error_without == pytest.approx(price.error_with, rel=1e-4)
+    check = dsel.verify(out)
+    assert check.verdict == "accepted", check
+    assert check.checks[-1].near_best.verdicts == [price.verdict for price in found.columns]
