@@ -137,7 +137,7 @@ def test_weighted_best_first_search_is_the_published_one_on_every_representation
             force(name)
             found = dsel.select(X, Y, k=3, method="astar", gamma=gamma, preprocess="none")
             assert tuple(sorted(found.indices)) == expected
-            assert found.error - found.counts["suboptimality"] <= best * (1 + 1e-9)
+            assert found.certificate[-1]["bound"] <= best * (1 + 1e-9)
 
 
 def test_a_search_that_ends_early_is_not_worse_than_forward_selection(force: Force) -> None:
