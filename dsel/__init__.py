@@ -77,6 +77,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that `import dsel` and `dsel --help` stay fast."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dsel")
     if name not in _HOMES:
         raise AttributeError(f"module 'dsel' has no attribute {name!r}")
     collects = gc.isenabled()

@@ -623,7 +623,8 @@ def alternatives(
 
     A subset of k columns is near-best if it explains at least (1 - within) of what the best one of its size explains. A
     column is *necessary* if every near-best subset has it, *useless* if none has, and *replaceable* if some have it and
-    some do not. It is *undecided* if the time did not suffice, or if it represents near-copies.
+    some do not. It is *undecided* if the time did not suffice, or if it represents near-copies. If the selection chose
+    groups of columns, such as categories of a frame, all of this is about groups.
 
     Parameters
     ----------
@@ -636,7 +637,7 @@ def alternatives(
     nbest : int, optional
         List this many best subsets instead, whatever they explain. The verdicts are then about these.
     by : {"aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
-        List the `nbest` best subsets of any size by this criterion.
+        List the `nbest` best subsets of any size by this criterion. It is for single columns.
     limit : int
         List at most this many near-best subsets, the best ones. The verdicts count all of them.
     seconds : float, optional
@@ -659,7 +660,7 @@ def alternatives(
     Raises
     ------
     OptionError
-        An argument is wrong, or the selection is one of groups or minimizes a custom criterion.
+        An argument is wrong, or the selection minimizes a custom criterion.
     DataError
         The data are not those of the selection.
     CapacityError

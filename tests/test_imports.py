@@ -19,6 +19,7 @@ HEAVY = (
 OF_SEARCH = {"numpy", "numba", "scipy.linalg", "pydantic"}
 STEPS: dict[str, set[str]] = {
     "import dsel": set(),
+    "import dsel; assert dsel.__version__[0].isdigit()": set(),
     "import runpy; sys.argv = ['dsel', '--help']; runpy.run_module('dsel', run_name='__main__')": {"rich", "typer"},
     "import dsel; dsel.open_selection": OF_SEARCH,
     "import dsel; dsel.select": OF_SEARCH,

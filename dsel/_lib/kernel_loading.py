@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -24,8 +25,8 @@ on_compilation: ContextVar[Callable[[str], None] | None] = ContextVar("on_compil
 #: Kernels for each process that helps. It costs about two seconds of a processor, to import and to compile what both
 #: need. So one process compiles the kernels of a search or of a proof, and several those of both together.
 KERNELS_OF_A_HELPER = 56
-#: Wall time of the mean kernel, on one quiet core.
-_SECONDS_OF_A_KERNEL = 0.15
+#: Wall time of the mean kernel, and of what the first one needs, on one quiet core.
+_SECONDS_OF_A_KERNEL, _SECONDS_OF_THE_FIRST = 0.15, 0.5
 #: Most processes that compile at a time, this one included.
 _MOST_PROCESSES = 4
 
@@ -45,10 +46,12 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
     kernels = reachable(entries, without)
     if all(kernel.is_loaded for kernel in kernels):
         return False
-    missing = [kernel for kernel in kernels if not kernel.is_loaded and not is_compiled(kernel)]
+    missing = _missing(kernels)
     if missing:
-        seconds = max(1, round(_SECONDS_OF_A_KERNEL * len(missing) / (1 + _helpers_for(missing))))
-        line = f"compiling {what} for this machine: about {seconds} s, only this once; a time limit begins after it"
+        line = (
+            f"compiling {what} for this machine: about {_seconds(missing)} s on quiet cores, only this once; a time "
+            "limit begins after it"
+        )
         log.info("%s", line)
         if (listener := on_compilation.get()) is not None:
             listener(line)
@@ -60,6 +63,20 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
     for kernel in kernels:  # from the cache within a second: a signal then waits for the first checkpoint
         kernel.load()
     return bool(missing)
+
+
+def seconds_to_compile(*entries: Any, without: Sequence[Any] = ()) -> int:
+    """Return about how many seconds `load_kernels` will compile on quiet cores; 0 if the cache has all kernels."""
+    return _seconds(_missing(reachable(entries, without)))
+
+
+def _missing(kernels: Sequence[SeparateKernel]) -> list[SeparateKernel]:
+    return [kernel for kernel in kernels if not kernel.is_loaded and not is_compiled(kernel)]
+
+
+def _seconds(missing: list[SeparateKernel]) -> int:
+    shared = _SECONDS_OF_A_KERNEL * len(missing) / (1 + _helpers_for(missing))
+    return math.ceil(_SECONDS_OF_THE_FIRST + shared) if missing else 0
 
 
 def reachable(entries: Sequence[Any], without: Sequence[Any] = ()) -> list[SeparateKernel]:
@@ -90,7 +107,7 @@ def compiling_in_background(*entries: Any, without: Sequence[Any] = ()) -> Itera
     It ends with the block. Arguments as for `load_kernels`.
     """
     in_order = dict.fromkeys(kernel for entry in entries for kernel in reachable((entry,), without))
-    missing = [kernel for kernel in in_order if not kernel.is_loaded and not is_compiled(kernel)]
+    missing = _missing(list(in_order))
     process = _process(missing) if missing and _cores() > 1 else None
     try:
         yield

@@ -23,6 +23,11 @@ def noun(number: int, word: str, plural: str = "") -> str:
     return word if number == 1 else plural or word + "s"
 
 
+def without_pydantic_prefix(message: str) -> str:
+    """Return a message that came through pydantic without the words it adds."""
+    return message.replace("Value error, ", "", 1)
+
+
 def printable(text: object, *, keep_lines: bool = False) -> str:
     r"""Return the text with control characters escaped, so that it cannot command the terminal or forge a log line.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 import typer
 
 from dsel._lib.termination import Stopped
-from dsel._lib.text import printable
+from dsel._lib.text import printable, without_pydantic_prefix
 from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.errors import DselError, Interrupted
 
@@ -163,7 +163,7 @@ def main() -> NoReturn:
 
 def _report_usage(error: Any) -> None:
     """Report a wrong command line with the help that corrects it."""
-    message = error.format_message()
+    message = without_pydantic_prefix(error.format_message())
     context = getattr(error, "ctx", None)
     if context is None:
         report(message, "See dsel --help.", exit_code=USAGE, kind="usage")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
-from dsel._lib.text import suggest
+from dsel._lib.text import suggest, without_pydantic_prefix
 from dsel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ class SourceOptions:
         except ValidationError as error:
             first = error.errors()[0]
             what = "is not known" if first["type"] == "literal_error" else "is of another type"
-            raise OptionError(f"{first['loc'][0]}={first['input']!r} {what}.", f"{first['msg']}.") from None
+            raise OptionError(
+                f"{first['loc'][0]}={first['input']!r} {what}.", f"{without_pydantic_prefix(first['msg'])}."
+            ) from None
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that an append takes over, where they differ from their defaults, as JSON."""

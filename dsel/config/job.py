@@ -126,7 +126,7 @@ class ListLimits(Section):
     nbest : int, optional
         List this many best subsets instead, whatever they explain.
     by : {"aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
-        List the `nbest` best subsets of any size by this criterion.
+        List the `nbest` best subsets of any size by this criterion. It is for single columns.
     limit : int
         List at most this many near-best subsets. The verdicts count all of them.
     """
@@ -223,7 +223,7 @@ class JobFile(SelectionRequest):
     certify : CertifySection, optional
         A proof after the search.
     alternatives : AlternativesSection, optional
-        All near-best subsets, with a verdict for each column.
+        All near-best subsets, with a verdict for each column, or for each group if groups are chosen.
     """
 
     renamed: ClassVar[dict[str, str]] = {**SelectionRequest.renamed, "artefacts": "statistics_folder"}
@@ -268,11 +268,6 @@ class JobFile(SelectionRequest):
             if getattr(self, name) is not None and self.criterion is not None:
                 what = "certificate for a custom criterion" if name == "certify" else "list for a custom criterion"
                 raise OptionError(f"{name}: there is no {what}.", f"Leave {name} or criterion out.")
-        if self.alternatives is not None and self.groups is not None:
-            raise OptionError(
-                "alternatives: near-best subsets are listed of single columns, not of groups.",
-                "Leave alternatives or groups out.",
-            )
         return self
 
     @property

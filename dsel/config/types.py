@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from dsel._lib.text import suggest
+from dsel._lib.text import suggest, without_pydantic_prefix
 from dsel.errors import OptionError
 
 #: Options, and the names that other libraries have for them.
@@ -196,7 +196,7 @@ def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
     key = ".".join(place)
     kind = problem["type"]
     if not place:
-        return str(problem["msg"]).removeprefix("Value error, ").removesuffix(".") + "."
+        return without_pydantic_prefix(problem["msg"]).removesuffix(".") + "."
     if kind == "extra_forbidden":
         hint = suggest_option(place[-1], _model_at(model, place[:-1]).model_fields)
         return f"unknown key {key!r}. {hint}" + (f" {remark}" if remark and hint.startswith("Known") else "")
@@ -209,7 +209,7 @@ def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
     if kind in _MUST_BE:
         found = _MUST_BE[kind].format(**problem.get("ctx", {}))
     else:
-        found = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+        found = without_pydantic_prefix(problem["msg"]).removesuffix(".")
     return f"{key!r} is {_short(problem['input'])}: {found}."
 
 

@@ -66,6 +66,10 @@ class ColumnGroups:
         """Return how many columns k groups have at most."""
         return int(np.sort(self.sizes)[::-1][:k].sum())
 
+    def label(self, j: int, labels: Sequence[str | int]) -> str | int:
+        """Return the name of the group of a column. labels: of all columns."""
+        return self.names[int(self.of_column[j])]
+
     def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
         """Return the columns of each group in S, in the order of their first columns."""
         return {self.names[group]: tuple(int(j) for j in S if self.of_column[j] == group) for group in self.of(S)}
@@ -120,6 +124,10 @@ class SingleColumns:
         """Return k: how many columns k of them have."""
         return k
 
+    def label(self, j: int, labels: Sequence[str | int]) -> str | int:
+        """Return the label of a column. labels: of all columns."""
+        return labels[j]
+
     def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
         """Return nothing: columns are in no named group."""
         return {}
@@ -136,11 +144,13 @@ class SingleColumns:
 Items = ColumnGroups | SingleColumns
 
 
-def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
+def column_groups(dataset: Dataset, given: Any, categories: bool = True) -> ColumnGroups:
     """Return the groups of the columns of a dataset.
 
     given: a mapping from names to lists of columns; lists of columns; or the name of a coordinate of the features.
-    Columns are labels or indices. Errors: OptionError for what does not fit the data.
+    Columns are labels or indices. categories: whether the indicator columns of a category that these lists do not name
+    form a group, too; the name of a category stands for all of them. Errors: OptionError for what does not fit the
+    data.
     """
     if isinstance(given, str):
         return _by_coordinate(dataset, given)
@@ -148,10 +158,12 @@ def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
         named = [(str(name), list(columns)) for name, columns in given.items()]
     else:
         named = [("", list(columns)) for columns in given]
+    indicators = _indicators(dataset) if categories else {}
     of_column, names = np.full(dataset.n, -1, np.int64), []
     for number, (name, columns) in enumerate(named):
         if not columns:
             raise OptionError(f"groups: {f'group {name!r}' if name else f'group {number + 1}'} has no columns.")
+        columns = [label for column in columns for label in indicators.get(column, (column,))]
         members = resolve_labels(columns, dataset.features, "feature", "groups")
         taken = members[of_column[members] >= 0]
         if taken.size:
@@ -160,7 +172,21 @@ def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
         names.append(
             name or "+".join(str(dataset.features[j]) for j in members[:3]) + ("+..." if len(members) > 3 else "")
         )
+    for name, labels in indicators.items():
+        members = resolve_labels(labels, dataset.features, "feature", "groups")
+        if (of_column[members] < 0).all():
+            of_column[members] = len(names)
+            names.append(name)
     return _completed(dataset, names, of_column)
+
+
+def _indicators(dataset: Dataset) -> dict[str, list[str]]:
+    """Return the labels of the indicator columns of each category."""
+    found: dict[str, list[str]] = {}
+    for label, source in zip(dataset.features, () if dataset.categories is None else dataset.categories, strict=False):
+        if label != source:
+            found.setdefault(str(source), []).append(str(label))
+    return found
 
 
 def _by_coordinate(dataset: Dataset, name: str) -> ColumnGroups:

@@ -93,8 +93,10 @@ def _given_splits(dataset: Dataset, split: Any, row_groups: Any) -> RowPartition
         try:
             splits = list(split.split(np.zeros((dataset.m, 1)), y, groups))
         except (TypeError, ValueError) as error:
+            lacks_groups = groups is None and "'groups'" in str(error)
             raise OptionError(
-                f"{split} does not divide these rows: {str(error).rstrip('.')}.", "Change its parameters."
+                f"{split} does not divide these rows: {str(error).rstrip('.')}.",
+                "Give row_groups (groups in fit of a selector)." if lacks_groups else "Change its parameters.",
             ) from error
     try:
         return RowPartition.of_splits(dataset.m, splits, words)

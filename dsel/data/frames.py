@@ -40,7 +40,7 @@ from dsel.data.formats.tables.scan import (
 )
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, as_days
-from dsel.data.labels import Labels, as_labels, is_a, require_unique
+from dsel.data.labels import Labels, as_labels, column_of, is_a, require_unique
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 
@@ -106,7 +106,7 @@ def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
     labels = frame_labels(X)
     if labels is None:
         return None
-    found = dict.fromkeys(name if name in labels else name.partition("=")[0] for name in targets)
+    found = dict.fromkeys(name if name in labels else column_of(name, labels) for name in targets)
     return list(found) if set(found) <= set(labels) else None
 
 
@@ -370,13 +370,13 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
     made: dict[str, NDArray[Any]] = {}
     levels: dict[str, list[str]] = {}
     for label in wanted:
-        ends = [i for i, letter in enumerate(label) if letter == "=" and label[:i] in own]
+        source = column_of(label, own)
         if label in own and not _holds_numbers(frame[own[label]]):
             column = _arrow_column(frame, own[label])
             days = _days(column, label, dates)
             made |= {} if days is None else {label: days}
-        elif label not in own and ends:
-            levels.setdefault(label[: ends[-1]], []).append(label[ends[-1] + 1 :])
+        elif label not in own and source != label:
+            levels.setdefault(source, []).append(label[len(source) + 1 :])
     for name, values in levels.items():
         column = _arrow_column(frame, own[name])
         if not (has_levels(column.type) or str(column.type) == "null"):

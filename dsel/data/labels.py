@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,12 @@ def default_labels(prefix: str, count: int) -> list[str]:
 def as_labels(names: Iterable[Any]) -> Labels:
     """Return labels as an array of str."""
     return np.array([str(name) for name in names], dtype=object)
+
+
+def column_of(label: str, columns: Collection[str]) -> str:
+    """Return the longest of these names of columns of which a label `name=class` is a class, or else the label."""
+    names = (label[:i] for i in range(len(label) - 1, 0, -1) if label[i] == "=")
+    return next((name for name in names if name in columns), label)
 
 
 def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) -> None:

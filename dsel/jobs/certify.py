@@ -130,16 +130,14 @@ def _certified(
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     request = as_selected(request, selection)
     require_one_target(dataset, request, budget)
-    if budget.near_best is not None and (request.groups is not None or budget.limit is not None):
-        raise OptionError(
-            "Near-best subsets are listed of single columns, without a limit for coefficients.",
-            'Select without groups (categories="columns" if they are those of categories), and leave the limit out.',
-        )
+    if budget.near_best is not None and budget.limit is not None:
+        raise OptionError("Near-best subsets are listed without a limit for coefficients.", "Leave the limit out.")
     if "copies" in selection.counts:  # the search left them out
         request = request.model_copy(update={"exclude": selection.request.exclude})
         validated = None
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
+    require_listable(validated, budget)
     request, dataset = validated.request, validated.dataset
     if validated.loss is not None:
         return _certified_loss(validated, context, selection, budget, folder)
@@ -168,16 +166,9 @@ def _certified(
 def _certified_loss(
     validated: ValidatedRequest, context: RunContext, selection: Selection, budget: ProofBudget, folder: AnyPath | None
 ) -> Selection:
-    """Return the selection by a loss with certificates. Errors: OptionError for what there is for squares only."""
+    """Return the selection by a loss with certificates."""
     from dsel.selection.loss_certificate import certify_loss
 
-    assert validated.loss is not None
-    for option, given in (("log", budget.log), ("by", budget.near_best is not None and budget.near_best.by)):
-        if given:
-            raise OptionError(
-                f"{option}: there is none for the loss {validated.loss.name}, only for the squared error.",
-                f"Leave {option} out.",
-            )
     with log_passes() as made:
         prepared = _prepare(validated, context, budget)
         whole = prepared.objective(validated.request.lam)
@@ -191,6 +182,22 @@ def _certified_loss(
     for values in selection.certificate:
         log.info("%s", describe(values, selection.label))
     return _with_passes(selection, made)
+
+
+def require_listable(validated: ValidatedRequest, budget: ProofBudget) -> None:
+    """Raise OptionError for a log, or a rank by a criterion, that there is not for a loss or for lists of groups.
+
+    Nothing is read.
+    """
+    remedy, what = "", ""
+    if validated.loss is not None:
+        what = f"for the loss {validated.loss.name}, only for the squared error"
+    elif validated.groups is not None and budget.near_best is not None:
+        what = "for near-best sets of groups of columns, only for those of single columns"
+        remedy = ', or select without groups (categories="columns" if they are those of categories)'
+    for option, given in (("log", budget.log), ("by", budget.near_best is not None and budget.near_best.by)):
+        if given and what:
+            raise OptionError(f"{option}: there is none {what}.", f"Leave {option} out{remedy}.")
 
 
 def _with_passes(selection: Selection, made: PassLog) -> Selection:

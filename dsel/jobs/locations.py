@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from dsel.config.import_path import guarding_imports
@@ -20,7 +21,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError, OutputError
-from dsel.jobs.reporting import Reporter
+from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import MANIFEST, RunFolder, RunFolders, proof_logs
 from dsel.selection.result import Selection
 from dsel.storage.locks import is_free
@@ -118,6 +119,17 @@ def require_separate(job: JobFile) -> None:
                 raise OutputError(f"{name} ({place}) cannot be a folder: {there} is a file.", "Choose another place.")
     if is_inside(job.data_folder, out / "selection.zarr"):
         raise OutputError(f"The result in {out} would replace the store {job.store}.", "Choose another out.")
+
+
+def require_writable(folder: AnyPath) -> None:
+    """Raise OutputError if a folder on disk cannot be made or written, by making a folder there for a moment."""
+    if isinstance(folder, Path):
+        there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+        with (
+            output_errors(f"The result folder {folder} cannot be written", "Choose another --out."),
+            TemporaryDirectory(dir=there),
+        ):
+            pass
 
 
 def statistics_cache(job: JobFile) -> StatisticsCache:

@@ -27,11 +27,10 @@ from dsel.config.types import Float
 from dsel.errors import DselError, Interrupted
 from dsel.jobs.run_folder import TREE, proof_log_name
 from dsel.objective.objective_interface import ItemObjective
-from dsel.search.anytime import SLICE_SECONDS, AnytimeSearch, Deadline, OutOfTime, Stop
+from dsel.search.anytime import SLICE_SECONDS, AnytimeSearch, Deadline, OutOfTime
 from dsel.search.exact.carried_bound import CarriedBound, can_carry
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
-from dsel.search.exact.group_tree import GroupTree
 from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
@@ -346,10 +345,6 @@ class ProofStore:
         self, best: Sequence[int], nodes: int, deadline: Deadline
     ) -> tuple[Sequence[tuple[int, ...]], float] | None:  # fmt: skip
         """Return the best few subsets, and the least f of others; None if that takes too long."""
-        if self.objective.groups is not None:
-            tree = GroupTree(self.objective, self.size, best, listing=_LISTED)  # type: ignore[arg-type]
-            tree.run_until(Stop(iterations=nodes, seconds=deadline.left))
-            return tree.best_few() if tree.proven else None
         more = Proof.begin(
             self.objective, self.size, best, setup=self.setup, near_best=ListRule(None, _LISTED), deadline=deadline
         )  # fmt: skip

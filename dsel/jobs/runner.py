@@ -19,7 +19,7 @@ from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import ClusterError, CriterionError, DselError
-from dsel.jobs.certify import certify_selection, proof_events, require_one_target
+from dsel.jobs.certify import certify_selection, proof_events, require_listable, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -29,6 +29,7 @@ from dsel.jobs.locations import (
     pinned,
     require_separate,
     require_trusted_cluster,
+    require_writable,
     statistics_cache,
     trusting,
     unchanged_dataset,
@@ -116,12 +117,13 @@ def resume_job(folder: AnyPath, reporter: Reporter | None = None, *, trust: bool
 
 
 def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
-    """Return the plan of a job, and its data. Nothing runs and nothing is written.
+    """Return the plan of a job, and its data. Nothing runs, and nothing stays written.
 
     Saved statistics and a checkpoint count. Workers are those of the cluster section, or those that a running scheduler
     has now. The errors are those of `run_job` before it starts; a plan that does not fit says so itself.
     """
     require_separate(job)
+    require_writable(out_folder(job))
     job = pinned(job)
     dataset = job_dataset(job)
     workers, memory = cluster_of(job.cluster).current()
@@ -194,6 +196,8 @@ class _OpenedJob:
         request, out = job.request(), out_folder(job)
         require_one_target(dataset, request, job.certify)
         validated, folder, cluster = validate(dataset, request), RunFolder(out), cluster_of(job.cluster)
+        for budget in _budgets(job):
+            require_listable(validated, budget)
         scratch = out / "cache" if cluster.shares_files and isinstance(out, Path) else None
         isolated = cluster.own_hosts and scratch is None  # its workers share no folder with this process
         context = RunContext(

@@ -22,7 +22,7 @@ from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.starting_subset import extended
-from dsel.selection.add_certificates import alternatives_in_data, criterion_list_in_data, reliance_of
+from dsel.selection.add_certificates import Candidates, alternatives_in_data, criterion_list_in_data, reliance_of
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import explained_share
 from dsel.selection.context import SelectionRun
@@ -182,8 +182,8 @@ class _SizeProofs:
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
-                answer, run.objective, partial(explained_share, run.whole), reliance_of(answer, run.objective),
-                run.dataset.names, certificate,
+                answer, Candidates.of(self._subject), partial(explained_share, run.whole),
+                reliance_of(answer, self._subject), run, certificate,
             )  # fmt: skip
         if run.objective.has_gram:
             self._smaller = proof.search.best

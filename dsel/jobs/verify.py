@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dsel._lib.text import counted
-from dsel.data.column_groups import SingleColumns, column_groups
+from dsel.data.column_groups import Items, SingleColumns, column_groups
 from dsel.engine.clusters.connect import engine_of
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import MissingInputError, OptionError
@@ -86,7 +86,7 @@ def verify(
         raise OptionError(
             f"{path} minimizes {what}, and proofs have a log that can be checked for the squared error only.",
             "A certificate by a loss is what its proof has shown: certify again to repeat the proof."
-            if selection.by_loss else "Select by the squared error or a loss to prove a selection.",
+            if selection.by_loss else "Select by the squared error to prove a selection with a log.",
         )  # fmt: skip
     if not logs:
         raise MissingInputError(
@@ -98,7 +98,9 @@ def verify(
     if not selection.groups:  # as of a version that did not group categories by default
         request = request.model_copy(update={"categories": "columns"})
     request = with_category_groups(dataset, request)
-    items = SingleColumns(dataset.n) if request.groups is None else column_groups(dataset, request.groups)
+    items: Items = SingleColumns(dataset.n)
+    if request.groups is not None:
+        items = column_groups(dataset, request.groups, request.categories == "groups")
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
     started = local_cluster(workers) if workers > 1 else nullcontext()

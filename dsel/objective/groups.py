@@ -70,6 +70,14 @@ class GroupedObjective:
         """Return the ascending groups: a group may have dependent columns, and stays."""
         return tuple(sorted(S))
 
+    def rank(self, S: Iterable[int]) -> int:
+        """Return how many groups of S have a column that is independent of all the other groups."""
+        members = list(S)
+        every = self.basis(members).size
+        if every == sum(self.independent[g].size for g in members):
+            return sum(self.independent[g].size > 0 for g in members)
+        return sum(every > self.basis([h for h in members if h != g]).size for g in members)
+
     def basis(self, S: Sequence[int]) -> Ints:
         """Return the ascending columns of some groups that are independent of those before them."""
         return independent_columns(self.columns_of, [j for g in S for j in self.independent[g].tolist()])

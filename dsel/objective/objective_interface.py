@@ -132,6 +132,9 @@ class ItemObjective(Protocol):
     def without_dependent(self, S: Iterable[int]) -> tuple[int, ...]:
         """Return the ascending items of S without columns that depend on those before them."""
 
+    def rank(self, S: Iterable[int]) -> int:
+        """Return the number of items of S if each adds something to the others, and less if any adds nothing."""
+
 
 class Objective(ItemObjective, Protocol):
     """Error f(S) of subsets S of n candidate columns, which are given as local indices 0 to n - 1.

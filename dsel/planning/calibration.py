@@ -15,10 +15,12 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.kernel_loading import seconds_to_compile
 from dsel.data.dataset import Dataset
 from dsel.passes.data_pass import PassCost
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
+from dsel.search.pareto.compiled import pareto_kernels
 
 #: Seconds for repeated calls, about.
 _SECONDS = 0.1
@@ -55,8 +57,18 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
 
     Errors: those of reading them.
     """
-    speed = measure(plan, dataset)
-    return replace(plan, seconds=speed.seconds(plan.total, plan.workers), search_seconds=search_seconds(plan, speed))
+    speed, notes = measure(plan, dataset), plan.notes
+    if plan.placement.seconds is not None and (compiling := _compilation_seconds(plan)):
+        notes = (*notes, f"the first search compiles before, for about {compiling} s on quiet cores")
+    seconds = speed.seconds(plan.total, plan.workers)
+    return replace(plan, seconds=seconds, search_seconds=search_seconds(plan, speed), notes=notes)
+
+
+def _compilation_seconds(plan: Plan) -> int:
+    """Return the seconds that a Pareto search compiles before it begins, 0 where the cache has what it needs."""
+    few_targets = not plan.chosen.shape.keeps_moments
+    entries, unused = pareto_kernels(few_targets=few_targets, has_gram=plan.chosen.holds_gram)
+    return seconds_to_compile(*entries, without=unused)
 
 
 def search_seconds(plan: Plan, speed: Speed) -> float | None:

@@ -37,6 +37,8 @@ CALIBRATED_BYTES = 1 << 30
 #: The speed of a search on a worker, over that in this process: sending and merging take time, and slices that run at
 #: the same time find some improvements twice.
 _WORKER_SPEED = 0.9
+#: Seconds that a search on new workers takes at least: they load its functions, and its slices are sent and merged.
+_WORKER_START = 1.0
 #: Passes for Gram rows of a Pareto search, for each column to choose. Runs with k = 5 to 20 made 0.2 to 12, in the
 #: middle 1.5: more where sizes beyond the true one fit noise.
 _ROW_PASSES_PER_COLUMN = 1.5
@@ -180,7 +182,7 @@ class Plan:
         limit = self.iteration_seconds
         if limit is not None and seconds >= limit:
             return seconds
-        return seconds / (_WORKER_SPEED * min(self.search_workers, self.placement.tasks))
+        return _WORKER_START + seconds / (_WORKER_SPEED * min(self.search_workers, self.placement.tasks))
 
     def require(self) -> Plan:
         """Return this plan if it can run.
@@ -235,10 +237,10 @@ class Plan:
             search = "the search is not estimated"
             if self.iterations is not None:
                 evaluations = f"about {self.evaluations:,} evaluations in {self.iterations:,} iterations"
-                search = f"the search is not estimated: {evaluations}"
+                search = f"the search is not estimated: {evaluations} at most"
             if self.search_seconds is not None:
-                search = f"about {self.search_seconds:.3g} s for {self.iterations:,} iterations of the search"
-            text.append(f"time: {self.seconds:.3g} s for the passes; {search}")
+                search = f"{_time(self.search_seconds)} for at most {self.iterations:,} iterations of the search"
+            text.append(f"time: {_time(self.seconds)} for the passes; {search}")
         text.append(self._placement_line())
         text += [f"note: {note}" for note in self.notes]
         if self.lacks:
@@ -252,8 +254,8 @@ class Plan:
         why = f": {self.placement.why}" if self.placement.why else ""
         here = self.placement.seconds if self.search_seconds is None else self.search_seconds
         there = self.worker_search_seconds
-        times = "" if here is None else f"; about {here:.3g} s in this process"
-        times += "" if there is None else f", {there:.3g} s on {workers}"
+        times = "" if here is None else f"; {_time(here)} in this process"
+        times += "" if there is None else f", {_time(there)} on {workers}"
         return f"search: {where}{why}{times}"
 
     def _memory_line(self) -> str:
@@ -263,6 +265,11 @@ class Plan:
             f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
             f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
         )
+
+
+def _time(seconds: float) -> str:
+    """Return an estimated time in words. Below a second, what is not estimated takes longer."""
+    return "below 1 s" if seconds < 1.0 else f"about {seconds:.3g} s"
 
 
 def _cost_line(cost: PassCost, about: str = "") -> str:

@@ -349,7 +349,7 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     conflict = options.conflict_with_groups()
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
-    groups = column_groups(dataset, request.groups)
+    groups = column_groups(dataset, request.groups, request.categories == "groups")
     if request.k != "auto" and request.limit > len(groups.names):
         one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
         raise OptionError(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.sums import Sums
 from dsel.search.exact.all_sizes import BestByCriterion
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
@@ -113,61 +112,65 @@ def with_submodularity(selection: Selection, objective: Objective) -> Selection:
     return replace(selection, submodularity=submodularity(objective, k, chains))
 
 
-class Candidates(Protocol):
-    """The columns that near-best subsets are made of, such as an objective."""
+@dataclass(frozen=True)
+class Candidates:
+    """The columns of the data, or groups of them, that near-best subsets are made of.
 
-    @property
-    def columns(self) -> Ints:
-        """The columns (n,) of the data that may be chosen."""
+    items: the columns of each. included: the columns that are in every subset. c, total: the error of these, and of
+    none.
+    """
 
-    @property
-    def included(self) -> Sequence[int]:
-        """The columns of the data that are in every subset."""
+    items: Sequence[Sequence[int] | Ints]
+    included: Sequence[int]
+    c: float
+    total: float
 
-    @property
-    def c(self) -> float:
-        """The error of the included columns."""
+    @classmethod
+    def of(cls, objective: ItemObjective) -> Candidates:
+        """Return those of an objective."""
+        included = objective.in_data(())
+        items = [objective.in_data((i,))[len(included) :] for i in range(objective.n)]
+        return cls(items, included, objective.c, objective.total)
 
-    @property
-    def total(self) -> float:
-        """The error without columns."""
-
-    def in_data(self, S: Iterable[int]) -> list[int]:
-        """Return the included columns, and those with the numbers S among `columns`."""
+    def in_data(self, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the included columns, and those of the candidates with these numbers."""
+        return (*self.included, *(int(j) for i in S for j in self.items[i]))
 
 
 def alternatives_in_data(
-    answer: NearBestAnswer, objective: Candidates, explained: Callable[[tuple[int, ...], float], float],
-    reliance: Mapping[int, tuple[float, float]], features: Sequence[str | int], certificate: Certificate,
+    answer: NearBestAnswer, candidates: Candidates, explained: Callable[[tuple[int, ...], float], float],
+    reliance: Mapping[int, tuple[float, float]], run: SelectionRun, certificate: Certificate,
 ) -> Alternatives:  # fmt: skip
     """Return near-best subsets in terms of the data.
 
-    answer: over the candidates `objective`. explained: returns what columns of the data with some f explain. reliance:
-    of candidates, see `Price`. features: the labels of all columns. certificate: of the best subset.
+    answer: over the candidates. explained: returns what columns of the data with some f explain. reliance: of
+    candidates, see `Price`. certificate: of the best subset.
     """
-    c, best = objective.c, answer.subsets[0][1] if answer.subsets else objective.c
+    c, best = candidates.c, answer.subsets[0][1] if answer.subsets else candidates.c
+    kind, names = run.validated.items, run.dataset.names
 
     def row(S: Sequence[int], f: float) -> FrontRow:
-        members = tuple(objective.in_data(S))
-        return FrontRow(len(members), float(f), explained(members, f), members)
+        members = candidates.in_data(S)
+        return FrontRow(kind.count(members), float(f), explained(members, f), members)
 
     def known(value: float) -> float | None:
         return float(value) if value < np.inf else None
 
     columns = tuple(
         Price(
-            index=int(j), label=features[j], verdict=answer.verdicts[i], error_with=known(answer.value_with[i]),
-            error_without=known(answer.value_without[i]), bound_with=float(min(answer.bound_with[i], c)),
-            bound_without=float(min(answer.bound_without[i], c)),
-            with_column=tuple(objective.in_data(answer.example_with.get(i, ()))),
-            without_column=tuple(objective.in_data(answer.example_without.get(i, ()))), reliance=reliance.get(i),
+            index=int(own[0]), label=kind.label(own[0], names), verdict=answer.verdicts[i],
+            error_with=known(answer.value_with[i]), error_without=known(answer.value_without[i]),
+            bound_with=float(min(answer.bound_with[i], c)), bound_without=float(min(answer.bound_without[i], c)),
+            with_column=candidates.in_data(answer.example_with.get(i, ())),
+            without_column=candidates.in_data(answer.example_without.get(i, ())), reliance=reliance.get(i),
+            columns=() if run.validated.groups is None else tuple(int(j) for j in own),
         )
-        for i, j in enumerate(objective.columns.tolist())
+        for i, own in enumerate(candidates.items)
     )  # fmt: skip
     complete_within = (answer.complete_below - best) / (c - best) if c > best else 0.0
     return Alternatives(
-        size=len(objective.included) + answer.k, within=answer.within, best_error=float(best),
-        limit_error=float(answer.threshold), total=objective.total,
+        size=run.validated.included + answer.k, within=answer.within, best_error=float(best),
+        limit_error=float(answer.threshold), total=candidates.total,
         subsets=tuple(row(S, f) for S, f in answer.subsets), complete=answer.complete,
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
@@ -210,8 +213,8 @@ def criterion_list_in_data(
     )  # fmt: skip
 
 
-def reliance_of(answer: NearBestAnswer, objective: Objective) -> dict[int, tuple[float, float]]:
-    """Return, for each column of a listed subset, the least and the largest loss as a share of ||Y||^2 without it."""
+def reliance_of(answer: NearBestAnswer, objective: ItemObjective) -> dict[int, tuple[float, float]]:
+    """Return, for each item of a listed subset, the least and the largest loss as a share of ||Y||^2 without it."""
     ranges: dict[int, tuple[float, float]] = {}
     for S, _ in answer.subsets[:_MOST_RELIANCE]:
         state = objective.subset(len(S))

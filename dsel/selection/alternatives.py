@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dsel._lib.text import counted
 from dsel._lib.tolerances import copies_share
 from dsel.search.exact.alternatives import Verdict
 from dsel.selection.front_row import FrontRow
@@ -17,7 +18,7 @@ from dsel.selection.front_row import FrontRow
 
 @dataclass(frozen=True)
 class Price:
-    """What it costs to have a column, or to do without it.
+    """What it costs to have a column or a group of columns, or to do without it.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ class Price:
     reliance : tuple of float, optional
         The smallest and the largest increase of f, as a share of ||Y||^2, when the column is left out of a listed
         near-best subset that has it. None if none has it.
+    columns : tuple of int
+        All columns of a group, of which `index` is the first and `label` the name. Empty if no groups are chosen.
     """
 
     index: int
@@ -48,12 +51,13 @@ class Price:
     with_column: tuple[int, ...] = ()
     without_column: tuple[int, ...] = ()
     reliance: tuple[float, float] | None = None
+    columns: tuple[int, ...] = ()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Price:
         """Return the price that was saved as JSON."""
         reliance = values.get("reliance")
-        lists = {name: tuple(values[name]) for name in ("with_column", "without_column")}
+        lists = {name: tuple(values.get(name, ())) for name in ("with_column", "without_column", "columns")}
         return cls(**{**values, **lists, "reliance": None if reliance is None else tuple(reliance)})
 
 
@@ -95,7 +99,7 @@ class Alternatives:
     Parameters
     ----------
     size : int
-        The number of columns, always included ones counted.
+        The number of columns, or of groups of columns, always included ones counted.
     within : float
         How much less than the best a near-best subset may explain, as a share.
     best_error, limit_error, total : float
@@ -111,7 +115,7 @@ class Alternatives:
     proven : bool
         Whether the first subset is proved to be the best one.
     columns : tuple of Price
-        The verdict and the price of each candidate column.
+        The verdict and the price of each candidate column or group of columns.
     nodes, seconds : int, float
         Nodes of the tree, and the time that it took.
     smaller : tuple of Alternatives
@@ -142,6 +146,11 @@ class Alternatives:
     by: str = ""
     largest_coefficient: float = 0.0
     copies: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def noun(self) -> str:
+        """What subsets are made of: "column" or "group"."""
+        return "group" if any(price.columns for price in self.columns) else "column"
 
     @property
     def verdicts(self) -> dict[str | int, Verdict]:
@@ -177,7 +186,7 @@ class Alternatives:
     def lines(self) -> list[str]:
         """Return what was found in short sentences, as text."""
         counts = {name: len(self.labels(name)) for name in VERDICTS}
-        columns = f"{self.size} column{'' if self.size == 1 else 's'}"
+        columns = f"{counted(self.size, self.noun)}{'' if self.noun == 'column' else ' of columns'}"
         listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
         near = f"{listed} within {self.within:.2%} of the best"
         if self.by:

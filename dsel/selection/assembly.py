@@ -18,7 +18,7 @@ from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
-from dsel.data.schema import SOURCE
+from dsel.data.schema import ATTR_OPTIONS
 from dsel.objective.objective_interface import Objective
 from dsel.passes.noise import CHANCE
 from dsel.passes.refit import Fit
@@ -60,7 +60,7 @@ class Answer:
     dependent: those that depend on others, which have no part in the fit. fit: on the chosen columns, from the data.
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
     front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
-    targets: the names of the columns of the coefficients, where they are not those of the data.
+    numbered_classes: of a target with classes as numbers, which has a column of coefficients for each.
     class_figures: how well the fit tells classes apart.
     """
 
@@ -74,7 +74,7 @@ class Answer:
     forward: tuple[FrontPoint, ...] = ()
     errors: Errors = field(default_factory=dict)
     loss_parameters: dict[str, Any] = field(default_factory=dict)
-    targets: tuple[str, ...] | None = None
+    numbered_classes: dict[str, list[str]] = field(default_factory=dict)
     class_figures: ClassFigures | None = None
 
     @property
@@ -141,7 +141,11 @@ def assemble(
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
-        targets=answer.targets or tuple(str(t) for t in dataset.targets),
+        targets=(
+            tuple(f"{name}={level}" for name, levels in answer.numbered_classes.items() for level in levels)
+            or tuple(str(t) for t in dataset.targets)
+        ),
+        classes=answer.numbered_classes or dataset.classes,
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
         notes=tuple(dict.fromkeys((*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)))),
@@ -185,7 +189,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dataset.categories is not None and validated.request.categories == "groups" and validated.groups is None:
         why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
         yield f"{why} chooses the indicator columns of categories one by one, not as groups"
-    if validated.request.groups == SOURCE and dataset.categories is not None:
+    if validated.groups is not None and validated.request.categories == "groups" and dataset.categories is not None:
         yield (
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
@@ -325,6 +329,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
     by_source = dataset.categories is not None  # a proof does not choose groups either
+    ingested = {} if dataset.store is None else dataset.store.attributes.get(ATTR_OPTIONS, {})
     if rule is not None:
         plain = {name: option_as_json(getattr(rule, name)) for name in ("row_groups", "held_out", "split")}
         rule = rule.model_copy(update=plain)
@@ -334,6 +339,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "choose_k": rule,
             "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
             "categories": "columns" if validated.groups is None and by_source else validated.request.categories,
+            "dates": ingested.get("dates", validated.request.dates),
             "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
             "exclude": (*(int(j) for j in validated.exclude), *dataset.left_out),

@@ -23,7 +23,7 @@ from dsel.search.exact.losses.problem import lengths
 from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
-from dsel.selection.add_certificates import alternatives_in_data, with_certificates
+from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
@@ -74,16 +74,11 @@ def certify_loss(
     CapacityError
         If the columns do not fit into memory, and neither does a pool of them.
     OptionError
-        If near-best subsets are to be listed of groups of columns, or for wide data without a penalty.
+        If the data are wide, without a penalty.
     DataError
         If the data are not those of the selection.
     """
     base = run.validated.included
-    if listing is not None and run.validated.groups is not None:
-        raise OptionError(
-            "Near-best subsets are listed of single columns, not of groups.",
-            'Select without groups; for indicator columns of categories that is categories="columns".',
-        )
     data = loss_data(run)
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
@@ -216,11 +211,10 @@ class _Prover:
         """Return near-best subsets in terms of the data. total: F without columns."""
         assert self.items is not None
         base, fits = sorted(self.run.base), partial(fit_subsets, self.data)
-        candidates = _Candidates(
-            np.setdiff1d(np.concatenate(self.items), base), base, fits([np.array(base, np.int64)])[0].value, total
-        )
+        free = [columns for columns in self.items if np.isin(columns, base, invert=True).all()]
+        candidates = Candidates(free, base, fits([np.array(base, np.int64)])[0].value, total)
         sets = [candidates.in_data(S) for S, _ in answer.subsets]
-        deviances = {tuple(S): fit.deviance for S, fit in zip(sets, self._fitted(sets), strict=True)}
+        deviances = {S: fit.deviance for S, fit in zip(sets, self._fitted(sets), strict=True)}
         near = answer.subsets[:_MOST_RELIANCE]
         pairs = [(S, value, j) for S, value in near for j in S]
         without = self._fitted([candidates.in_data(i for i in S if i != j) for S, _, j in pairs])
@@ -233,26 +227,12 @@ class _Prover:
         def explained(members: tuple[int, ...], f: float) -> float:
             return 1.0 - deviances[members] / total
 
-        return alternatives_in_data(answer, candidates, explained, reliance, self.run.dataset.names, certificate)
+        return alternatives_in_data(answer, candidates, explained, reliance, self.run, certificate)
 
     def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
         """Return the fits of subsets, some at a time."""
         sets = [np.array(sorted(S), np.int64) for S in subsets]
         return [fit for i in range(0, len(sets), _FITS) for fit in fit_subsets(self.data, sets[i : i + _FITS])]
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """The columns of near-best subsets by a loss. Fields: those of `Candidates`."""
-
-    columns: Ints
-    included: Sequence[int]
-    c: float
-    total: float
-
-    def in_data(self, S: Iterable[int]) -> list[int]:
-        """Return the included columns, and those with these numbers."""
-        return [*self.included, *(int(self.columns[j]) for j in S)]
 
 
 def _require_wide(problem: LossProblem, columns: int) -> None:

@@ -372,13 +372,13 @@ class LossSearch:
         return {"error": value, "r2": 1.0 - value / total if total > 0.0 else None}
 
     @property
-    def score_names(self) -> tuple[str, ...] | None:
-        """Return the names of the targets that the answer has in place of those of the data: one for each class."""
+    def numbered_classes(self) -> dict[str, list[str]]:
+        """Return the classes of a target that holds them as numbers, and has a target for each in the answer."""
         loss, dataset = self.problem.loss, self.run.dataset
         if loss.contrasts is None or dataset.n_targets == len(loss.contrasts):
-            return None
-        name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else dataset.targets[0]
-        return tuple(f"{name}={class_name(value)}" for value in loss.parameters()["classes"])
+            return {}
+        name = "y" if dataset.flat_target and dataset.targets[0] == "y0" else str(dataset.targets[0])
+        return {name: [class_name(value) for value in loss.parameters()["classes"]]}
 
     def figures(self) -> dict[str, float]:
         """Return further figures of the best fit on the rows, such as the concordance."""

@@ -89,13 +89,13 @@ def one_of_each(
         return validated, (), notes
     if request.near_copies == "refuse":
         raise OptionError(
-            f"X has {len(copies)} columns that are nearly copies of others (correlation above 1 - 1e-6): "
+            f"X has {len(copies)} columns that are nearly copies of others (correlation of at least 1 - 1e-6): "
             f"{format_labels(labels, copies)}.",
             'Exclude them, or use near_copies="first".',
         )
-    which = "whose cosine is above 1 - 1e-6"
+    which = "whose cosine is at least 1 - 1e-6"
     if request.preprocess in _CENTERED or of_columns is not None:
-        which = "that correlate by more than 1 - 1e-6"
+        which = "that correlate by at least 1 - 1e-6"
     if request.preprocess not in _CENTERED and of_columns is not None:
         which += " and have means in the same proportion"
     notes = (*notes, note_on(clusters, labels.tolist(), which, any_scale))

@@ -86,6 +86,7 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
     emit(
         "run-begins", **values, data=dataset.name, rows=dataset.m, columns=dataset.n, targets=dataset.n_targets,
         **{name: getattr(request, name) for name in ("k", "method", "lam", "preprocess", "seed")},
+        loss="squared" if validated.loss is None else validated.loss.name, criterion=option_as_json(request.criterion),
         options={name: option_as_json(value) for name, value in validated.options}, version=versions()["dsel"],
     )  # fmt: skip
 
@@ -279,7 +280,7 @@ def _by_loss(
         curve=curve,
         errors=errors,
         loss_parameters=search.problem.loss.parameters(),
-        targets=search.score_names,
+        numbered_classes=search.numbered_classes,
         class_figures=figures,
     )
     notes = (*notes, *search.notes(run))

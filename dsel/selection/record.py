@@ -262,6 +262,7 @@ class SelectionRecord:
     swaps: tuple[Substitute, ...] | None = None
     loss_parameters: dict[str, Any] = field(default_factory=dict)
     class_figures: ClassFigures | None = None
+    classes: dict[str, list[str]] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -359,6 +360,14 @@ class SelectionRecord:
         """The names of what is predicted, a column of coefficients each: the targets, but for a loss of two of them."""
         one = self.by_loss and self.loss.target_columns > 1
         return (self.loss.predicts,) if one else self.targets
+
+    def class_of(self, target: str) -> tuple[str, str]:
+        """Return the column of a target and the class for which it is 1; the class of a target of numbers is empty."""
+        name, _, level = target.partition("=")  # of a result of an older version, which lacks `classes`
+        if self.classes:
+            pairs = [(name, level) for name, levels in self.classes.items() for level in levels]
+            name, level = next((pair for pair in pairs if "=".join(pair) == target), (target, ""))
+        return name, level
 
     @property
     def concordance(self) -> float | None:
@@ -543,6 +552,7 @@ class SelectionRecord:
         for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures"):
             if values[name] is None:
                 del values[name]
-        if not self.loss_parameters:
-            del values["loss_parameters"]
+        for name in ("loss_parameters", "classes"):
+            if not values[name]:
+                del values[name]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

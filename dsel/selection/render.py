@@ -106,25 +106,26 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
 def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
     near, verdicts = found.lines()
     yield f"{near} ({found.nodes:,} {noun(found.nodes, 'node')}, {found.seconds:.1f} s)"
-    labels = {price.index: str(price.label) for price in found.columns}
+    labels = {j: name for name, columns in selection.groups.items() for j in columns}
+    labels |= {j: str(price.label) for price in found.columns for j in price.columns or (price.index,)}
     table = text_table(
         *((found.by,) if found.by else ()),
         _error_name(selection),
         selection.share_name,
-        "columns",
-        left=("columns",),
-        fold=("columns",),
+        f"{found.noun}s",
+        left=(f"{found.noun}s",),
+        fold=(f"{found.noun}s",),
     )
     for row in found.subsets[:_LISTED]:
-        subset = [labels.get(j) or selection.label(j) for j in row.indices]
+        subset = list(dict.fromkeys(labels.get(j) or selection.label(j) for j in row.indices))
         by = [] if row.criterion is None else [f"{row.criterion:.6g}"]
         table.add_row(*by, f"{row.error:.6g}", f"{row.r2:.6f}", _join(subset))
     yield table
     if len(found.subsets) > _LISTED:
         yield f"and {len(found.subsets) - _LISTED:,} more, which the result holds"
-    yield f"Columns: {verdicts}"
+    yield f"{found.noun.capitalize()}s: {verdicts}"
     prices = () if found.by else (f"best {selection.share_less_penalty} with it", "without it")
-    table = text_table("column", "verdict", *prices, left=("column", "verdict"), fold=("column",))
+    table = text_table(found.noun, "verdict", *prices, left=(found.noun, "verdict"), fold=(found.noun,))
     for price in sorted(found.columns, key=lambda price: VERDICTS.index(price.verdict)):
         if price.verdict != "useless":
             both = [_r2_of(found, error) for error in (price.error_with, price.error_without)]

@@ -64,7 +64,8 @@ class Selection(SelectionRecord):
     constant : tuple of str
         Labels of constant columns, which are never chosen.
     counts : dict
-        Counts of the search; the names depend on the method.
+        Counts of the search; the names depend on the method. After an interruption, `tasks`, `futures`, `lost_tasks`,
+        `lost_evaluations` and `utilisation` are those of the last process alone. `evaluated` counts the whole search.
     notes : tuple of str
         Remarks for the reader.
     source : str
@@ -124,6 +125,9 @@ class Selection(SelectionRecord):
     class_figures : ClassFigures, optional
         With a loss for classes: the ROC curve, the calibration and the confusion on the rows of the selection. These
         rows flatter it: `score` and `plot.roc` take other rows.
+    classes : dict of str to list of str
+        The classes of each target that holds classes. `targets` has NAME=CLASS for each class, and for the second
+        one only where there are two.
     """
 
     @property
@@ -289,7 +293,8 @@ class Selection(SelectionRecord):
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
         y : (m,) or (m, N) array, Series, DataFrame, str or list of str
-            The targets, as the selection was made from, or their names in a frame X. Classes of text are taken by name.
+            The targets, as the selection was made from, or their names in a frame or a store X. Classes of text are
+            taken by name. Of labelled columns, those of the targets are taken.
         sample_weight : (m,) array or str, optional
             Weights of the rows, or their name in a frame X.
         offset : (m,) array, float or str, optional

@@ -357,6 +357,37 @@ class GreedyRLSSelector(BaseSelector):
     direction: str = "forward"
     task: Task = "auto"
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> BaseSelector:
+        """Select columns.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object
+            The data.
+        y : (m,) or (m, N) array
+            The targets: numbers or classes.
+        sample_weight : (m,) array, optional
+            Weights >= 0 of the rows.
+        groups : (m,) array, optional
+            The group of each row, for `cv`: a splitter such as `GroupKFold`, or a number of folds. All rows of a group
+            are in one fold.
+
+        Returns
+        -------
+        BaseSelector
+            The selector itself, fitted.
+
+        Raises
+        ------
+        ValueError
+            A parameter or the data cannot be used.
+        """
+        self._row_groups = groups
+        try:
+            return super().fit(X, y, sample_weight)
+        finally:
+            del self._row_groups
+
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
         self.lam_ = self.selection_.lam
@@ -365,11 +396,13 @@ class GreedyRLSSelector(BaseSelector):
         options = {"lam_grid": self.lam_grid, "direction": self.direction}
         cv = self.folds if self.cv is None else self.cv
         if cv is None:
+            if self._row_groups is not None:
+                raise ValueError("groups need cv: without it, each row alone is left out. Give a number of folds.")
             return {"method": "greedy-rls", "options": {**options, "loss": self.loss}}
         if self.loss != "squared":
             raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave cv out.")
         divided = "folds" if isinstance(cv, numbers.Integral) else "split"
-        return {"method": "kfold", "options": {**options, divided: cv}}
+        return {"method": "kfold", "options": {**options, divided: cv, "row_groups": self._row_groups}}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

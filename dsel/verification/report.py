@@ -174,6 +174,7 @@ class ProofCheck:
         others = " of the other columns" if self.represented else ""
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
         size = counted(self.size, self.noun.replace("groups", "group") if " " in self.noun else "column", self.noun)
+        size += "" if self.near_best is None else ", near-best subsets"
         lines = [
             f"{size}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
             f"  the leaves cover all subsets{others}: {nodes}, {leaves} ({kinds})",

@@ -138,6 +138,15 @@ def test_columns_match_by_label_in_any_order_and_absent_categories_are_zeros(tmp
     assert report.notes == ["categories that do not occur: colour=blue"]
 
 
+def test_categories_may_hold_the_sign_after_their_column(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"town=1": ["x=y", "z=1", "x=y"], "size": [1.0, 2.0, 4.0]})
+    dsel.ingest(frame, tmp_path / "s", categorical="town=1")
+    report = dsel.append(frame[:1], tmp_path / "s")
+    assert report.notes == ["categories that do not occur: town=1=z=1"]
+    with pytest.raises(DataError, match="new categories, for which the store has no column: town=1=new=1"):
+        dsel.append(pd.DataFrame({"town=1": ["new=1"], "size": [3.0]}), tmp_path / "s")
+
+
 def test_a_coarse_chunk_holds_many_small_appends(tmp_path: Path) -> None:
     dsel.ingest(table(0, 3), tmp_path / "s", **TABLE, chunk_rows=100)
     for start in (3, 5, 7):

@@ -395,7 +395,7 @@ def test_a_category_that_is_missing_from_new_rows_is_named_by_its_column() -> No
     ("change", "note"),
     [
         ({"customer_id": RNG.permutation(10 * M)[:M]}, "leave 'customer_id' out if it is an identifier"),
-        ({"zip": RNG.integers(10000, 10050, M)}, "make 'zip' text or a category, or leave it out"),
+        ({"zip": RNG.integers(10000, 10050, M)}, "make 'zip' a category, or leave it out"),
         ({"plan": RNG.choice(["pro", "Pro ", "basic"], M)}, "write the values of 'plan' in one way: 'Pro ' and 'pro'"),
         ({"copy": 3 * X[:, 1] + 5}, "the first represents the others: b for copy"),
     ],

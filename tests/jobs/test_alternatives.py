@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
+import dsel
 from dsel.config.job import JobFile, ListLimits, read_job
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
@@ -108,6 +110,37 @@ def test_a_job_can_ask_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "nothing to do" in said
 
 
+def grouped_job(folder: Path, **more: Any) -> JobFile:
+    """A job on a store of numbers and a category, whose columns are a group by default."""
+    frame = pd.DataFrame(X[:, :5], columns=list("abcde")).assign(city=np.where(X[:, 5] > 0.5, "ulm", "kiel"))
+    frame["city"] = frame["city"].where(X[:, 6] > 0.0, "bonn")
+    frame.assign(y=Y[:, 0]).to_csv(folder / "data.csv", index=False)
+    dsel.ingest(str(folder / "data.csv"), folder / "store", target=["y"], categorical=["city"])
+    return job_file(folder, k=3, method="forward", **more)
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_a_job_lists_groups_of_categories(tmp_path: Path) -> None:
+    job = grouped_job(tmp_path, alternatives={"within": "5%", "time": "1h"})
+    found = run_job(job).alternatives
+    assert found is not None
+    assert (found.complete, found.size, len(found.prices["city"].columns)) == (True, 3, 3)
+    code, text, _ = call("alternatives", job.out, "--within", "30%", "--all-sizes")
+    assert code == 0
+    assert "subsets of 3 groups of columns within 30.00% of the best, no others (proved)" in text
+    assert any(line.split()[:2] == ["city", "replaceable"] for line in text.splitlines())
+    code, _, said = call("alternatives", job.out, "--log")
+    assert code == 64
+    assert "log: there is none for near-best sets of groups of columns" in said
+
+
+def test_a_rank_of_groups_is_refused_before_the_job_begins(tmp_path: Path) -> None:
+    job = grouped_job(tmp_path, alternatives={"nbest": 3, "by": "bic"})
+    with pytest.raises(OptionError, match=r"by: there is none for near-best sets of groups.*Leave by out"):
+        run_job(job)
+    assert not job.out.exists()
+
+
 def test_an_interrupted_list_continues(tmp_path: Path) -> None:
     job = job_file(tmp_path)
     selection, dataset = finished(job), as_dataset(str(job.store))
@@ -140,7 +173,6 @@ def test_an_interrupted_list_continues(tmp_path: Path) -> None:
     [
         ({"alternatives": {"within": "150%"}}, "within"), ({"alternatives": {"within": "some"}}, "within"),
         ({"alternatives": {"nbest": 0}}, "nbest"), ({"alternatives": {"sizes": "few"}}, "sizes"),
-        ({"alternatives": {}, "groups": {"a": [0, 1]}}, "not of groups"),
         ({"alternatives": {}, "method": "poss", "criterion": "os:getcwd"}, "no list for a custom criterion"),
     ],
 )  # fmt: skip

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +298,14 @@ class TestAJob:
         plan, _ = plan_job(read_job(path))
         assert any("proof reads no data" in note for note in plan.notes)
         assert plan.passes == 2
+
+    def test_it_says_what_it_does_not_know_exactly(self, tmp_path: Path) -> None:
+        path = self.job(tmp_path, method="poss", options={})
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "nothing compiled")}
+        words = [sys.executable, "-m", "dsel", "plan", str(path)]
+        printed = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600).stdout
+        assert re.search(r"time: below 1 s for the passes; .* for at most [\d,]+ iterations of the search", printed)
+        assert re.search(r"note: the first search compiles before, for about \d+ s", printed)
 
     def test_what_does_not_fit_is_printed_and_refused_before_any_worker_starts(self, tmp_path: Path) -> None:
         path = self.job(tmp_path, cluster={"local": {"workers": 1, "memory": "100MB"}})

@@ -184,10 +184,7 @@ def test_what_makes_no_sense_is_refused(call: Any, kind: type[DselError], says: 
         call(dsel.select(X, Y, k=K, method="forward"))
 
 
-def test_groups_and_criteria_have_no_alternatives() -> None:
-    grouped = dsel.select(X, Y, k=2, method="forward", groups=[[0, 1], [2, 3]])
-    with pytest.raises(OptionError, match="single columns"):
-        dsel.alternatives(grouped, X, Y)
+def test_criteria_have_no_alternatives() -> None:
     by_criterion = dsel.select(X, Y, k=1, criterion=lambda S: -sum(S), iterations=50)
     with pytest.raises(OptionError, match="custom criterion"):
         dsel.alternatives(by_criterion, X, Y)

@@ -230,3 +230,34 @@ def test_one_named_target_is_predicted_as_a_series(kind: str) -> None:
     assert selection.targets == ("y",)
     assert list(chosen.columns) == ["a"]
     assert type(dsel.select(given[kind], ["y"], k=1).predict(given[kind])).__name__ == "DataFrame"
+
+
+@pytest.mark.parametrize(
+    ("target", "loss"), [("over=50", "squared"), ("over=50", "logistic"), ("type=x", "multinomial")]
+)
+def test_names_and_classes_may_hold_the_sign_between_them(target: str, loss: str, tmp_path: Path) -> None:
+    classes = {"over=50": ["no", "y=es"], "type=x": ["A", "B=C", "O"]}[target]
+    frame = FRAME[["size"]].assign(**{target: RNG.choice(classes, M)})
+    selection = dsel.select(frame, target, k=1, loss=loss)
+    selection.save(tmp_path / "saved")
+    opened = dsel.open_selection(tmp_path / "saved")
+    assert opened.classes == {target: classes}
+    for y in (target, frame[target], frame[target].to_numpy()):
+        assert opened.score(frame, y)["d2" if loss != "squared" else "r2"] == pytest.approx(selection.r2, abs=1e-9)
+
+
+@pytest.mark.parametrize("named", [["class"], ["number"], ["kind"], ["number", "class"]])
+def test_targets_of_a_store_are_scored_by_name_or_by_label(named: list[str], tmp_path: Path) -> None:
+    targets = {"class": RNG.choice(["no", "yes"], M), "number": Y, "kind": RNG.choice(list("abc"), M)}
+    frame = FRAME[["size"]].assign(**targets)
+    dsel.ingest(frame, tmp_path / "s", target=list(targets))
+    selection = dsel.select(tmp_path / "s", targets=named, k=1)
+    y = xr.open_zarr(tmp_path / "s", consolidated=False)["Y"]
+    for given in (named, y, y[:, ::-1]):
+        assert selection.score(tmp_path / "s", given)["r2"] == pytest.approx(selection.r2)
+
+
+def test_a_store_of_days_is_applied_to_dates(tmp_path: Path) -> None:
+    dsel.ingest(FRAME[["size", "built"]].assign(y=Y), tmp_path / "s", target="y", dates="days")
+    selection = dsel.select(tmp_path / "s", k=2)
+    np.testing.assert_allclose(np.ravel(selection.predict(FRAME)), np.ravel(by_hand(selection, NUMBERS)))

@@ -79,11 +79,31 @@ def test_a_limit_of_coefficients_holds_for_those_of_all_columns() -> None:
     assert found.certificate[-1]["largest_coefficient"] > 0.0
 
 
+@pytest.mark.parametrize("include", [(), ("color",)])
+def test_near_best_sets_of_groups_are_listed(include: tuple[str, ...]) -> None:
+    data, y = frame(seed=4)
+    selection = dsel.select(data, y, k=2, loss="poisson", lam=1.0, include=list(include))
+    found = dsel.alternatives(selection, data, y, within=0.5)
+    others = [name for name in data.columns if name not in include]
+    values = {(*include, *S): deviance(data, y, (*include, *S), 1.0) for S in combinations(others, 2 - len(include))}
+    near = {S: f for S, f in values.items() if f <= found.limit_error}
+    assert 1 < len(near) < len(values)
+    assert [row.error for row in found.subsets] == pytest.approx(sorted(near.values()), rel=1e-6)
+    assert found.complete
+    assert list(found.verdicts) == others
+    for name, price in found.prices.items():
+        has = {name in S for S in near}
+        assert price.verdict == {(True,): "necessary", (False,): "useless"}.get(tuple(has), "replaceable")
+        assert price.bound_without <= min(f for S, f in values.items() if name not in S) * (1.0 + 1e-9)
+        assert len(price.columns) == (1 if name in "abcd" else data[name].nunique())
+    assert "of 2 groups of columns within 50.00% of the best" in str(selection.with_alternatives(found))
+
+
 def test_what_there_is_for_columns_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data, y = frame()
     found = dsel.select(data, y, k=2, loss="poisson", lam=1.0)
-    with pytest.raises(OptionError, match=r'Near-best subsets are listed of single columns.*categories="columns"'):
-        dsel.alternatives(found, data, y)
+    with pytest.raises(OptionError, match="by: there is none for the loss poisson"):
+        dsel.alternatives(found, data, y, nbest=3, by="bic")
     monkeypatch.setattr("dsel.selection.loss_certificate.MOST_RELAXED", 5)
     with pytest.raises(CapacityError, match=r"groups of columns holds all columns.*at most 5 are left"):
         dsel.certify(found, data, y)

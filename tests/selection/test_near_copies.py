@@ -195,7 +195,7 @@ def test_without_centering_the_note_speaks_of_the_cosine() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3)) + 1e4
     found = dsel.select(X, X[:, 0] - X[:, 1], k=2, preprocess="unit")
-    assert any("cosine is above 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)
+    assert any("cosine is at least 1 - 1e-6" in n and "preprocess=center" in n for n in found.notes)
 
 
 def test_an_exact_copy_replaces_a_column_where_another_one_has_a_near_copy() -> None:

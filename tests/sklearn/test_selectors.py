@@ -16,7 +16,7 @@ import sklearn
 import xarray as xr
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import make_pipeline
 
 import dsel
@@ -158,6 +158,24 @@ def test_weights_count_as_repeated_rows_and_are_routed() -> None:
     np.testing.assert_array_equal(model[0].indices_, repeated.indices_)
     lazy = ForwardSelector(5).fit(da.from_array(X, chunks=(50, 20)), noisy, sample_weight=w)
     np.testing.assert_array_equal(lazy.indices_, repeated.indices_)
+
+
+def test_groups_of_rows_are_left_out_together_and_routed() -> None:
+    patients = np.random.default_rng(0).integers(0, 12, size=200)
+    noisy = y + np.random.default_rng(1).normal(size=200) * 3
+    splits = list(GroupKFold(3).split(X, noisy, patients))
+    given = GreedyRLSSelector(4, cv=splits).fit(X, noisy)
+    selector = GreedyRLSSelector(4, cv=GroupKFold(3)).fit(X, noisy, groups=patients)
+    assert selector.selection_.path == given.selection_.path
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = GreedyRLSSelector(4, cv=GroupKFold(3)).set_fit_request(groups=True)
+        model = make_pipeline(routed, LinearRegression()).fit(X, noisy, groups=patients)
+    assert model[0].selection_.path == given.selection_.path
+    by_number = dsel.select(X, noisy, k=4, method="kfold", lam=1.0, folds=3, row_groups=patients)
+    assert GreedyRLSSelector(4, cv=3).fit(X, noisy, groups=patients).selection_.path == by_number.path
+    for cv, groups, match in ((GroupKFold(3), None, "Give row_groups"), (None, patients, "groups need cv")):
+        with pytest.raises(ValueError, match=match):
+            GreedyRLSSelector(4, cv=cv).fit(X, noisy, groups=groups)
 
 
 def test_missing_values_are_refused_or_filled_for_the_selection_alone() -> None:

@@ -56,6 +56,9 @@ def test_a_true_list_is_accepted(whole):
     assert len(near.listed) == len(found.subsets) > 2
     assert near.verdicts == [price.verdict for price in found.columns]
     assert "no others" in str(check)
+    heads = [line.split(":")[0] for line in str(check).splitlines() if "accepted in" in line]
+    assert len(set(heads)) == len(heads)
+    assert heads[-1].endswith(", near-best subsets")
     assert json.loads(json.dumps(check.as_dict()))["checks"][-1]["near_best"]["verdicts"] == near.verdicts
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dsel._lib.text import shorten
 from dsel._lib.types import Ints
 from dsel.data.formats.source import Array, DerivedSource, Rows, Source, SparseBlock, SparseSource, buffers
-from dsel.data.labels import default_labels
+from dsel.data.labels import column_of, default_labels
 from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError
 
@@ -159,7 +159,8 @@ def _by_label(
     kind: str, labels: Sequence[str], wanted: Sequence[str], families: Mapping[str, str], store: str, found: list[str]
 ) -> Ints:
     place = {label: i for i, label in enumerate(labels)}
-    there = set(families.values()) & {label.rpartition("=")[0] for label in labels}
+    categories = set(families.values())
+    there = {column for label in labels if (column := column_of(label, categories)) != label}
     missing = [w for w in wanted if w not in place and families.get(w) not in there]
     extra = [label for label in labels if label not in set(wanted)]
     found += list(_named(kind, missing, extra, families, store))
@@ -168,18 +169,18 @@ def _by_label(
 
 def _named(kind: str, missing: list[str], extra: list[str], families: Mapping[str, str], store: str) -> Iterator[str]:
     """Yield what differs: categories that are new, columns that changed their kind, renamed, missing and extra ones."""
-    new = [label for label in extra if label.rpartition("=")[0] in set(families.values())]
+    new = [label for label in extra if column_of(label, set(families.values())) != label]
     extra = [label for label in extra if label not in new]
     if new:
         yield f"new categories, for which the store has no column: {shorten(new, _LISTED)}"
-    changed = {label.rpartition("=")[0] for label in extra} & set(missing)
+    changed = {column_of(label, missing) for label in extra} & set(missing)
     for name in sorted(changed):
         yield f"{kind} {name!r} has words, and numbers in the store"
     words = {families[label] for label in missing if label in families} & set(extra)
     for name in sorted(words):
         yield f"{kind} {name!r} has numbers, and categories in the store"
     missing = [label for label in missing if label not in changed and families.get(label) not in words]
-    extra = [label for label in extra if label.rpartition("=")[0] not in changed and label not in words]
+    extra = [label for label in extra if column_of(label, changed) not in changed and label not in words]
     for old, renamed in _renamed(missing, extra):
         yield f"{kind} {old!r} is missing and {renamed!r} is new: perhaps it was renamed"
         missing.remove(old)

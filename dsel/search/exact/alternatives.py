@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.objective.objective_interface import ItemObjective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.near_best import EQUAL, Members, NearBest, OpenBounds
 
@@ -118,13 +118,15 @@ def swap_values(objective: ItemObjective, S: Sequence[int]) -> Floats:
     return values
 
 
-def _take(near: NearBest, objective: Objective, S: Iterable[int]) -> None:
+def _take(near: NearBest, objective: ItemObjective, S: Iterable[int]) -> None:
     members = tuple(sorted(S))
     if objective.rank(members) == len(members):
         near.take(members, objective.value(members))
 
 
-def take_swaps(near: NearBest, objective: Objective, deadline: Deadline, known: Iterable[Sequence[int]] = ()) -> None:
+def take_swaps(
+    near: NearBest, objective: ItemObjective, deadline: Deadline, known: Iterable[Sequence[int]] = ()
+) -> None:
     """Take what swaps of the best subsets reach: near-best subsets, and the best ones with and without each column.
 
     known: more subsets to swap in.
@@ -149,7 +151,7 @@ def take_swaps(near: NearBest, objective: Objective, deadline: Deadline, known: 
             _take(near, objective, (*S[:i], *S[i + 1 :], j))
 
 
-def search_prices(near: NearBest, objective: Objective, deadline: Deadline) -> None:
+def search_prices(near: NearBest, objective: ItemObjective, deadline: Deadline) -> None:
     """Search for better subsets with each column that no near-best subset has, and without each one that all have."""
     take_swaps(near, objective, deadline)
     steps, sides = 0.0, ((True, near.with_subset, near.wanted), (False, near.without_subset, near.lacked))

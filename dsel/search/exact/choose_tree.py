@@ -320,7 +320,8 @@ def tree_in_memory(problem: ProofProblem, bound: BoundName | Literal["auto", "pe
     "auto": that of groups if groups of columns are chosen, else the better one of two, see `better_tree`.
     """
     if problem.grouped:
-        return GroupTree(problem.objective, problem.k, problem.incumbent, problem.log)
+        near_best = problem.new_list()
+        return GroupTree(problem.objective, problem.k, problem.incumbent, problem.log, near_best, problem.setup)
     if bound == "auto":
         return better_tree(problem)
     return _perspective_tree(problem, hands_over=False) if bound == "perspective" else _branch_and_bound(problem, bound)

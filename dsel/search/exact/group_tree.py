@@ -6,11 +6,13 @@ f(S + R - g) for each g that it leaves out. So it is at least f(S + R) plus the 
 Leslie, "Selection of the best subset in regression analysis", Technometrics 9, 1967). A group that cannot be left out
 without exceeding the best known value is chosen at once. With several targets the combined bound of
 `dsel.search.exact.bounds` joins in, for as many columns as q groups have.
+
+A tree that looks for near-best sets of groups compares its bounds with the largest error of a near-best one, and tries
+every set of k groups below it (`dsel.search.exact.near_best`).
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.log_records import COMPARED, PRUNED
 from dsel.search.exact.certificate import CONTRADICTION, GROUPS, consistent_bound
 from dsel.search.exact.exact_search import CommonSetup
+from dsel.search.exact.near_best import NearBest, OpenBounds, saved_near_best
 from dsel.search.exact.proof_log import SPLIT, OpenNode, ProofLog, SegmentLog
 from dsel.search.exact.tree import BestFirstTree
 
@@ -48,8 +51,10 @@ class GroupTree(BestFirstTree[_Node]):
         Groups that are known to be good.
     log : ProofLog, optional
         Where to write the tree, so that it can be checked.
-    listing : int
-        Find this number of best subsets, and a bound on all others, not only the best one. See `best_few`.
+    near_best : NearBest, optional
+        Find all near-best sets of k groups.
+    setup : CommonSetup, optional
+        What proofs for other sizes share.
     """
 
     kind = "groups"
@@ -60,10 +65,9 @@ class GroupTree(BestFirstTree[_Node]):
 
     def __init__(
         self, grouped: GroupedObjective, k: int, incumbent: Iterable[int] = (), log: ProofLog | None = None,
-        listing: int = 0,
+        near_best: NearBest | None = None, setup: CommonSetup | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(grouped, k, "leave-one-out")  # type: ignore[arg-type]
-        self._listing, self._few = listing, list[tuple[float, tuple[int, ...]]]()
+        super().__init__(grouped, k, "leave-one-out", setup=setup, near_best=near_best)  # type: ignore[arg-type]
         self._columns_problem = BoundProblem(
             grouped.K, grouped.B, grouped.c, np.ascontiguousarray(grouped.columns_of.floor, np.float64)
         )
@@ -87,17 +91,8 @@ class GroupTree(BestFirstTree[_Node]):
 
     @property
     def _limit(self) -> float:
-        """A subset below this is better, or one of the best few."""
-        if not self._listing:
-            return self.best_value - MARGIN * self.total
-        return self._few[-1][0] if len(self._few) > self._listing else float("inf")
-
-    def best_few(self) -> tuple[list[tuple[int, ...]], float]:
-        """Return the best subsets of a finished tree, and what f of each other one is at least.
-
-        Subsets of theirs are not counted: they are not better.
-        """
-        return [S for _, S in self._few[: self._listing]], min(self._limit, self.objective.c)
+        """A subset below this is better, or near-best if those are looked for."""
+        return self.best_value - MARGIN * self.total if self.near_best is None else self.near_best.cutoff
 
     def _prunes(self, key: float) -> bool:
         return not key < self._limit
@@ -134,10 +129,10 @@ class GroupTree(BestFirstTree[_Node]):
     def _visit(self, until: int) -> None:
         """Visit the node of least bound, unless none can hold better groups."""
         bound, node = self._pop()
-        self._visited += 1
         if self._prunes(bound):
             self._prune_all(bound, node)
-        else:
+        elif self.near_best is None or self.near_best.matters(bound, *_sides(node), min(bound, self.lower)):
+            self._visited += 1
             self._split(bound, *node)
         if self._segments.size > _SEGMENT_NUMBERS:
             self._collect_log()
@@ -184,10 +179,6 @@ class GroupTree(BestFirstTree[_Node]):
     def _complete(self, bound: float, node: _Node, S: Sequence[int]) -> None:
         """Evaluate S, which no other completion of a node is better than."""
         self.offer(S)
-        if self._listing:
-            members = tuple(sorted(S))
-            insort(self._few, (self.objective.value(members), members))
-            del self._few[self._listing + 1 :]
         if self.log is not None:
             self._segments.write(_open_node(bound, node), [COMPARED])
         if self.objective.value(S) < bound - CONTRADICTION * self.objective.c:
@@ -233,6 +224,13 @@ class GroupTree(BestFirstTree[_Node]):
         chosen, allowed = self.objective.basis(S).tolist(), self._columns(R).tolist()
         return self._columns_problem.bound(chosen, allowed, most, "combined")
 
+    def open_bounds(self) -> OpenBounds:
+        """Return bounds on f of the subsets of open nodes that have each group, and that lack it."""
+        bounds = OpenBounds.none(self.objective.n)
+        for key, _, node in self._entries():
+            bounds.include(max(key, 0.0), *_sides(node))
+        return bounds
+
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
         self._collect_log()
@@ -249,13 +247,20 @@ class GroupTree(BestFirstTree[_Node]):
         cls, objective: GroupedObjective, state: dict[str, Any], memory_limit: int, log: Any,  # type: ignore[override]
         setup: CommonSetup | None,
     ) -> GroupTree:  # fmt: skip
-        search = cls(objective, state["k"], state["best"], log)
+        near_best = saved_near_best(objective, state)
+        search = cls(objective, state["k"], state["best"], log, near_best, setup)
         search._restore_shared(state)
         search._visited = state["visited" if "visited" in state else "iteration"]  # older versions: iteration
         search._clear()
         for bound, S, R in state["nodes"]:
             search._push(-np.inf if bound is None else bound, (tuple(S), tuple(R)))
         return search
+
+
+def _sides(node: _Node) -> tuple[Ints, Ints]:
+    """Return the groups of all subsets of a node, and those of any of them."""
+    S, R = node
+    return np.array(S, np.int64), np.array((*S, *R), np.int64)
 
 
 def _open_node(key: float, node: _Node) -> OpenNode:

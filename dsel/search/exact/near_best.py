@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Bools, Floats, Ints
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import ItemObjective
 
 #: Values of f that differ by this share of ||Y||^2 are equal, where they are compared with the limit of near-best ones.
 EQUAL = 1e-12
@@ -162,18 +162,18 @@ class NearBest:
         sure = self.rule.threshold(min(max(lower - self.error * self.total, 0.0), self.best, self.c), self.c)
         return np.asarray(~(self.witness_with <= sure)), np.asarray(~(self.witness_without <= sure))
 
-    def matters(self, lower: float, inside: Bools, possible: Bools, least: float) -> bool:
+    def matters(self, lower: float, inside: Bools | Ints, possible: Bools | Ints, least: float) -> bool:
         """Return whether a node may hold a subset to list, or one that decides about a column.
 
-        lower: its bound on f. inside (n,): the columns of all its subsets. possible (n,): those of any of them. least:
-        a bound on f of all subsets.
+        lower: its bound on f. inside: the columns of all its subsets, as a mask or as numbers. possible: those of any
+        of them. least: a bound on f of all subsets.
         """
         if lower <= self.list_cutoff:
             return True
         if self.rule.within is None:
             return False
         wanted, lacked = self.unsure(least)
-        return bool((wanted & possible).any() or (lacked & ~inside).any())
+        return bool(wanted[possible].any() or np.delete(lacked, inside).any())
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs, as JSON holds it."""
@@ -217,12 +217,12 @@ class OpenBounds:
         self.lacking[outside] = np.minimum(self.lacking[outside], lower)
 
 
-def near_best_of(objective: Objective, k: int, rule: ListRule, error: float) -> NearBest:
+def near_best_of(objective: ItemObjective, k: int, rule: ListRule, error: float) -> NearBest:
     """Return the near-best subsets of an objective: none so far. error: of the proof, as a share of ||Y||^2."""
     return NearBest(rule, objective.n, k, objective.c, objective.total, error)
 
 
-def saved_near_best(objective: Objective, state: Mapping[str, Any]) -> NearBest | None:
+def saved_near_best(objective: ItemObjective, state: Mapping[str, Any]) -> NearBest | None:
     """Return what the tree of a saved state looks for, without its subsets; None if only for better subsets."""
     saved = state.get("near_best")
     if saved is None:

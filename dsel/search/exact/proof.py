@@ -62,7 +62,7 @@ class Proof:
         value = objective.value(known) if known else float("inf")
         search = choose_tree(problem)
         if search.near_best is not None:
-            take_swaps(search.near_best, objective.columns_of, problem.deadline.share(_SWAPS), [search.best])
+            take_swaps(search.near_best, objective, problem.deadline.share(_SWAPS), [search.best])
         return cls(search, value, log=problem.log if search.can_log else None, cpu=time.process_time() - began)
 
     @classmethod

@@ -76,7 +76,8 @@ class ParetoOptions(Options):
         T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates; with isolation: min-index
         floor(k^2 (n - k) n log n), with any_size floor(e k n (n + 1)). Where the Gram matrix does not fit, and without
         `seconds`, it is at most what takes about 20 seconds on the reference core. That is the case for 10 000 or more
-        columns in memory, if there are fewer rows. The plan states the number.
+        columns in memory, if there are fewer rows. The plan states the number, which constant
+        columns and near-copies lower.
     seconds : float, optional
         Wall time. Compilation is not counted.
     target : float, optional
@@ -275,7 +276,7 @@ class ParetoOptions(Options):
         if name not in rules:
             return ()
         T = self.iterations_of(k, n)
-        return (f"{name} makes {T:,} iterations, {rules[name]}; the option iterations changes it",)
+        return (f"{name} makes at most {T:,} iterations, {rules[name]}; the option iterations changes it",)
 
     def _columns_entered(self, problem: ProblemSummary) -> int | None:
         """Return how many columns enter at least, where the Gram matrix does not fit: those of the warm start."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsel._lib.text import noun
+from dsel._lib.text import counted, noun
 from dsel.errors import ClusterError, DselError
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
@@ -67,11 +67,11 @@ class SearchProgress:
     seconds_left: float | None
 
     def __str__(self) -> str:
-        evaluations = f"{self.evaluations:,} {noun(self.evaluations, 'evaluation')}"
-        return (
-            f"{evaluations}, best {self.best:.6g}, archive {self.archive}, "
-            f"{self.per_second:,.3g} per second, {self.workers} workers {self.utilisation:.0%} busy"
-        )
+        parts = [f"{self.evaluations:,} {noun(self.evaluations, 'evaluation')}"] if self.evaluations else []
+        parts += [f"best {self.best:.6g}"] if math.isfinite(self.best) else []
+        parts += [f"archive {self.archive}"] if self.archive else []
+        parts += [f"{self.per_second:,.3g} per second"] if self.per_second else []
+        return ", ".join([*parts, f"{counted(self.workers, 'worker')} {self.utilisation:.0%} busy"])
 
 
 @dataclass

@@ -62,13 +62,14 @@ class Figure:
 def _figures_of_alternatives(selection: SelectionRecord) -> Iterator[Figure]:
     if selection.alternatives is None or not selection.alternatives.subsets:
         return
+    noun = selection.alternatives.noun
     height = 70 + 22 * len(alternatives.shown_prices(selection))
     pictures = (
         ("near-best", "Near-best subsets", "A column of cells for each subset, the best one first.",
          alternatives.describe_subsets, alternatives.draw_subsets, height),
-        ("prices", "With and without each column", "The best known subsets. Bands reach to what is still possible.",
+        ("prices", f"With and without each {noun}", "The best known subsets. Bands reach to what is still possible.",
          alternatives.describe_prices, alternatives.draw_prices, height + 80),
-        ("reliance", "What subsets lose without a column", "From the least to the largest loss of near-best subsets.",
+        ("reliance", f"What subsets lose without a {noun}", "From the least to the largest loss of near-best subsets.",
          alternatives.describe_reliance, alternatives.draw_reliance, height),
     )  # fmt: skip
     for name, title, caption, describe, draw, high in pictures:

@@ -53,6 +53,8 @@ def share(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a duration in the unit that people would use."""
+    if 0.0 < seconds < 0.005:
+        return "below 0.01 s"
     if seconds < 60.0:
         return f"{seconds:.2f} s" if seconds < 10.0 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -278,7 +280,7 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
         return None
     near, verdicts = found.lines()
     return {
-        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. Columns: {verdicts}.",
+        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. {found.noun.capitalize()}s: {verdicts}.",
         "sentences": [
             _about_column(found, price, selection.share_less_penalty.replace("2", "²"))
             for price in shown_prices(selection)[:_MOST_SENTENCES]
@@ -406,18 +408,22 @@ def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
     if selection.plan is None:
         return []
     planned, measured = selection.plan["planned"], selection.plan["measured"]
-    terms = {"bytes_read": "Bytes read", "worker_memory": "Memory of a worker", "seconds": "Time of the passes"}
+    terms = {
+        "bytes_read": "Bytes read", "worker_memory": "Memory of a worker", "seconds": "Time of the passes",
+        "search_seconds": "Time of the search", "search_seconds_on_workers": "Time of the search on workers",
+    }  # fmt: skip
 
     def text(name: str, value: Any) -> str:
         if value is None:
             return "–"
         if name in ("bytes_read", "worker_memory"):
             return str(format_bytes(int(value)))
-        return duration(value) if name == "seconds" or name.endswith("_seconds") else f"{value:,}"
+        return duration(value) if name in terms else f"{value:,}"
 
     return [
         (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
         for name, value in planned.items()
+        if not (value is None and measured.get(name) is None)
     ]
 
 

@@ -20,7 +20,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
-from dsel.data.labels import default_labels, is_a
+from dsel.data.labels import column_of, default_labels, is_a
 from dsel.data.offset import with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -208,7 +208,7 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
         remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
-        given = [name for name in names if "=" not in name or name.partition("=")[0] not in place]  # no indicators
+        given = [name for name in names if column_of(name, place) == name]  # no indicators
         raise DataError(
             f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(given, 8)}.",
             remedy,

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import printable
+from dsel._lib.text import counted, printable
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
@@ -49,7 +49,7 @@ class Comparison:
         """Return the comparison as text for a terminal of this width."""
         table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
-            text = format_bytes if name == "options.memory" else _text
+            text = format_bytes if name == "options.memory" and None not in pair else _text
             table.add_row(name, *map(text, pair))
         groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
@@ -133,6 +133,8 @@ def _differences(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
 def _flat(selection: Selection) -> dict[str, Any]:
     values = selection.request.model_dump()
     options = values.pop("options")
+    for name in ("include", "exclude"):
+        values[name] = tuple(selection.label(j) if isinstance(j, int) else j for j in values[name])
     return {**values, **{f"options.{name}": value for name, value in options.items()}}
 
 
@@ -144,9 +146,9 @@ def _notes(a: Selection, b: Selection) -> list[str]:
         notes.append("the stores have the same shape but other values")
     if a.preprocess != b.preprocess or a.lam != b.lam:
         notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
-    found = [(one.size, one.within) for one in (a.alternatives, b.alternatives) if one is not None]
+    found = [(one.size, one.noun, one.within) for one in (a.alternatives, b.alternatives) if one is not None]
     if len(found) == 2 and found[0] != found[1]:
-        sizes = " and ".join(f"{size} columns within {within:.2%}" for size, within in found)
+        sizes = " and ".join(f"{counted(size, noun)} within {within:.2%}" for size, noun, within in found)
         notes.append(f"the verdicts are about other subsets: {sizes} of the best")
     return notes
 

@@ -11,8 +11,10 @@ import scipy
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats
+from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels
-from dsel.data.frames import frame_labels, with_plain_columns
+from dsel.data.dataset import as_dataset
+from dsel.data.frames import frame_labels, names_columns, with_plain_columns
 from dsel.data.frames import opened as named
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
 from dsel.data.labels import is_a
@@ -23,6 +25,7 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.multinomial import class_name
 from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import opened, predict
+from dsel.storage.paths import AnyPath
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def scored_rows(
     eta = eta.reshape(-1)
     try:
         if loss.target_columns > 1:
-            values = np.column_stack(_target_columns(selection.targets, with_plain_columns(y)))
+            values = np.column_stack(_target_columns(selection, with_plain_columns(y)))
         else:
             values = np.asarray(_numbers_of_classes(selection, y), np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
@@ -130,8 +133,29 @@ def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> 
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
     if is_xarray_dataset(X):
         X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
+    elif isinstance(X, str | AnyPath) and names_columns(y):
+        y = _stored_targets(X, [y] if isinstance(y, str) else y)
     X, y, sample_weight, _ = named(X, y, sample_weight)
-    return align(opened(selection, X) if is_data_array(X) else X, y, sample_weight)
+    X, y, sample_weight = align(opened(selection, X) if is_data_array(X) else X, y, sample_weight)
+    labels = frame_labels(y)
+    if is_data_array(y) and y.ndim == 2 and y.dims[1] in y.coords:
+        labels = [str(label) for label in y.coords[y.dims[1]].values.tolist()]
+    if labels is not None and len(labels) > 1 and set(selection.targets) <= set(labels):
+        places = [labels.index(target) for target in selection.targets]
+        if is_a(y, "pyarrow", "Table"):
+            y = y.select(places)
+        else:
+            y = y[:, places] if is_data_array(y) else y[[y.columns[i] for i in places]]
+    return X, y, sample_weight
+
+
+def _stored_targets(store: str | AnyPath, names: Sequence[str]) -> Any:
+    """Return targets of a store as a frame. Errors: OptionError where it has none of these names."""
+    import pandas as pd
+
+    dataset = as_dataset(store, targets=names, sample_weight=False)
+    values = [np.asarray(load_block(block.y, dataset.target_columns)) for block in dataset.blocks]
+    return pd.DataFrame(np.concatenate(values), columns=list(dataset.targets))
 
 
 def _weights(asked: Any, rows: int) -> Floats:
@@ -145,10 +169,10 @@ def _numbers_of_classes(selection: SelectionRecord, y: Any) -> Any:
     if found is None or found.dtype.kind == "b":
         return y
     asked = [str(label) for label in found.ravel().tolist()]
-    figures, (_, is_class, second) = selection.class_figures, selection.targets[0].partition("=")
+    figures, second = selection.class_figures, selection.class_of(selection.targets[0])[1]
     second = figures.names[1] if figures else second
     names = set(figures.names[:1]) if figures else set(asked) - {second}
-    if not (figures or is_class) or len(names) > 1:
+    if not second or len(names) > 1:
         return y
     if unknown := sorted(set(asked) - names - {second}):
         raise DataError(f"y has the class {unknown[0]}, and the classes are {shorten([*names, second])}.")
@@ -177,7 +201,7 @@ def _scored_classes(selection: SelectionRecord, eta: Floats, y: Any, sample_weig
 
 def class_names(selection: SelectionRecord) -> list[str]:
     """Return the classes of a selection by a loss for many classes, as text, in the order of its targets."""
-    return [target.split("=", 1)[-1] for target in selection.targets]
+    return [selection.class_of(target)[1] or target for target in selection.targets]
 
 
 def score(
@@ -204,7 +228,7 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
         raise OptionError("The columns were chosen for X itself: there is no y.", "Compare predict(X) with X.")
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     eta = np.asarray(predict(selection, X), np.float64)
-    values = np.column_stack(_target_columns(selection.targets, y))
+    values = np.column_stack(_target_columns(selection, y))
     if values.shape != eta.shape:
         raise DataError(
             f"y has the shape {values.shape}, and the predictions for X have {eta.shape}.",
@@ -220,26 +244,27 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
         return {"deviance": float(errors.sum()), "r2": float(1.0 - (errors / scale).sum() / (squares / scale).sum())}
 
 
-def _target_columns(targets: Sequence[str], y: Any) -> list[Floats]:
+def _target_columns(selection: SelectionRecord, y: Any) -> list[Floats]:
     """Return the columns of y in the order of the targets. A target `name=class` is 1 where a column has that class."""
     y = y.compute() if hasattr(y, "compute") else y.to_pandas() if is_a(y, "pyarrow", "Table") else y
     labels = frame_labels(y)
     if labels is None and np.ndim(y) == 2:
         return list(np.asarray(y, np.float64).T)
-    names = [target.partition("=")[0] for target in targets]
-    columns = {names[0]: y} if labels is None else dict(zip(labels, (y[name] for name in y.columns), strict=True))
+    targets = selection.targets
+    pairs = [selection.class_of(target) for target in targets]
+    columns = {pairs[0][0]: y} if labels is None else dict(zip(labels, (y[name] for name in y.columns), strict=True))
     found = []
-    for target, name in zip(targets, names, strict=True):
+    for target, (name, level) in zip(targets, pairs, strict=True):
         if target in columns:
             found.append(np.asarray(columns[target], np.float64))
             continue
         if name not in columns:
             raise DataError(f"y has no target {target}.", f"Give all of {shorten(targets)}.")
         words = np.array([str(label) for label in np.asarray(columns[name]).ravel().tolist()])
-        known = {one.removeprefix(f"{name}=") for one in targets if one.startswith(f"{name}=")}
-        if unknown := sorted(set(words.tolist()) - known):
+        known = selection.classes.get(name) or [other for column, other in pairs if column == name]
+        if unknown := sorted(set(words.tolist()) - set(known)):
             raise DataError(f"y has the class {unknown[0]}, and the classes are {shorten(sorted(known))}.")
-        found.append((words == target.removeprefix(f"{name}=")).astype(np.float64))
+        found.append((words == level).astype(np.float64))
     return found
 
 

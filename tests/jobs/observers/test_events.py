@@ -77,6 +77,8 @@ def test_python_calls_a_function_and_the_result_is_the_same() -> None:
     found = dsel.select(X, y, k=3, on_event=seen.append)
     assert [event.kind for event in seen][:: len(seen) - 1] == ["run-begins", "run-ends"]
     assert seen[-1].values["r2"] == found.r2
+    assert (seen[0].values["loss"], seen[0].values["criterion"]) == ("squared", None)
+    assert sum(event.values["whole"] for event in seen if event.kind == "pass") == found.passes
     assert [event.values["stage"] for event in seen if event.kind == "stage-ends"] == ["statistics", "search", "check"]
     assert found.indices == dsel.select(X, y, k=3).indices
 
@@ -130,6 +132,7 @@ def test_a_run_that_fails_says_so() -> None:
 
     with pytest.raises(CriterionError):
         dsel.select(X, y, k=2, criterion=criterion, iterations=20, on_event=seen.append)
+    assert seen[0].values["criterion"].endswith("criterion")
     assert seen[-1].kind == "run-ends"
     assert seen[-1].values["state"] == "failed"
     assert "a defect" in seen[-1].values["failure"]

@@ -10,8 +10,9 @@ import pytest
 from dsel.objective.dense import DenseObjective
 from dsel.objective.groups import GroupedObjective
 from dsel.search.exact.carried_bound import CARRIED, CarriedBound, can_carry
+from dsel.search.exact.choose_tree import ProofProblem, tree_in_memory
 from dsel.search.exact.exact_search import CommonSetup
-from dsel.search.exact.group_tree import GroupTree
+from dsel.search.exact.near_best import ListRule
 from tests.search.exact.cases import exhaustive, regression
 
 K = 3
@@ -94,12 +95,12 @@ def test_another_number_of_columns_proves_nothing():
 def test_the_best_few_subsets_of_groups_are_those_of_enumeration():
     objective = regression(*data(200))
     grouped = GroupedObjective(objective, [np.array([j, j + 1]) for j in range(0, 8, 2)])
-    tree = GroupTree(grouped, 2, listing=3)
+    tree = tree_in_memory(ProofProblem(grouped, 2, near_best=ListRule(None, 3)))
     assert tree.advance(10**6)
+    assert tree.near_best is not None
     order = sorted(combinations(range(4), 2), key=grouped.value)
-    subsets, above = tree.best_few()
-    assert subsets == order[:3]
-    assert above == pytest.approx(grouped.value(order[3]))
+    assert [S for S, _ in tree.near_best.subsets] == order[:3]
+    assert tree.near_best.listed_below == pytest.approx(grouped.value(order[3]))
 
 
 def test_a_column_that_depended_on_an_included_one_may_be_the_best_on_other_data():

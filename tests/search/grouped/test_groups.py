@@ -440,3 +440,18 @@ def test_groups_are_listed_in_order_of_their_gain(method: str) -> None:
         assert error(X, Y, [*S, *columns]) == pytest.approx(min(after))
         S += columns
         rest.remove(columns)
+
+
+def test_categories_that_no_group_names_are_groups_too() -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"age": rng.normal(size=90), "weight": rng.normal(size=90)})
+    frame = frame.assign(stage=rng.choice(["low", "mid", "high"], 90), clinic=rng.choice(["A", "B"], 90))
+    y = frame["age"] + 2.0 * (frame["stage"] == "high") + (frame["clinic"] == "A")
+    arguments: dict[str, Any] = {"k": 2, "groups": {"patient": ["age", "clinic"]}, "method": "branch-and-bound"}
+    found = dsel.select(frame, y, **arguments)
+    assert {name: len(columns) for name, columns in found.groups.items()} == {"patient": 3, "stage": 3}
+    assert found.r2 == pytest.approx(1.0)
+    named = dsel.select(frame, y, **{**arguments, "groups": {"high": ["stage=high"]}})
+    assert "stage" not in named.groups
+    with pytest.raises(OptionError, match="there is no feature 'clinic'"):
+        dsel.select(frame, y, **arguments, categories="columns")

@@ -7,6 +7,7 @@ import math
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,8 @@ def test_it_says_how_it_gets_on() -> None:
     assert str(last).startswith(text)
     assert str(last).endswith("busy")
     assert any(progress.seconds_left for progress in said)
+    nothing = replace(last, iterations=0, evaluations=0, archive=0, per_second=0.0, workers=1)
+    assert str(nothing).startswith(f"best {search.best_value:.6g}, 1 worker ")
 
 
 class TestJournal:

@@ -87,6 +87,7 @@ def test_it_holds_what_the_result_says() -> None:
         selection.provenance["host"], selection.versions["numpy"], "Planned", "Measured",
     ):  # fmt: skip
         assert fact in page.text
+    assert "Search seconds" not in page.text
     for title in ("Best subset of each size", "What each column adds", "Convergence", "Correlation", "Coefficients"):
         assert title in page.text
     assert "There is no picture" not in page.text

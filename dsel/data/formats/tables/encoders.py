@@ -220,7 +220,11 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
     if not column.no_numbers.count and column.values.value[:1] == "0" and column.values.value[1:].isdigit():
         return f"{at} ({many} different values), with leading zeros as codes have. {words.levels}."
     if not column.no_numbers.count:
-        return f"{at} ({many} different values), though it holds numbers only. Convert the column to numbers."
+        codes = f"{words.levels[:1].lower()}{words.levels[1:]}"
+        return (
+            f"{at} ({many} different values), though it holds numbers only. Convert the column to numbers if they are "
+            f"amounts. If they are codes, {codes}."
+        )
     if auto and count <= AUTO_LEVELS:
         return None
     if count > AUTO_LEVELS and 10 * count > 9 * column.values.count:

@@ -333,7 +333,7 @@ def likely_mistake(name: str, values: NDArray[Any]) -> str | None:
     if values.dtype.kind not in "iu":
         return None
     if _CODES.search(name):
-        return f"make {name!r} text or a category, or leave it out, if its numbers are codes: their size means nothing"
+        return f"make {name!r} a category, or leave it out, if its numbers are codes: their size means nothing"
     levels = np.unique(values)
     counts_rows = len(values) >= _FEWEST_COUNTED and levels.size == levels[-1] - levels[0] + 1
     if levels.size == len(values) and (len(values) >= _FEWEST_ROWS or counts_rows):

@@ -263,9 +263,8 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         """Return whether a node that is not pruned holds no subset that matters."""
         if self.near_best is None or self.log is not None:
             return False
-        inside, possible = np.zeros(self.objective.n, np.bool_), np.zeros(self.objective.n, np.bool_)
-        inside[list(sub.chosen)] = True
-        possible[list(sub.chosen)] = possible[sub.allowed] = True
+        inside = np.array(sub.chosen, np.int64)
+        possible = np.concatenate([inside, np.asarray(sub.allowed, np.int64)])
         return not self.near_best.matters(sub.lower, inside, possible, min(sub.lower, self.lower))
 
     def _prune_all(self, key: float, node: Subproblem) -> None:

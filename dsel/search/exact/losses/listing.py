@@ -48,11 +48,7 @@ class LossListing:
 
         inside, possible: the columns of all its subsets, and of any of them. least: a bound on F of all subsets.
         """
-        if bound <= self.near.list_cutoff:
-            return True
-        masks = np.zeros((2, self.near.n), np.bool_)
-        masks[0, self._items(inside)] = masks[1, self._items(possible)] = True
-        return self.near.matters(bound, masks[0], masks[1], least)
+        return self.near.matters(bound, self._items(inside), self._items(possible), least)
 
     def include(self, opened: OpenBounds, bound: float, inside: Ints, possible: Ints) -> None:
         """Count an open node. Its columns are those of `matters`."""
