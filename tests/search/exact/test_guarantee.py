@@ -99,7 +99,7 @@ def test_what_the_tolerance_excludes_is_stated():
     assert proof.certificate[-1]["status"] == "optimal-except-near-copies"
     assert not proof.certificate[-1]["proven"]
     assert proof.r2 + proof.certificate[-1]["dependent_gap"] > 0.9  # what the pair explains
-    assert "A subset with all of x0 and x1" in str(proof)
+    assert "nearly dependent: x0 and x1" in str(proof)
     assert "no proof covers it" in str(proof)
 
 
