@@ -23,6 +23,12 @@ def noun(number: int, word: str, plural: str = "") -> str:
     return word if number == 1 else plural or word + "s"
 
 
+def counted_items(number: int, items: str) -> str:
+    """Return a number with what it counts, given in the plural: columns, or groups of columns."""
+    word, *rest = items.split(" ", 1)
+    return counted(number, " ".join([word.removesuffix("s"), *rest]), items)
+
+
 def without_pydantic_prefix(message: str) -> str:
     """Return a message that came through pydantic without the words it adds."""
     return message.replace("Value error, ", "", 1)

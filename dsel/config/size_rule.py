@@ -117,6 +117,11 @@ class SizeRule(Section):
 
     Notes
     -----
+    The information criteria use the residuals without the penalty, and count the degrees of freedom of a subset. With a
+    ridge penalty these are the effective ones, the trace of K (K + lam I)^-1 for the Gram matrix K of its columns:
+    fewer than its columns, and fewer the larger lam is. Without a penalty they are the rank. With a loss other than the
+    squared error, each column counts as one, whatever the penalty.
+
     The errors of folds come from the same pass over the data as the Gram matrix. EBIC: Chen and Chen, "Extended
     Bayesian information criteria for model selection with large model spaces", Biometrika 95, 2008.
 

@@ -48,7 +48,8 @@ def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) ->
         return
     repeated = [(label, times) for label, times in Counter(labels).most_common() if times > 1]
     shown = shorten(f"{label!r} ({times} times)" for label, times in repeated)
-    raise DataError(f"{where}: {len(repeated)} {what} labels occur more than once: {shown}.", remedy)
+    occur = " occurs" if len(repeated) == 1 else "s occur"
+    raise DataError(f"{where}: {len(repeated)} {what} label{occur} more than once: {shown}.", remedy)
 
 
 def format_labels(labels: Labels, indices: NDArray[np.int64] | Sequence[int], limit: int = 5) -> str:
@@ -71,9 +72,11 @@ def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argum
 
     Raises OptionError for a column that does not exist, with suggestions, and for one that is given twice.
     """
-    by_label = {str(label): i for i, label in enumerate(labels)}
+    columns = column_list(wanted, argument)
+    named = any(isinstance(column, str) for column in columns)
+    by_label = {str(label): i for i, label in enumerate(labels)} if named else {}
     found = []
-    for column in column_list(wanted, argument):
+    for column in columns:
         if isinstance(column, bool) or not isinstance(column, str | numbers.Integral):
             raise OptionError(f"{argument}: {column!r} names no {what}.", "Give its label, or its index from 0.")
         if isinstance(column, str) and column in by_label:

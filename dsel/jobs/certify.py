@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
+from dsel._lib.text import counted_items
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -23,7 +24,7 @@ from dsel.jobs.proof_store import LossWatcher, ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import Objective
-from dsel.passes.data_pass import PassLog, log_passes
+from dsel.passes.data_pass import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix
@@ -33,10 +34,10 @@ from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort
 from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
-from dsel.selection.add_certificates import with_better_subset, with_certificates, with_submodularity
+from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import inexact_copies
+from dsel.selection.near_copies import inexact_copies, left_out
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
 from dsel.selection.result import Selection
@@ -133,7 +134,8 @@ def _certified(
     if budget.near_best is not None and budget.limit is not None:
         raise OptionError("Near-best subsets are listed without a limit for coefficients.", "Leave the limit out.")
     if "copies" in selection.counts:  # the search left them out
-        request = request.model_copy(update={"exclude": selection.request.exclude})
+        excluded = dict.fromkeys((*request.exclude, *left_out(selection.counts["copies"])))
+        request = request.model_copy(update={"exclude": tuple(excluded)})
         validated = None
     if validated is None or selection.size_curve is not None:
         validated = validated_again(dataset, request, selection)
@@ -150,13 +152,13 @@ def _certified(
         run = SelectionRun(dataset, validated, context, prepared, whole, objective)
         proved = prove_sizes(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
-    selection = replace(_with_passes(selection, made), notes=(*kept, *proved.notes))
+    selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
     selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
     for values in selection.certificate:
-        log.info("%s", describe(values, selection.label))
+        log.info("%s", describe(values, selection))
     selection = with_better_subset(run, selection)
     if objective.n > MOST_EIGENVALUES:  # `submodularity_ratio` takes its time when it is asked for
         return selection
@@ -180,29 +182,24 @@ def _certified_loss(
             listing=budget.list_rule, watcher=lambda size: LossWatcher(size, budget, trees, context.on_slice),
         )  # fmt: skip
     for values in selection.certificate:
-        log.info("%s", describe(values, selection.label))
-    return _with_passes(selection, made)
+        log.info("%s", describe(values, selection))
+    return with_passes(selection, made)
 
 
 def require_listable(validated: ValidatedRequest, budget: ProofBudget) -> None:
-    """Raise OptionError for a log, or a rank by a criterion, that there is not for a loss or for lists of groups.
-
-    Nothing is read.
-    """
-    remedy, what = "", ""
-    if validated.loss is not None:
-        what = f"for the loss {validated.loss.name}, only for the squared error"
-    elif validated.groups is not None and budget.near_best is not None:
-        what = "for near-best sets of groups of columns, only for those of single columns"
-        remedy = ', or select without groups (categories="columns" if they are those of categories)'
-    for option, given in (("log", budget.log), ("by", budget.near_best is not None and budget.near_best.by)):
-        if given and what:
-            raise OptionError(f"{option}: there is none {what}.", f"Leave {option} out{remedy}.")
-
-
-def _with_passes(selection: Selection, made: PassLog) -> Selection:
-    """Return the selection with the passes of a proof added to its own."""
-    return replace(selection, passes=selection.passes + made.passes, bytes_read=selection.bytes_read + made.bytes_read)
+    """Raise OptionError for a log of a loss, or a rank by a criterion of a loss or of groups. Nothing is read."""
+    by = budget.near_best is not None and budget.near_best.by
+    for option, given in (("log", budget.log), ("by", by)):
+        if given and validated.loss is not None:
+            raise OptionError(
+                f"{option}: there is none for the loss {validated.loss.name}, only for the squared error.",
+                f"Leave {option} out.",
+            )
+    if by and validated.groups is not None:
+        raise OptionError(
+            "by: there is none for groups of columns, only for single columns.",
+            'Leave by out, or select without groups (categories="columns" if they are those of categories).',
+        )
 
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
@@ -319,16 +316,16 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
     )
 
 
-def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
-    """Return one line for a log. row: what `Certificate.as_dict` returns. label: the label of a column."""
-    size = f"{row['size']} {'groups of columns' if row['method'].startswith(GROUPS) else 'columns'}"
+def describe(row: dict[str, Any], selection: Selection) -> str:
+    """Return one line for a log about a certificate of a selection. row: what `Certificate.as_dict` returns."""
+    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         whole = "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
         words = f"{useless}at most {row['relative_to_total']:.2%} of {whole} from the best{among}"
-    return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
+    return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts)]).strip()
 
 
 def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_weight: Any = None) -> Selection:

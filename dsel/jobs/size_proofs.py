@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dsel._lib.text import counted
+from dsel._lib.text import counted, counted_items
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
@@ -148,7 +148,7 @@ class _SizeProofs:
         """Prove the sizes that are left, the smallest first, until one is interrupted."""
         for size, seconds, nodes in self._budget.shares(list(self._stores)):
             if len(self._stores) > 1:
-                log.info("certificate for %d %s", self._base + size, self._run.validated.items.noun)
+                log.info("certificate for %s", counted_items(self._base + size, self._run.validated.items.noun))
             if self._base + size in self.proved.certificates:
                 continue
             if seconds is not None and math.comb(self._subject.n, size) <= _FEW_SUBSETS:

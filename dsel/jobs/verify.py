@@ -140,16 +140,18 @@ def _require_sense(folder: AnyPath, sample: int | None, seed: int | None, tolera
         )
 
 
-def _unverified(certificates: Iterable[dict[str, Any]], checks: Sequence[ProofCheck]) -> Iterable[str]:
+def _unverified(certificates: Sequence[dict[str, Any]], checks: Sequence[ProofCheck]) -> Iterable[str]:
     """Yield the certificates that no log proves: that of as many or more columns has the same bound or a better one.
 
     ||Y||^2 is that of the data, not that of the certificate.
     """
+    largest = max((one["size"] for one in certificates), default=0)
     for one in certificates:
         proofs = (c.bound + 2.0 * TOLERANCE * c.total for c in checks if c.accepted and c.size >= one["size"])
         if not any(bound >= one["bound"] for bound in proofs):
-            size = counted(one["size"], "column")
-            yield f"the bound {one['bound']:.10g} for {size} ({one['method']}) has no valid log"
+            size, every = counted(one["size"], "column"), "--all-sizes " if one["size"] < largest else ""
+            remedy = f"dsel certify {every}--log makes one"
+            yield f"the bound {one['bound']:.10g} for {size} ({one['method']}) has no valid log: {remedy}"
 
 
 def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) -> Iterable[str]:

@@ -41,6 +41,7 @@ class GroupedObjective:
         self.columns_of, self.included_size = objective, included_size
         self.groups = [np.asarray(group, np.int64) for group in groups]
         self.c, self.total, self.has_gram = objective.c, objective.total, objective.has_gram
+        self._last: tuple[tuple[int, ...], tuple[Floats, Floats]] | None = None
 
     @property
     def n(self) -> int:
@@ -130,7 +131,13 @@ class GroupedObjective:
         return gains
 
     def _residual(self, S: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return L^-1 K_S: (s, columns) and the residual of B (columns, r) given the groups S."""
+        """Return L^-1 K_S: (s, columns) and the residual of B (columns, r) given the groups S; the last are kept."""
+        last = self._last
+        if last is None or last[0] != tuple(S):
+            self._last = last = tuple(S), self._eliminated(S)
+        return last[1]
+
+    def _eliminated(self, S: Sequence[int]) -> tuple[Floats, Floats]:
         columns = self.basis(S)
         if not columns.size:
             return np.empty((0, self.K.shape[0])), self.B

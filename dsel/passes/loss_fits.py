@@ -291,9 +291,14 @@ def columns_of(problem: LossData, columns: Ints) -> Floats:
     return np.stack([known[int(j)] for j in columns], axis=1) if columns.size else np.empty((dataset.m, 0))
 
 
-def read_columns(dataset: Dataset, columns: Ints, fill: Floats | None, engine: Engine = THREADS) -> Floats:
-    """Return (m, s) some ascending columns as they are in the data, with `fill` (n,) in place of NaN, in one pass."""
-    parts = read_pass(dataset, columns).run(engine)
+def read_columns(
+    dataset: Dataset, columns: Ints, fill: Floats | None, engine: Engine = THREADS, *, whole: bool = False
+) -> Floats:  # fmt: skip
+    """Return (m, s) some ascending columns as they are in the data, with `fill` (n,) in place of NaN, in one read.
+
+    whole: whether the read counts as a pass over the data, because it takes all columns that may be chosen.
+    """
+    parts = replace(read_pass(dataset, columns), whole=whole).run(engine)
     read = np.concatenate([x for _, x in sorted(parts, key=lambda part: part[0])])
     fill_missing(read, None if fill is None else fill[columns])
     return read

@@ -75,9 +75,9 @@ class LossColumns:
         return [read_pass(dataset, columns).cost()] * 4
 
     def read(self, columns: Ints) -> Floats:
-        """Return (m, s) some ascending columns, scaled."""
-        scaling = self.data.scaling
-        X = read_columns(self.copy or self.data.dataset, columns, self.data.fill, self.data.engine)
+        """Return (m, s) some ascending columns, scaled. The read of all that may be chosen is a pass over the data."""
+        scaling, whole = self.data.scaling, columns.size == np.count_nonzero(self.allowed)
+        X = read_columns(self.copy or self.data.dataset, columns, self.data.fill, self.data.engine, whole=whole)
         return np.asarray((X - scaling.center_x[columns]) / scaling.scale_x[columns])
 
 

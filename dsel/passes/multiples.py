@@ -18,6 +18,8 @@ from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
 from dsel.passes.reduce_blocks import RowPass
 
+#: The name of the read.
+COPIES = "copies"
 #: Values of a piece of rows in extended precision.
 _PIECE = 1 << 20
 #: Squares below this share of those from which they were subtracted may be rounding, and count as this share.
@@ -57,7 +59,7 @@ def distances_to_multiples(
     norms = np.sqrt(np.asarray(squares, np.longdouble)[columns])
     ratios = norms[places[1]] / norms[places[0]]
     read = RowPass(
-        "copies", dataset, _block_sums, np.add, 16 * 9 * len(pairs), 8 * len(pairs), columns, share=True, whole=False
+        COPIES, dataset, _block_sums, np.add, 16 * 9 * len(pairs), 8 * len(pairs), columns, share=True, whole=False
     )
     of_columns = (None if values is None else values[columns] for values in (centers, fill))
     center, filled = of_columns

@@ -19,6 +19,7 @@ from dsel.passes.column_copy import ColumnCopy, copy_that_saves
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.loss_models import FEWEST_MODELS, MOST_MODELS, loss_costs
+from dsel.passes.multiples import COPIES
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.trial import TrialRead
@@ -214,6 +215,7 @@ class Plan:
         }  # fmt: skip
         measured = {
             "passes": log.passes, "bytes_read": log.bytes_read, "tasks": log.tasks, "seconds": log.seconds,
+            "of_copies": sum(record.bytes_read for record in log.records if record.name == COPIES),
             **{name: counts.get(name, 0) for name in self.chosen.measured_counts},
         }  # fmt: skip
         return {
@@ -453,7 +455,8 @@ def _notes(
     if validated.loss is not None:
         yield (
             f"the loss {validated.loss.name} takes {FEWEST_MODELS} to {MOST_MODELS} models, each after the first one "
-            "in one pass, and fits of few columns; the plan has the fewest"
+            "in one pass, and reads few columns for fits, which counts bytes and tasks but no pass; the plan has the "
+            "fewest models, and the reads that are usual with them"
         )
     if _reads_chosen_chunks(validated.dataset):
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
@@ -461,6 +464,8 @@ def _notes(
         yield "the last pass reads only new segments if the same columns are chosen as before, else all rows of them"
     if certified and not chosen.holds_gram:
         yield "the proof is about columns whose Gram matrix does not fit: with one target and lam > 0 it makes passes"
+    elif certified and validated.loss is not None:
+        yield "the proof reads the columns that may be chosen, in one more pass where they fit in memory"
     elif certified:
         yield "the proof reads no data, unless it finds a better subset: then one more pass"
 

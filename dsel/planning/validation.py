@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, counted_items, shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
@@ -168,9 +168,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     count = items.count
     if isinstance(dataset, Sums):
         _require_no_rows(request, method)
-    size = plan_size(
-        dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)), loss
-    )
+    size = plan_size(dataset, request, method, options, count(include), count(np.delete(np.arange(n), exclude)), loss)
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
     summary = ProblemSummary(
@@ -393,9 +391,10 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
     limit = request.max_k if request.k == "auto" else request.limit
     included = items.count(include)
     if limit is not None and included > limit:
-        name = "max_k" if request.k == "auto" else "k"
+        name, are = "max_k" if request.k == "auto" else "k", "is" if included == 1 else "are"
         raise OptionError(
-            f"{included} {items.noun} are included, and {name} is {limit}.", f"Raise {name} or include fewer."
+            f"{counted_items(included, items.noun)} {are} included, and {name} is {limit}.",
+            f"Raise {name} or include fewer.",
         )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.", "Exclude fewer.")

@@ -11,7 +11,7 @@ from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.passes.sums import Sums
+from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.all_sizes import BestByCriterion
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
@@ -49,7 +49,7 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     if not merged:
         return selection
     last = merged[max(merged)]
-    limits = limit_notes(last.rounding_error)
+    limits = limit_notes(last.rounding_error, last.undecided)
     notes = tuple(note for note in limits if note not in selection.notes)
     certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
     named = {j: str(features[j]) for c in merged.values() for columns in c.near_copies for j in columns}
@@ -77,13 +77,19 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     if not best.error < selection.error - _BETTER * run.objective.total:
         return selection
     chosen, dependent = answer_of(run, best.indices)
-    fit, made = run.prepared.fit(chosen, run.validated.request.lam), int(not isinstance(run.dataset, Sums))
+    with log_passes() as made:
+        fit = run.prepared.fit(chosen, run.validated.request.lam)
     kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(run, fit, chosen, kept)
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
     notes = [note for note in selection.notes if not note.startswith(FROM_NOISE)]
     notes += filter(None, [noise_note(run, fit, chosen), f"the proof found these columns: {shares}"])
-    return replace(selection, **fields, notes=tuple(notes), passes=selection.passes + made)
+    return with_passes(replace(selection, **fields, notes=tuple(notes)), made)
+
+
+def with_passes(selection: Selection, made: PassLog) -> Selection:
+    """Return the selection with the passes of a proof added to its own."""
+    return replace(selection, passes=selection.passes + made.passes, bytes_read=selection.bytes_read + made.bytes_read)
 
 
 def _better_front(

@@ -32,6 +32,7 @@ from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
+from dsel.selection.near_copies import left_out
 from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.result import Selection
@@ -148,7 +149,7 @@ def assemble(
         classes=answer.numbered_classes or dataset.classes,
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
-        notes=tuple(dict.fromkeys((*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)))),
+        notes=tuple(dict.fromkeys((*notes, *outcome.notes, *_notes(answer)))),
         source=dataset.name,
         fingerprint=dataset.fingerprint,
         seconds=seconds,
@@ -328,6 +329,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
     dataset, validated = run.dataset, run.validated
     criterion, rule = validated.request.criterion, validated.size_rule
+    represented = set(left_out(run.clusters))  # `counts` has them: nobody excluded them
     by_source = dataset.categories is not None  # a proof does not choose groups either
     ingested = {} if dataset.store is None else dataset.store.attributes.get(ATTR_OPTIONS, {})
     if rule is not None:
@@ -342,7 +344,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "dates": ingested.get("dates", validated.request.dates),
             "options": {name: option_as_json(value) for name, value in validated.options},
             "include": tuple(run.base),
-            "exclude": (*(int(j) for j in validated.exclude), *dataset.left_out),
+            "exclude": (*(int(j) for j in validated.exclude if int(j) not in represented), *dataset.left_out),
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,

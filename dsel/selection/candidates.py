@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import counted
+from dsel._lib.text import counted, counted_items
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
@@ -68,7 +68,7 @@ def candidates_of(
         raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
     left = validated.items.count(np.union1d(include, keep))
     if left < request.limit and request.k != "auto":
-        notes.append(f"k is {request.limit}, but only {left} {validated.items.noun} can be chosen")
+        notes.append(f"k is {request.limit}, but only {counted_items(left, validated.items.noun)} can be chosen")
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)
         chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))
@@ -117,18 +117,19 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     labels, notes = dataset.features, [*_on_rounded(dataset, statistics)]
     unusable = statistics.unusable(validated.request.preprocess)
     nearly = unusable & (statistics.squares > 0.0)
+    filled = validated.request.missing == "mean"
+    empty = unusable & ~nearly & filled & (statistics.mean_x == 0.0)
     for which, one, several in (
-        (unusable & ~nearly, "constant column is", "constant columns are"),
+        (unusable & ~nearly & ~empty, "constant column is", "constant columns are"),
         (nearly, "column is constant up to rounding and", "columns are constant up to rounding and"),
     ):
         if which.any():
             named = format_labels(labels, np.flatnonzero(which))
             notes.append(f"{counted(int(which.sum()), one, several)} never chosen: {named}")
-    empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
-    if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
-        have = counted(empty.size, "column has", "columns have")
-        notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, empty)}")
-    if validated.request.missing == "mean" and isinstance(dataset.store, Store):
+    if empty.any():  # the statistics do not tell the two apart
+        have = counted(int(empty.sum()), "column that is never chosen has", "columns that are never chosen have")
+        notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, np.flatnonzero(empty))}")
+    if filled and isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:
             notes.append(

@@ -24,6 +24,7 @@ import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
+from dsel.selection.near_copies import left_out
 from dsel.selection.record import SelectionRecord
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
@@ -51,7 +52,8 @@ class CriterionContext:
         """Return a criterion of a subset of s columns, less is better; infinity where the rows do not suffice."""
         m, N, count = self.m, self.N, self.m * self.N
         rss = max(rss, _NO_RESIDUAL * self.total)
-        fit = count * math.log(rss / count)
+        share = rss / count  # 1 without columns of standardized targets, up to rounding
+        fit = 0.0 if math.isclose(share, 1.0, rel_tol=1e-13) else count * math.log(share)
         if by == "adjusted-r2":
             return (rss / (m - df - 1.0)) / (self.total / (m - 1.0)) - 1.0 if m > df + 1.0 else math.inf
         if by == "cp":
@@ -135,7 +137,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         )
     m, n = selection.shape
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
-    p = n - len(selection.constant) - sum(isinstance(column, int) for column in selection.exclude)
+    excluded = {*left_out(selection.counts.get("copies", ())), *(j for j in selection.exclude if isinstance(j, int))}
+    p = n - len(selection.constant) - len(excluded)
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsel._lib.text import counted
+from dsel._lib.text import counted, counted_items
 from dsel.data.labels import format_labels
 from dsel.search.exact.certificate import up_to
 from dsel.search.outcome import FrontPoint, SearchOutcome
@@ -112,8 +112,6 @@ def _note(run: SelectionRun, point: FrontPoint) -> str:
             "copy of it, and explains all of Y alone; the search stops there"
         )
     size = run.validated.included + point.size
-    items = f"{size} {run.validated.items.noun}"
-    if size == 1:
-        items = "1 group of columns" if run.validated.groups is not None else "1 column"
+    items = counted_items(size, run.validated.items.noun)
     verb = "explains" if size == 1 else "explain"
     return f"{items} {verb} all of Y up to rounding: the search stops there"

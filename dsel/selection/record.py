@@ -352,7 +352,7 @@ class SelectionRecord:
 
     @property
     def exclude(self) -> tuple[Column, ...]:
-        """Columns that were never chosen, as indices."""
+        """Columns that were never chosen because the request says so, as indices."""
         return self.request.exclude
 
     @property
@@ -455,7 +455,7 @@ class SelectionRecord:
         if self.groups:
             return (
                 "they are for single columns, not for groups",
-                'Select without groups; for indicator columns of categories that is categories="columns".',
+                'Use dsel.alternatives, or select without groups (categories="columns" for indicators of categories).',
             )
         if self.request.criterion is not None or self.by_loss:
             other = "another loss" if self.by_loss else "a custom criterion"

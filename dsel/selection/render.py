@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, noun, printable, shorten
+from dsel._lib.text import counted, counted_items, noun, printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -67,7 +67,7 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield f"Concordance on these rows: {selection.concordance:.4f}"
     for certificate in selection.certificate:
         yield _proof(certificate, selection.lam > 0.0, selection.share_name)
-        if sentence := caveat(certificate, selection.label):
+        if sentence := caveat(certificate, selection.label, selection.counts):
             yield f"  {printable(sentence)}"
     yield from describe_guarantees(selection)
     if selection.alternatives is not None:
@@ -160,15 +160,22 @@ def passes_made(selection: SelectionRecord) -> str:
     return f"{total} ({by_proofs} for proofs)" if by_proofs > 0 else total
 
 
-def describe_cost(selection: SelectionRecord) -> Iterator[str]:
-    """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
+def bytes_taken(selection: SelectionRecord) -> str:
+    """Return the bytes that were read of the data in words, and how many of them proofs read."""
     from dsel._lib.byte_sizes import format_bytes
 
+    plan, total = selection.plan, format_bytes(selection.bytes_read)
+    by_proofs = 0 if plan is None else selection.bytes_read - plan["measured"]["bytes_read"]
+    return f"{total} read ({format_bytes(by_proofs)} for proofs)" if by_proofs > 0 else f"{total} read"
+
+
+def describe_cost(selection: SelectionRecord) -> Iterator[str]:
+    """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    read = f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"
+    read = f"{passes_made(selection)}; {bytes_taken(selection)}"
     yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
-        yield _plan(selection.plan)
+        yield _plan(selection.plan, bool(selection.certificate))
 
 
 def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
@@ -176,15 +183,13 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     gamma = selection.submodularity
     if gamma is not None and gamma.guarantee < _LEAST_GUARANTEE:
         yield (
-            "Submodularity ratio: no useful lower bound is proved, so the ratio gives no guarantee here; about "
-            f"{gamma.estimate:.4f} (estimate), with which forward selection explains at least "
-            f"{gamma.estimated_guarantee:.2%} of what the best columns explain"
+            f"Submodularity ratio: at most {gamma.estimate:.4f}; no useful lower bound is proved, so the ratio gives "
+            "no guarantee here"
         )
     elif gamma is not None:
         yield (
-            f"Submodularity ratio: at least {gamma.bound:.4f} (proved), about {gamma.estimate:.4f} (estimate); forward "
-            f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved), about "
-            f"{gamma.estimated_guarantee:.2%} (estimate)"
+            f"Submodularity ratio: at least {gamma.bound:.4f} (proved), at most {gamma.estimate:.4f}; forward "
+            f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved)"
         )
     if selection.error_ratio is not None:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
@@ -291,8 +296,7 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    nouns = ("group of columns", "groups of columns") if row["method"].startswith(GROUPS) else ("column", "columns")
-    size = counted(row["size"], *nouns)
+    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
@@ -313,15 +317,17 @@ def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
     )
 
 
-def _plan(plan: dict[str, Any]) -> str:
-    """Return the planned and the measured figures as one line."""
+def _plan(plan: dict[str, Any], proved: bool) -> str:
+    """Return the planned and the measured figures as one line. proved: whether there are proofs, which are left out."""
     from dsel._lib.byte_sizes import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
-    about = "" if plan["exact"] else "about "
+    about, without = "" if plan["exact"] else "about ", " (without proofs)" if proved else ""
+    of_copies = measured.get("of_copies", 0)  # older results have none
+    copies = f", of these {format_bytes(of_copies)} for columns that are copies" if of_copies else ""
     parts = [
         f"{planned['passes']} and {counted(measured['passes'], 'pass', 'passes')}",
-        f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read",
+        f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read{copies}",
         f"{planned['tasks']} and {counted(measured['tasks'], 'task')}",
     ]
     if measured.get("worker_memory"):
@@ -329,7 +335,7 @@ def _plan(plan: dict[str, Any]) -> str:
         parts.append(f"{memory[0]} and {memory[1]} per worker")
     if planned["seconds"] is not None:
         parts.append(f"{planned['seconds']:.3g} and {measured['seconds']:.3g} s in passes")
-    return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
+    return f"As {plan['representation']}; planned and measured{without}: {about}{', '.join(parts)}"
 
 
 #: A column that moved by this number of standard deviations is named.

@@ -256,10 +256,11 @@ class Selection(SelectionRecord):
         Returns
         -------
         array, Series, DataFrame, Dask or xarray object
-            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. With another
+            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. Y of a store
+            has two: one target gives (m, 1), whatever X is. A target that was named in a frame has one. With another
             loss than the squared error: its mean there, such as the probability of the second class, or the hazard
-            ratio to a row of means. Its kind is that of X. It is lazy for Dask and xarray
-            objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives pandas objects.
+            ratio to a row of means. Its kind is that of X: a Series or DataFrame for a frame. It is lazy for Dask and
+            xarray objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives pandas objects.
 
         Raises
         ------
@@ -303,12 +304,13 @@ class Selection(SelectionRecord):
         Returns
         -------
         dict of str to float
-            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than with the weighted
-            mean of y for every row. For classes also `auc` (the area under the ROC curve), `log_loss` (per row) and
-            `accuracy`, and for the loss "cox" the `concordance`. The squared error has `deviance` and `r2`. For several
-            targets, also those that three or more classes became, `deviance` is their sum, and `r2` weights them as the
-            selection does: the mean of their R2 with ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE /
-            SST of all together.
+            `deviance`, the sum over the rows without a penalty; `d2`, the share that it is less than without columns.
+            Without columns, the linear predictor of a row is its offset plus the constant that is best for these rows,
+            such as the median of y for the quantile loss (0.5). "cox" has no constant. For classes also `auc` (the area
+            under the ROC curve), `log_loss` (per row) and `accuracy`, and for the loss "cox" the `concordance`. The
+            squared error has `deviance` and `r2`. For several targets, also those that three or more classes became,
+            `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2 with
+            ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together.
 
         Raises
         ------

@@ -103,7 +103,7 @@ def recomputed_front(run: SelectionRun, outcome: SearchOutcome) -> tuple[SearchO
     if run.validated.criterion is not None:
         return outcome, errors
     points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, recomputed, strict=True)]
-    outcome = replace(outcome, front=improving(points), bound_notes=())
+    outcome = replace(outcome, front=improving(points))
     return _with_bound_on_data(run, outcome), errors
 
 
@@ -115,7 +115,6 @@ def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutc
     """
     assert run.prepared.left_out is not None
     lost, total = run.prepared.left_out(run.validated.most_columns), run.objective.total
-    counts = {name: value for name, value in outcome.counts.items() if name != "weighted_suboptimality"}
     certificates = []
     for proof in outcome.certificates:
         best = outcome.best(proof.size - run.validated.included)
@@ -124,7 +123,7 @@ def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutc
         certificates.append(lowered.about(proof.size, best.value, run.objective.in_data(best.members)))
     proven = all(proof.proven for proof in certificates)
     ended = "complete" if outcome.ended == "proven" and not proven else outcome.ended
-    return replace(outcome, counts=counts, certificates=tuple(certificates), ended=ended)
+    return replace(outcome, certificates=tuple(certificates), ended=ended)
 
 
 #: Operations that forward selection may take: a second or two.

@@ -63,7 +63,7 @@ class Submodularity:
 
     @property
     def estimated_guarantee(self) -> float:
-        """1 - e^-estimate: the guarantee if no ratio is below the estimate."""
+        """1 - e^-estimate: no guarantee, but the most that could be guaranteed, since gamma is at most the estimate."""
         return -math.expm1(-self.estimate)
 
 

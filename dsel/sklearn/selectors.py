@@ -208,7 +208,7 @@ class BestSubsetSelector(BaseSelector):
     def _why_not_proven(self) -> str:
         selection = self.selection_
         if self.status_ == "optimal-except-near-copies":
-            return caveat(selection.certificate[-1], selection.label)
+            return caveat(selection.certificate[-1], selection.label, selection.counts)
         ended = f"ended after {self.seconds} seconds" if selection.ended == "seconds" else "ended"
         return (
             f"The search {ended} without a proof: the error is {selection.error:.6g}, and none is below "

@@ -144,6 +144,10 @@ class Checker:
         inverse = _inverse_diagonal(K)
         return inverse is None or bool((inverse * self.problem.floor[members] >= 1).any())
 
+    def never_listed(self, S: Sequence[int]) -> bool:
+        """Return whether S is no subset that lists may have, because it is dependent."""
+        return self.dependent(S)
+
     def _by_dependence(self, leaf: Leaf) -> bool:
         """Return whether S is dependent, or a bound excludes all subsets: the search decides in float64."""
         return self.dependent(leaf.chosen) or bool(self.bounds([leaf], self._ridge)[0] >= self.threshold)
@@ -448,11 +452,33 @@ class GroupChecker(Checker):
 
     def value(self, S: Sequence[int]) -> Any:
         """Return f(S): columns that depend on those before them explain nothing."""
+        return super().value(self._independent(S))
+
+    def _independent(self, S: Sequence[int]) -> list[int]:
         kept: list[int] = []
         for j in sorted(self.problem.members(S)):
             if not super().dependent([*kept, j]):
                 kept.append(j)
-        return super().value(kept)
+        return kept
+
+    def never_listed(self, S: Sequence[int]) -> bool:
+        """Return whether S is no set that lists may have, because a group adds nothing to the others."""
+        rank = len(self._independent(S))
+        return any(len(self._independent([h for h in S if h != g])) == rank for g in S)
+
+    def _allows(self, S: Sequence[int], level: Any) -> bool:
+        if super()._allows(S, level):
+            return True
+        never = self.listed is not None and len(S) == self.k and self.never_listed(S)
+        return never and bool(self.value(S) >= min(level, self.least))
+
+    def _holds(self, chosen: tuple[int, ...], allowed: int, most: int, level: Any, parts: list[int]) -> bool:
+        every = (*chosen, *columns_of(allowed))
+        if self.listed is not None and allowed and len(every) <= min(self.k, len(chosen) + most):
+            leaf = Leaf(0, BOUND, chosen, allowed, most, np.nan)  # smaller sets are in no list
+            if self._allows(every, level) and self.bounds([leaf], self.ridge)[0] >= min(level, self.least):
+                return True
+        return super()._holds(chosen, allowed, most, level, parts)
 
     def dependent(self, S: Sequence[int]) -> bool:
         """Return False: groups may have columns that depend on others."""

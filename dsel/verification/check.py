@@ -202,16 +202,16 @@ def _check_list(manifest: dict[str, Any], problem: Problem, slack: float) -> tup
     claim, k, where = manifest.get("near_best"), manifest["k"], "manifest.json, near-best subsets"
     if claim is None:
         return None, []
-    if problem.groups is not None:
-        return None, [f"{where}: they are not listed of groups"]
-    local = {int(j): place for place, j in enumerate(manifest["columns"])}
+    kind = "columns" if problem.groups is None else "groups"
+    items = [[int(manifest["columns"][j]) for j in problem.members([item])] for item in range(problem.n_items)]
+    local = {j: item for item, columns in enumerate(items) for j in columns}
     included, failures, values, listed = set(manifest["included"]), [], [], []
+    checker = checker_of(problem, k, 0.0)
     for columns, value in claim["subsets"]:
-        S = tuple(sorted(local[j] for j in columns if j in local))
-        if len(set(S)) < k or sorted(columns) != sorted([*included, *(manifest["columns"][j] for j in S)]):
-            return None, [f"{where}: {columns} are not {k} of the columns that may be chosen"]
-        checker = checker_of(problem, k, 0.0)
-        if checker.dependent(S):
+        S = tuple(sorted({local[j] for j in columns if j in local}))
+        if len(S) != k or sorted(columns) != sorted([*included, *(j for item in S for j in items[item])]):
+            return None, [f"{where}: {columns} are not {k} of the {kind} that may be chosen"]
+        if checker.never_listed(S):
             return None, [f"{where}: {columns} depend on each other"]
         if not abs(float(checker.value(S)) - value) <= slack:
             failures.append(f"{where}: the error of {columns} is {float(checker.value(S)):.12g}, not {value:.12g}")
@@ -219,7 +219,7 @@ def _check_list(manifest: dict[str, Any], problem: Problem, slack: float) -> tup
         listed.append(S)
     found = ListCheck(
         claim["within"], claim["threshold"], claim["complete_below"], frozenset(listed), claim["verdicts"],
-        tuple(int(j) for j in manifest["columns"]),
+        tuple(columns[0] for columns in items),
     )  # fmt: skip
     if len(found.listed) < len(listed):
         failures.append(f"{where}: a subset is listed twice")
@@ -239,12 +239,13 @@ def _failures_of_verdicts(found: ListCheck, slack: float) -> list[str]:
     verdicts = found.verdicts or ()
     if found.complete_below < found.threshold - slack:
         return ["verdicts need a list of all of them"]
-    if len(verdicts) != len(found.columns) or not found.listed:
-        return ["each column needs a verdict, from at least one subset"]
+    if len(verdicts) != len(found.columns):
+        return ["each column needs a verdict"]
     wrong = []
     for place, (j, verdict) in enumerate(zip(found.columns, verdicts, strict=True)):
         having = sum(place in S for S in found.listed)
         true = "useless" if not having else "necessary" if having == len(found.listed) else "replaceable"
+        true = true if found.listed else "undecided"
         if verdict != true:
             wrong.append(f"column {j} is {true}, not {verdict}")
     return wrong[:_MOST_FAILURES]

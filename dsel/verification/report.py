@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.text import counted, noun, printable, shorten
+from dsel._lib.text import counted_items, noun, printable, shorten
 
 #: Columns that a log leaves out, with the columns that they nearly copy, and how far they are from multiples of these;
 #: infinity if they may have another f.
@@ -32,7 +32,7 @@ class ListCheck:
         That of each column, with regard to near-copies that the log leaves out. None if not all near-best subsets are
         listed.
     columns : tuple of int
-        The columns of the data that may be chosen.
+        The columns of the data that may be chosen; the first one of each group where groups are chosen.
     """
 
     within: float
@@ -173,7 +173,7 @@ class ProofCheck:
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
         others = " of the other columns" if self.represented else ""
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
-        size = counted(self.size, self.noun.replace("groups", "group") if " " in self.noun else "column", self.noun)
+        size = counted_items(self.size, self.noun)
         size += "" if self.near_best is None else ", near-best subsets"
         lines = [
             f"{size}: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dsel._lib.types import Bools, Floats
+from dsel.objective.groups import GroupedObjective
+from dsel.objective.objective_interface import ItemObjective
 from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
 from dsel.search.exact.near_best import ListRule
@@ -168,11 +170,11 @@ def _check_price(answer: NearBestAnswer, everything: AllSubsets, j: int, what: s
 
 
 def _answers(
-    problem: Problem, rule: ListRule, k: int, rng: Generator
+    objective: Any, rule: ListRule, k: int, rng: Generator
 ) -> Iterator[tuple[str, NearBestAnswer, bool, float]]:
     """Yield what each tree lists: its name, the answer, whether it is finished, and the error of its bounds."""
-    objective = problem.objective
-    for bound in ("combined", "leaps", "eigenvalue", "perspective"):
+    bounds: tuple[Any, ...] = ("combined", "leaps", "eigenvalue", "perspective")
+    for bound in bounds if objective.groups is None else ("auto",):
         with suppress(ValueError):  # nearly dependent columns
             tree: Any = tree_in_memory(ProofProblem(objective, k, near_best=rule), bound)
             tree.warm_up()
@@ -194,23 +196,31 @@ def _of_tree(name: str, tree: Any) -> tuple[str, NearBestAnswer, bool, float]:
 def check_lists(seed: int, index: int) -> Faults:
     """Check the lists of all trees for the random problem with this number."""
     problem, faults = random_problem(seed, index), Faults()
-    rng = np.random.default_rng([seed, index, 3])
-    k, n = min(problem.k, problem.objective.n), problem.objective.n
+    _check_items(problem, problem.objective, np.random.default_rng([seed, index, 3]), faults)
+    rng = np.random.default_rng([seed, index, 4])
+    ends = np.cumsum(rng.integers(1, 4, problem.objective.n))
+    groups = np.split(rng.permutation(problem.objective.n), ends[ends < problem.objective.n])
+    _check_items(problem, GroupedObjective(problem.objective, groups), rng, faults)
+    return faults
+
+
+def _check_items(problem: Problem, objective: ItemObjective, rng: Generator, faults: Faults) -> None:
+    """Check the lists of columns or groups of a problem."""
+    k, n = min(problem.k, objective.n), objective.n
     while math.comb(n, k) > MOST_SUBSETS and k > 1:
         k -= 1
     if math.comb(n, k) > MOST_SUBSETS:
-        return faults
+        return
     limit = int(rng.choice(_LIMITS))
     within = None if rng.random() < 0.15 and limit <= 20 else float(rng.choice(_WITHIN))
     what = f"{problem.name} k={k} within={within} limit={limit}"
     try:
-        everything = _all_subsets(problem, k)
-        for name, answer, finished, error in _answers(problem, ListRule(within, limit), k, rng):
-            rounded = _with_slack(everything, error, problem.objective.total)
+        everything = _all_subsets(problem, objective, k)
+        for name, answer, finished, error in _answers(objective, ListRule(within, limit), k, rng):
+            rounded = _with_slack(everything, error, objective.total)
             check_answer(answer, ListRule(within, limit), rounded, finished, f"{what} {name}", faults)
     except Exception as error:  # a finding, like the others
         faults.failures.append(f"{what}: {type(error).__name__}: {error}")
-    return faults
 
 
 def _with_slack(everything: AllSubsets, error: float, total: float) -> AllSubsets:
@@ -218,18 +228,22 @@ def _with_slack(everything: AllSubsets, error: float, total: float) -> AllSubset
     return AllSubsets(everything.n, everything.members, everything.f, everything.sure, everything.c, slack)
 
 
-def _all_subsets(problem: Problem, k: int) -> AllSubsets:
-    """Return all subsets of k candidates that may be independent, with errors in extended precision."""
-    objective = problem.objective
+def _all_subsets(problem: Problem, objective: ItemObjective, k: int) -> AllSubsets:
+    """Return all subsets of k candidates that may be independent, with errors in extended precision.
+
+    Those of groups whose columns may be dependent have the errors of the objective.
+    """
     subsets = list(combinations(range(objective.n), k))
     in_data = [tuple(sorted(objective.in_data(S))) for S in subsets]
     known = measured(problem, in_data)
     rows = {S: i for i, S in enumerate(known.members)}
     order = np.array([rows[S] for S in in_data])
-    possible = ~known.dependent[order]
-    f = known.f[order][possible].astype(np.float64)
+    sure, f = known.independent[order], known.f[order].astype(np.float64)
+    possible = ~known.dependent[order] if objective.groups is None else np.ones(f.size, np.bool_)
+    if objective.groups is not None:
+        f[~sure] = [objective.value(S) for S, independent in zip(subsets, sure, strict=True) if not independent]
     members = [S for S, kept in zip(subsets, possible, strict=True) if kept]
-    return AllSubsets(objective.n, members, f, known.independent[order][possible], objective.c, 0.0)
+    return AllSubsets(objective.n, members, f[possible], sure[possible], objective.c, 0.0)
 
 
 def check_lists_of(batch: tuple[int, Sequence[int]]) -> list[tuple[int, Faults]]:

@@ -80,7 +80,7 @@ def _delayed_frame() -> Any:
         ),
         (lambda: (pd.DataFrame(X), pd.Series(Y[:, 0], index=range(1, 61))), "indexes of X and Y differ"),
         (lambda: (pd.DataFrame(X, columns=list("abcab")), Y), r"X: 2 feature labels .*'a' \(2 times\)"),
-        (lambda: (X, pd.DataFrame(Y, columns=["u", "u"])), "Y: 1 target labels occur more than once"),
+        (lambda: (X, pd.DataFrame(Y, columns=["u", "u"])), "Y: 1 target label occurs more than once"),
         (
             lambda: (xr.Dataset({"a": (("sample", "i"), X), "b": (("sample", "i"), X)}), None),
             "2 variables that may be X",
@@ -167,4 +167,5 @@ def test_columns_without_a_value_are_noted() -> None:
     x = X.copy()
     x[:, 2] = np.nan
     s = dsel.select(x, Y, k=2, missing="mean")
-    assert any("no value at all, or only zeros: x2" in note for note in s.notes)
+    notes = [note for note in s.notes if "x2" in note]
+    assert notes == ["1 column that is never chosen has no value at all, or only zeros: x2"]

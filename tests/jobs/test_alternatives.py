@@ -125,18 +125,25 @@ def test_a_job_lists_groups_of_categories(tmp_path: Path) -> None:
     found = run_job(job).alternatives
     assert found is not None
     assert (found.complete, found.size, len(found.prices["city"].columns)) == (True, 3, 3)
+    assert call("alternatives", job.out, "--log")[0] == 0
+    assert call("verify", job.out)[0] == 0
     code, text, _ = call("alternatives", job.out, "--within", "30%", "--all-sizes")
     assert code == 0
     assert "subsets of 3 groups of columns within 30.00% of the best, no others (proved)" in text
     assert any(line.split()[:2] == ["city", "replaceable"] for line in text.splitlines())
-    code, _, said = call("alternatives", job.out, "--log")
-    assert code == 64
-    assert "log: there is none for near-best sets of groups of columns" in said
 
 
 def test_a_rank_of_groups_is_refused_before_the_job_begins(tmp_path: Path) -> None:
     job = grouped_job(tmp_path, alternatives={"nbest": 3, "by": "bic"})
-    with pytest.raises(OptionError, match=r"by: there is none for near-best sets of groups.*Leave by out"):
+    with pytest.raises(OptionError, match=r"by: there is none for groups of columns.*Leave by out"):
+        run_job(job)
+    assert not job.out.exists()
+
+
+@pytest.mark.parametrize("more", [{"certify": {"log": True}}, {"alternatives": {"nbest": 3, "by": "bic"}}])
+def test_what_there_is_not_for_a_loss_is_refused_before_the_job_begins(tmp_path: Path, more: dict[str, Any]) -> None:
+    job = job_file(tmp_path, loss="huber", **more)
+    with pytest.raises(OptionError, match="there is none for the loss huber"):
         run_job(job)
     assert not job.out.exists()
 

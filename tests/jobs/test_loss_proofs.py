@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel._lib.byte_sizes import format_bytes
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
@@ -21,6 +22,7 @@ from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import run_job
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
+from dsel.selection.render import render
 from dsel.selection.result import Selection, open_selection
 from tests.cli_runner import call
 
@@ -61,6 +63,19 @@ def finished(job: JobFile) -> Selection:
     RunFolder(out).claim(job, identity_of(job, dataset))
     selection.save(out)
     return selection
+
+
+def test_a_proof_counts_its_pass_and_its_bytes(store: Path) -> None:
+    selection = dsel.select(store, k=2, method="forward", loss="logistic", lam=0.5)
+    whole = 8 * 120 * (N + 1)
+    for proofs in (1, 2):
+        before, selection = selection, dsel.certify(selection, store)
+        # the statistics and the columns that may be chosen are passes, the fit of the chosen ones is none
+        assert (selection.passes - before.passes, selection.bytes_read - before.bytes_read) == (2, 3 * whole)
+        text = render(selection, details=True)
+        assert f"passes ({2 * proofs} for proofs)" in text
+        assert f"read ({format_bytes(3 * proofs * whole)} for proofs)" in text
+        assert "planned and measured (without proofs): about 5 and 5 passes" in text
 
 
 @pytest.mark.parametrize("kind", ["proof", "near-best"])

@@ -35,6 +35,7 @@ from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
+from dsel.selection.report.page import render_report
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 PLENTY = Resources(1, None, 8 << 30)
@@ -197,6 +198,32 @@ def test_of_column_chunks_the_last_pass_reads_at_most_what_was_planned(tmp_path:
     assert not selection.plan["exact"]
     assert (planned["passes"], planned["tasks"]) == (measured["passes"], measured["tasks"])
     assert measured["bytes_read"] <= planned["bytes_read"]
+
+
+@pytest.mark.parametrize("columns", [24, 200])
+def test_a_loss_reads_the_bytes_that_were_planned(tmp_path: Path, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, columns))
+    y = (X[:, :3].sum(axis=1) + rng.logistic(size=300) > 0).astype(float)
+    store = make_store(tmp_path / "s.zarr", X, y[:, None], (100, columns))
+    selection = dsel.select(store, k=3, method="forward", loss="logistic")
+    measured = agrees(selection, exactly=False)
+    reads = 5 + (2 if columns == 24 else 4)  # statistics, three models, the check, and columns for fits
+    assert measured["bytes_read"] == reads * 8 * (X.size + y.size)
+    assert measured["passes"] == 5
+    planned = selection.plan["planned"]
+    assert all(planned[name] == measured[name] for name in ("passes", "bytes_read", "tasks"))
+
+
+def test_a_read_for_columns_that_are_copies_is_measured_apart(tmp_path: Path) -> None:
+    X, Y = regression()
+    X[:, 20] = 3 * X[:, 2]
+    selection = dsel.select(make_store(tmp_path / "s.zarr", X, Y, (100, 24)), k=3, method="forward")
+    planned, measured = selection.plan["planned"], selection.plan["measured"]
+    assert measured["of_copies"] == measured["bytes_read"] - planned["bytes_read"] > 0
+    assert measured["passes"] == planned["passes"]
+    assert " for columns that are copies, " in render(selection, details=True)
+    assert "Bytes read for columns that are copies" in render_report(selection)
 
 
 def needs(dataset: Any, n: int, N: int) -> int:

@@ -240,7 +240,7 @@ def test_substitutes_are_the_best_swaps(how: dict[str, Any], targets: Any, total
 
 def test_results_without_substitutes_say_why_and_what_helps() -> None:
     frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(kind=np.where(Y > 0, "high", "low"))
-    with pytest.raises(OptionError, match=r'not for groups. Select without groups;.* categories="columns"'):
+    with pytest.raises(OptionError, match=r'not for groups. Use dsel.alternatives, or .*\(categories="columns"'):
         dsel.select(frame, Y, k=2).substitutes()
     with pytest.raises(OptionError, match=r"not for another loss. Use dsel.alternatives"):
         dsel.select(frame[["a", "b", "c"]], frame["kind"], k=2, loss="logistic").substitutes()

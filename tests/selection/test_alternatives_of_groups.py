@@ -188,5 +188,5 @@ def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
 
 def test_what_there_is_for_columns_only_is_refused() -> None:
     selection = dsel.select(DATA, Y, k=2)
-    with pytest.raises(OptionError, match=r'by: there is none for near-best sets of groups.*categories="columns"'):
+    with pytest.raises(OptionError, match=r'by: there is none for groups of columns.*categories="columns"'):
         dsel.alternatives(selection, DATA, Y, nbest=3, by="bic")

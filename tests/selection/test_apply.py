@@ -164,6 +164,22 @@ def test_sparse_blocks_and_masked_values_are_taken() -> None:
     assert SELECTION.predict(nullable).isna().sum().tolist() == [1, 1]
 
 
+def test_a_frame_without_a_header_is_renamed_to_predict(tmp_path: Path) -> None:
+    x = np.column_stack([X[:, :4], 2 * X[:, 1] - X[:, 3], X[:, 4:7]])
+    np.savetxt(tmp_path / "plain.csv", x, delimiter=",")
+    dsel.ingest(tmp_path / "plain.csv", tmp_path / "s.zarr", target="x4", header=False)
+    s = dsel.select(tmp_path / "s.zarr", k=2, method="forward", include=["x6"])
+    assert set(s.labels) == {"x6", "x1"}
+    assert s.labels[0] == dsel.select(tmp_path / "s.zarr", k=1, method="forward", include=[5]).labels[0]  # a position
+    frame = pd.read_csv(tmp_path / "plain.csv", header=None)
+    with pytest.raises(DataError, match=r"lacks 2 of the 2 .* It has 0, 1, .* rename the columns, by X.add_prefix"):
+        s.predict(frame)
+    named, expected = frame.add_prefix("x"), s.predict(tmp_path / "s.zarr").values
+    assert expected.shape == (200, 1)
+    for rows in (named, named.drop(columns="x7")):  # x0 to x6 are as many as the features, and other ones
+        np.testing.assert_allclose(s.predict(rows), expected, rtol=1e-12)
+
+
 def test_a_store_is_read_when_the_values_are_computed(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s.zarr", X, TWO, chunks=(64, 5))
     s = dsel.select(store, **FORWARD)

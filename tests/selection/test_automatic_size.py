@@ -207,6 +207,14 @@ def test_information_criteria_choose_the_best_of_all_subsets(rule: Any) -> None:
     assert found.k == min(best, key=lambda s: best[s])
 
 
+def test_without_columns_an_information_criterion_of_standardized_targets_is_0() -> None:
+    X, y = problem(m=60, n=7, noise=2.0)
+    for scale in (1.0, 3.7, 1e5 + 1 / 3):
+        found = dsel.select(X, scale * y, k="auto", max_k=3, choose_k="ebic")
+        assert found.size_curve is not None
+        assert found.size_curve.points[0].value == 0.0
+
+
 def test_the_sizes_that_criteria_prefer_have_the_values_of_r_and_are_proved() -> None:
     X, y = problem(m=40, n=7, noise=2.0)
     selection = dsel.select(X, 3.0 * y, k=7)

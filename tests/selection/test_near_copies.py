@@ -11,6 +11,7 @@ import pytest
 
 import dsel
 from dsel.errors import OptionError
+from dsel.selection.results.compare import compare_selections
 
 RNG = np.random.default_rng(0)
 M = 400
@@ -60,6 +61,9 @@ def test_an_included_column_represents_its_cluster() -> None:
     assert sorted(found.indices) == [2, 5, 11]
     excluded = dsel.select(with_copies(1e-5), Y, k=3, method="forward", exclude=["x3"])
     assert sorted(excluded.indices) == [2, 5, 10]
+    assert (found.exclude, excluded.exclude) == ((), (3,))  # the others are in counts["copies"]
+    kept = dsel.select(with_copies(1e-5), Y, k=3, method="forward", include=["x11"], near_copies="keep")
+    assert compare_selections(found, kept).options == {"near_copies": ("first", "keep")}
 
 
 def test_columns_next_to_groups_represent_each_other_and_groups_stay_whole() -> None:
@@ -104,10 +108,22 @@ def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() ->
     found = dsel.certify(dsel.select(near, y, k=2), near, y)
     assert found.certificate[0]["status"] == "optimal-except-near-copies"
     assert found.certificate[0]["represented"] == 1
-    assert "The proof does not cover subsets with any of 1 column that others represent" in str(found)
+    assert "The proof does not cover subsets with 1 column that another one represents" in str(found)
     assert dsel.certify(dsel.select(exact, y, k=2), exact, y).certificate[0]["status"] == "optimal"
     kept = dsel.select(near, y, k=2, near_copies="keep")
     assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0
+
+
+def test_a_certificate_names_the_multiples_that_it_covers() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(100, 6))
+    y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=100)
+    X = np.c_[X, X[:, 0] + 1e-5 * rng.normal(size=100), 2 * X[:, 0], 1 - X[:, 3]]
+    found = dsel.certify(dsel.select(X, y, k=2), X, y)
+    assert any("the first represents the others: x0 for x6, x7; x3 for x8" in note for note in found.notes)
+    proof = next(line for line in str(found).splitlines() if "The proof does not cover" in line)
+    assert "subsets with 1 column that another one represents" in proof
+    assert "It covers those with the 2 others, which are multiples up to rounding." in proof
 
 
 def test_a_loss_searches_one_column_of_each_cluster_and_its_proof_says_so() -> None:

@@ -142,7 +142,7 @@ def test_texts_say_that_a_ratio_of_zero_gives_no_guarantee(tmp_path: Path) -> No
     assert found.submodularity is not None
     for text in (render(found), render_report(found)):
         assert "no useful lower bound is proved, so the ratio gives no guarantee here" in text
-        assert f"about {found.submodularity.estimate:.4f} (estimate)" in text
+        assert f"at most {found.submodularity.estimate:.4f}; no useful" in text
         assert "at least 0.00" not in text
     values = json.loads((found.save(tmp_path / "found") / "selection.json").read_text())
     assert values["submodularity"]["bound"] == 0.0

@@ -81,6 +81,15 @@ def test_nearly_dependent_columns_are_accepted(tmp_path, noise):
     assert found.accepted, str(found)
 
 
+def test_all_groups_of_which_one_depends_on_others_are_accepted(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 8))
+    X[:, 0] = X[:, 4:7] @ rng.normal(size=3)
+    groups = [[0], [1, 2], [3], [4, 5, 6], [7]]
+    out = certified_run(tmp_path, X, X @ rng.normal(size=(8, 1)), 5, groups=groups, method="forward")
+    assert dsel.verify(out).accepted
+
+
 def hard():
     """Return a problem whose proof takes some hundred nodes."""
     rng = np.random.default_rng(2)

@@ -21,9 +21,9 @@ X[:, 12], X[:, 13] = X[:, 2] + X[:, 4], X[:, 5] + 1e-5 * X[:, 6]  # dependent co
 WITHIN = 0.05
 
 
-def listed_run(folder, *, within=WITHIN, limit=1000, nodes=None, workers=1, **request):
+def listed_run(folder, X=X, Y=Y, k=K, *, within=WITHIN, limit=1000, nodes=None, workers=1, **request):
     """Return the folder of a result with near-best subsets and their log."""
-    out = finished_run(folder, X, Y, K, **request)
+    out = finished_run(folder, X, Y, k, **request)
     limits = ListLimits.of(within=within, nbest=None, limit=limit)
     certify_run(out, ProofBudget(nodes=nodes, log=True, near_best=limits, save_seconds=3600.0), workers)
     return out

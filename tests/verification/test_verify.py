@@ -224,7 +224,17 @@ def test_a_certificate_without_a_log_is_not_verified(tmp_path):
     replace(dsel.open_selection(out), certificate=(better,)).save(out, overwrite=True)
     found = dsel.verify(out)
     assert found.verdict == "incomplete"
-    assert "perspective relaxation) has no valid log" in str(found)
+    assert "perspective relaxation) has no valid log: dsel certify --log makes one" in str(found)
+
+
+def test_logs_of_smaller_sizes_are_asked_for_by_name(tmp_path):
+    out = finished_run(tmp_path, *noisy(3, 40, 10), 3)
+    certify_run(out, ProofBudget(sizes="all"))
+    certify_run(out, ProofBudget(log=True))
+    missing = dsel.verify(out).unverified
+    assert [what.count("has no valid log: dsel certify --all-sizes --log makes one") for what in missing] == [1, 1]
+    certify_run(out, ProofBudget(sizes="all", log=True))
+    assert dsel.verify(out).accepted
 
 
 def test_wrong_arguments_and_other_data_are_refused(proved, tmp_path):

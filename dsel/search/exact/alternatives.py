@@ -154,6 +154,7 @@ def take_swaps(
 def search_prices(near: NearBest, objective: ItemObjective, deadline: Deadline) -> None:
     """Search for better subsets with each column that no near-best subset has, and without each one that all have."""
     take_swaps(near, objective, deadline)
+    columns, most = objective.columns_of.n, objective.most_columns(near.k)
     steps, sides = 0.0, ((True, near.with_subset, near.wanted), (False, near.without_subset, near.lacked))
     for j in range(near.n):
         for inside, subsets, unknown in sides:
@@ -161,7 +162,7 @@ def search_prices(near: NearBest, objective: ItemObjective, deadline: Deadline) 
             if known is None or not unknown[j]:
                 continue
             while steps < _MOST_STEPS and not deadline.passed:
-                steps += near.n * near.k**2
+                steps += columns * most**2
                 values = swap_values(objective, known)
                 if inside:
                     values[known.index(j)] = np.inf

@@ -179,6 +179,11 @@ class Certificate:
         return "no-useful-bound" if self.bound < _USEFUL * self.value else "bounded"
 
     @property
+    def undecided(self) -> bool:
+        """Whether subsets may be nearly dependent that cannot be told, as with more columns than rows."""
+        return bool(self.dependent_gap) and not self.near_copies
+
+    @property
     def proven(self) -> bool:
         """Whether the known subset is the best one, or dependent subsets alone are better, by at most 1e-6 of ||Y||^2.
 
@@ -288,20 +293,25 @@ def is_finished(row: Mapping[str, Any], *, limited: bool) -> bool:
     return about_all and bool(rounding or row["status"].startswith("optimal"))
 
 
-def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
+def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any]) -> str:
     """Return what a proof leaves open and what helps, in words; "" if there is nothing to say.
 
-    row: what `Certificate.as_dict` returns. label: the label of a column.
+    row: what `Certificate.as_dict` returns. label: the label of a column. counts: those of the selection,
+    with all copies.
     """
     sentences = []
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row.get("represented"):
+        which = counted(row["represented"], "column that another one represents", "columns that others represent")
         sentences.append(
-            "The proof does not cover subsets with any of "
-            f"{counted(row['represented'], 'column')} that others represent "
+            f"The proof does not cover subsets with {'' if row['represented'] == 1 else 'any of '}{which} "
             "(near_copies=keep covers the independent ones)."
         )
+        multiples = sum(len(copies) - 1 for copies in counts.get("copies", ())) - row["represented"]
+        if multiples > 0:
+            others = counted(multiples, "other one, which is a multiple", "others, which are multiples")
+            sentences.append(f"It covers those with the {others} up to rounding.")
     if row.get("noise"):
         left = row["bound"] / row["total"] - row["noise"]
         known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
@@ -321,8 +331,9 @@ def dependence(
     what = f"may explain up to {gap:.2g} of ||Y||^2 more, and no proof covers it"
     if not near_copies:
         return (
-            f"Some columns may be nearly dependent. A subset with all of them {what}. A ridge penalty covers it: lam "
-            "above 1e-7 of the largest squared norm of a column."
+            "Nearly dependent subsets cannot be excluded: all columns together may be dependent, as with more columns "
+            f"than rows, and there are too many subsets to compare. Such a subset {what}. A ridge penalty covers it: "
+            "lam above 1e-7 of the largest squared norm of a column."
         )
     sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
     more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""
@@ -350,8 +361,9 @@ def _why_useless(row: Mapping[str, Any]) -> str:
         if row["near_copies"]:
             return f"{why}."
         return (
-            f"{why}: columns are nearly dependent, or have means much larger than their deviations. Exclude what "
-            "nearly depends on other columns, subtract a constant near the mean, or use a ridge penalty: lam."
+            f"{why}: columns are nearly dependent, or more columns than rows hide whether they are, or means are much "
+            "larger than deviations. Exclude what nearly depends on other columns, subtract a constant near the mean, "
+            "or use a ridge penalty: lam."
         )
     if row["method"].startswith("targets"):
         return (

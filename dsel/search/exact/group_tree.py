@@ -131,19 +131,24 @@ class GroupTree(BestFirstTree[_Node]):
         bound, node = self._pop()
         if self._prunes(bound):
             self._prune_all(bound, node)
-        elif self.near_best is None or self.near_best.matters(bound, *_sides(node), min(bound, self.lower)):
+        elif self._matters(bound, node):
             self._visited += 1
             self._split(bound, *node)
         if self._segments.size > _SEGMENT_NUMBERS:
             self._collect_log()
+
+    def _matters(self, bound: float, node: _Node) -> bool:
+        """Return whether a node may hold groups that matter. A log has no reason to skip it."""
+        near = self.near_best
+        return near is None or self.log is not None or near.matters(bound, *_sides(node), min(bound, self.lower))
 
     def _split(self, bound: float, S: tuple[int, ...], R: tuple[int, ...]) -> None:
         """Bound a node, choose what must be chosen, and branch on the group whose absence costs most."""
         q = self.k - len(S)
         if len(R) <= q or q == 0:
             if q and R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
-                self._divide(bound, (S, R), R)
-                for i in range(len(R)):
+                for i, g in enumerate(R):
+                    self._divide(bound, ((*S, *R[:i]), R[i:]), [g])
                     self._push(bound, ((*S, *R[:i]), R[i + 1 :]))
                 S, R = (*S, *R), ()
             self._complete(bound, (S, R), (*S, *R) if q else S)
@@ -151,7 +156,7 @@ class GroupTree(BestFirstTree[_Node]):
         f_all, losses = self._losses(S, R)
         bound = max(bound, f_all)
         if losses is not None:
-            needed = [g for g, loss in zip(R, losses, strict=True) if f_all + loss >= self._limit]
+            needed = np.array(R)[f_all + losses >= self._limit].tolist()
             excluded = [f_all + float(losses[R.index(g)]) for g in needed]
             rest = tuple(g for g in R if g not in needed[:q])
             if len(needed) > q:
@@ -195,6 +200,8 @@ class GroupTree(BestFirstTree[_Node]):
         """Return f(S + R), and its increase without each group of R; None if the columns are nearly dependent."""
         groups = (*S, *R)
         columns = self._columns(groups)
+        if not columns.size:  # LAPACK refuses matrices without rows
+            return self.objective.c, np.zeros(len(R))
         K = self.objective.K[np.ix_(columns, columns)]
         floor = self._columns_problem.floor[columns]
         try:
@@ -208,12 +215,12 @@ class GroupTree(BestFirstTree[_Node]):
         inverse = scipy.linalg.lapack.dpotri(L, lower=1)[0]
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         w = scipy.linalg.solve_triangular(L, W, lower=True, trans="T")
-        ends = np.cumsum([self._ranks[g] for g in groups])
-        losses = np.empty(len(R))
-        for i in range(len(R)):
-            stop = int(ends[len(S) + i])
-            own = slice(stop - int(self._ranks[R[i]]), stop)
-            losses[i] = float(np.vdot(w[own], np.linalg.solve(inverse[own, own], w[own])))
+        ranks, losses = self._ranks[list(R)], np.zeros(len(R))
+        starts = columns.size - np.cumsum(ranks[::-1])[::-1]  # the columns of R are the last ones
+        for rank in np.unique(ranks[ranks > 0]).tolist():
+            own = starts[ranks == rank][:, None] + np.arange(rank)
+            solved = np.linalg.solve(inverse[own[:, :, None], own[:, None, :]], w[own])
+            losses[ranks == rank] = (w[own] * solved).sum(axis=(1, 2))
         return f_all, losses
 
     def _combined(self, S: Sequence[int], R: Sequence[int], q: int) -> float:

@@ -6,8 +6,16 @@ The other columns of T leave the share 1 / v_j of the square of column j, so tha
 
     r b'Db <= r ||Y||^2 sum over T of v_j,
 
-with v_j <= 1e7 for independent subsets, and v_j at most the variance inflation factor of column j on all others. With a
-penalty, v_j is at most 1 over its share of the largest column's square.
+with v_j <= 1e7 for independent subsets, and other bounds of `dsel.search.exact.inflation`. With a penalty, v_j is at
+most p_j, the square of column j over lam.
+
+Relaxations with a penalty divide by 1 / p_j, and their coefficients b may be of more than k columns. b'Db is at most
+||Y||^2 times the sum of all inflation factors, or the largest p_j. Rounding moves what b leaves of the products of
+columns and Y by r sqrt(b'Db) / 2 at most. The sum of their squares times p_j over T, at most ||Y||^2, changes by
+
+    r ||Y|| sqrt(b'Db) sqrt(sum over T of p_j),
+
+which is more than the sum of v_j is worth, and is counted in its place.
 
 The rounding of means and of the removal of included columns (`dsel.objective.centering`) changes f(T) by an amount that
 depends on the sum of |b_j| ||x_j||, included columns counted. Over T that is at most what the included columns leave of
@@ -27,30 +35,31 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dtrtri
 
-from dsel._lib.low_rank import MANY, PivotedFactor, ScaledMatrix, pivoted_cholesky
+from dsel._lib.low_rank import PivotedFactor, ScaledMatrix, pivoted_cholesky
 from dsel._lib.tolerances import MARGIN, REAL, perturbation, ridge
-from dsel._lib.types import Bools, Floats, Ints
+from dsel._lib.types import Bools, Floats
 from dsel.objective.centering import CenteringError
 from dsel.objective.few_targets import few_targets
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.search.anytime import Deadline
+from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import factored, penalized, require_time
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.inflation import (
+    Inflation,
+    inflation_of_all,
+    inflation_of_few,
+    inflation_of_pairs,
+    variance_inflation,
+    without_copies,
+)
 
 #: With more columns, v_j counts as its limit: the decomposition would take minutes.
 _MOST_COLUMNS = 10_000
 #: An error of a proof below this share of ||Y||^2 needs no note.
 _WORTH_A_NOTE = 1e-7
-#: Rows of a matrix of pairs that are in memory at a time.
-_ROWS = 512
-#: What the others leave of a column of a dependent set, as a share of the tolerance: less, because K is rounded.
-_SURELY = 1.0 - 1e-5
-#: A column has no part in a dependent set if its coefficient is below this. The rest is counted with what is left.
-_NO_PART = 1e-5
-#: The largest share of the least singular value by which near-copies may differ.
-_MOST_LOST = 0.5
+#: The inflation factors of at most this many columns take less than a second.
+_FEW_COLUMNS = 2000
 #: All subsets of at most this many columns are compared.
 _PAIRS = 2
 
@@ -105,12 +114,18 @@ class Guarantee:
         return tuple((*objective.included, *columns) if len(columns) == 1 else tuple(columns) for columns in named)
 
 
-def limit_notes(error: float) -> Iterator[str]:
-    """Yield a note for users if rounding in a proof matters. error: see `Guarantee`."""
+def limit_notes(error: float, undecided: bool) -> Iterator[str]:
+    """Yield a note for users if rounding in a proof matters.
+
+    error: see `Guarantee`. undecided: whether subsets may be dependent that cannot be told.
+    """
     if error > _WORTH_A_NOTE:
+        why = "columns may be nearly dependent, or have means much larger than their deviations"
+        if undecided:
+            why = "nearly dependent subsets cannot be excluded, with more columns than rows or other dependences"
         yield (
-            "columns may be nearly dependent, or have means much larger than their deviations: rounding in the proof "
-            f"is worth up to {error:.0e} of ||Y||^2, for subsets with large coefficients of opposite signs"
+            f"{why}: rounding in the proof is worth up to {error:.0e} of ||Y||^2, for subsets with large coefficients "
+            "of opposite signs"
         )
 
 
@@ -133,11 +148,9 @@ class Limits:
             return Guarantee(min(self._rounding(0.0, np.empty(0), 0), 1.0))
         most = 1.0 / objective.tolerance
         share = perturbation(n if steps is None else min(steps, n))
-        by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
-        if by_penalty < most:
-            error = self._rounding(share, np.full(k, by_penalty), k)
-            if error <= _WORTH_A_NOTE:
-                return Guarantee(error)  # a penalty bounds the v_j well enough
+        by_penalty = objective.scale / objective.lam if objective.lam > 0.0 else np.full(n, np.inf)
+        if by_penalty.max(initial=0.0) < most:  # no subset is dependent
+            return Guarantee(min(self._with_penalty(share, by_penalty, k, deadline), 1.0))
         found = Inflation(np.full(n, most))
         if self._knows_columns:
             found = self._dependence(k, deadline)
@@ -177,11 +190,34 @@ class Limits:
             return Guarantee(error, explained, share * objective.tolerance, found.sets)
         return Guarantee(max(error, lost))
 
-    def _rounding(self, share: float, factors: Floats, k: int) -> float:
-        """Return what rounding and ridge are worth for k columns with at most these v_j, as a share of ||Y||^2."""
+    def _rounding(self, share: float, factors: Floats, k: int, squares: float | None = None) -> float:
+        """Return what rounding and ridge are worth for k columns with at most these v_j, as a share of ||Y||^2.
+
+        squares: what `share` is multiplied by, by default the sum of v_j.
+        """
         largest, objective = np.sort(factors)[-k:], self._objective
         coefficients = min(self._coefficients(float(np.sqrt(largest).sum())), self._coefficients_by_penalty(k))
-        return share * float(largest.sum()) * objective.c / objective.total + self._centering.share(coefficients)
+        squares = float(largest.sum()) if squares is None else squares
+        return share * squares * objective.c / objective.total + self._centering.share(coefficients)
+
+    def _with_penalty(self, share: float, by_penalty: Floats, k: int, deadline: Deadline | None) -> float:
+        """Return what rounding and ridge are worth with a penalty, as a share of ||Y||^2.
+
+        by_penalty (n,): 1 over the penalty's share of each column's square, which no v_j exceeds. The inflation factors
+        are looked at if that does not suffice.
+        """
+        error = self._rounding(share, by_penalty, k)
+        enough = MARGIN if self._objective.n <= _FEW_COLUMNS else _WORTH_A_NOTE
+        if error <= enough or not self._knows_columns:
+            return error
+        try:
+            found = self._factors_of_all(deadline)
+        except OutOfTime:
+            return error
+        if found.near or found.left:
+            return error
+        factors, most = np.minimum(found.factors, by_penalty), float(np.sort(by_penalty)[-k:].sum())
+        return min(error, self._rounding(share, factors, k, math.sqrt(min(float(factors.sum()), most) * most)))
 
     @property
     def _knows_columns(self) -> bool:
@@ -230,12 +266,21 @@ class Limits:
         return replace(found, sets=(*found.sets, *given_up), near=near)
 
     def _factors(self, k: int, most: float, deadline: Deadline | None) -> Inflation:
-        """Return upper bounds on v_j in independent subsets of k columns; see `_inflation`."""
+        """Return upper bounds on v_j in independent subsets of k columns; see `dsel.search.exact.inflation`."""
         kept = np.flatnonzero(_may_be_chosen(self._objective))
         if k <= _PAIRS:
-            return _inflation_of_pairs(_correlations(self._objective), k, most, deadline).of_columns(kept)
+            return inflation_of_pairs(_correlations(self._objective), k, most, deadline).of_columns(kept)
+        found = self._factors_of_all(deadline)
+        if not found.near:
+            return found
+        of_few = inflation_of_few(_correlations(self._objective), k, most, deadline)
+        return found if of_few is None else of_few.of_columns(kept)
+
+    def _factors_of_all(self, deadline: Deadline | None) -> Inflation:
+        """Return upper bounds on v_j in independent subsets of any size."""
         if self._inflation is None:
-            self._inflation = _inflation(_correlations(self._objective), most, deadline).of_columns(kept)
+            kept, most = np.flatnonzero(_may_be_chosen(self._objective)), 1.0 / self._objective.tolerance
+            self._inflation = inflation_of_all(_correlations(self._objective), most, deadline).of_columns(kept)
         return self._inflation
 
     def _explained_by_all(self, k: int, deadline: Deadline | None) -> float:
@@ -245,26 +290,6 @@ class Limits:
             self._explained = _explained_share(self._objective, low_rank, deadline)
         share, factors = self._explained
         return min(max(share + self._rounding(perturbation(self._objective.n), factors, k), 0.0), 1.0)
-
-
-@dataclass(frozen=True)
-class Inflation:
-    """Upper bounds `factors` on the v_j in independent subsets, in any order.
-
-    sets: columns of which no independent subset has all, though they are not dependent to rounding. near: whether there
-    are such columns, named or not. low_rank: whether there are plainly more different columns than the rank. left: the
-    most that the others leave of a column that depends on them to rounding, as a share; 0 if no column does.
-    """
-
-    factors: Floats
-    sets: tuple[tuple[int, ...], ...] = ()
-    near: bool = False
-    low_rank: bool = False
-    left: float = 0.0
-
-    def of_columns(self, columns: Ints) -> Inflation:
-        """Return the same for a part of the columns, by their indices in all."""
-        return replace(self, sets=tuple(tuple(int(columns[j]) for j in members) for members in self.sets))
 
 
 def _may_be_chosen(objective: Objective) -> Bools:
@@ -290,188 +315,6 @@ def _correlations(objective: Objective) -> ScaledMatrix:
     return ScaledMatrix.of(K, np.sqrt(scale), objective.lam / scale)
 
 
-def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> Inflation:
-    """Return upper bounds on v_j in independent subsets of any size, and which columns are nearly dependent.
-
-    C: the columns' correlations. No independent subset has two columns that are copies of each other, or nearly, or all
-    columns of a set in which one is nearly a combination of the others. What is left is factored in the order of the
-    largest pivot. If the sets overlap, v_j has no other limit than `most`.
-    """
-    if C.n == 0:
-        return Inflation(np.zeros(0))
-    least = _SURELY / most
-    factor = pivoted_cholesky(C, least, require_time(deadline))
-    if factor.rank == C.n:
-        found = _variance_inflation(factor)
-        return Inflation(np.minimum(found, most), near=bool(found.max(initial=0.0) >= most))
-    if _more_than(factor.rank, C):
-        return Inflation(np.full(C.n, most), near=True, low_rank=True)
-    copies = _copies(C, least)
-    kept = np.setdiff1d(np.arange(C.n), [copy.column for copy in copies])
-    factor = pivoted_cholesky(C.part(kept), least, require_time(deadline))
-    sets = _dependent_sets(factor, least)
-    rounding, least_part = ridge(C.n), min((copy.ratio**2 for copy in copies), default=1.0)
-    named: list[tuple[int, ...]] = [(copy.of, copy.column) for copy in copies if copy.left > rounding]
-    if sets is None:
-        return Inflation(np.full(C.n, most), tuple(named), near=True)
-    for s in sets:
-        least_part = min(least_part, float(np.square(s.coefficients).min()))
-        if s.left > rounding:
-            named.append(tuple(int(kept[j]) for j in (*factor.pivots[s.others], s.column)))
-    distance = math.sqrt(sum(copy.left for copy in copies) + sum(s.distance**2 for s in sets))
-    found = np.zeros(C.n)
-    found[kept] = _enlarged(_inflation_outside_sets(factor, sets), distance)
-    for copy in copies:
-        found[copy.of] = max(found[copy.of], found[copy.of] / copy.ratio**2)
-    near, left = bool(named) or bool(found.max() >= most), perturbation(C.n) / min(least_part, 1.0)
-    return Inflation(np.minimum(found, most), tuple(named), near, left=left)
-
-
-def _more_than(rank: int, C: ScaledMatrix) -> bool:
-    """Return whether it is plain that a large matrix has more different columns than its rank."""
-    few = 4 * rank + 64
-    return C.n >= max(MANY, few) and bool(_without_copies(C.part(np.arange(few))).sum() > rank)
-
-
-def _without_copies(C: ScaledMatrix) -> Bools:
-    """Return which columns (n,) are not copies of a column before them."""
-    diagonal, whole = C.diagonal, C.whole()
-    copies = np.outer(diagonal, diagonal) - np.square(whole) <= ridge(C.n) * np.outer(diagonal, diagonal)
-    return np.asarray(~np.tril(copies, -1).any(axis=1))
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """A column that is `ratio` times another one, but for the share `left` of its square."""
-
-    column: int
-    of: int
-    ratio: float
-    left: float
-
-
-def _copies(C: ScaledMatrix, least: float) -> list[_Copy]:
-    """Return the columns that are nearly copies of one before them, and of all that are copies of that. O(n^2).
-
-    Nearly: they leave at most `least` of each other.
-    """
-    diagonal, whole = C.diagonal, C.whole()
-    squares = np.square(whole)
-    left = np.maximum(diagonal - squares / diagonal[:, None], 0.0)  # of column j given column i
-    near = np.triu(np.maximum(left, left.T) <= least, 1)
-    copies: list[_Copy] = []
-    taken = np.zeros(C.n, bool)
-    for i in np.flatnonzero(near.any(axis=1)):
-        if taken[i]:
-            continue
-        members: list[int] = []
-        for j in np.flatnonzero(near[i] & ~taken):
-            if near[members, j].all():
-                members.append(int(j))
-        taken[members] = True
-        copies += [_Copy(j, int(i), float(whole[i, j] / diagonal[i]), float(left[i, j])) for j in members]
-    return copies
-
-
-@dataclass(frozen=True)
-class _DependentSet:
-    """A column that is nearly a combination of others, which are given by their places among the pivots.
-
-    left: the share of its square that all pivots leave. distance: its distance from the combination.
-    """
-
-    column: int
-    others: Ints
-    coefficients: Floats
-    left: float
-    distance: float
-
-
-def _dependent_sets(factor: PivotedFactor, least: float) -> list[_DependentSet] | None:
-    """Return the columns that were not eliminated, with those they depend on; None if the sets overlap.
-
-    No independent subset has all columns of a set, because they leave at most `least` of the column.
-    """
-    others = np.setdiff1d(np.arange(factor.W.shape[1]), factor.pivots)
-    coefficients = scipy.linalg.solve_triangular(factor.triangle.T, factor.W[:, others])
-    real = np.abs(coefficients) > _NO_PART
-    if (real.sum(axis=1) > 1).any():
-        return None
-    sets = []
-    for place, column in enumerate(others):
-        c, used = coefficients[:, place], np.flatnonzero(real[:, place])
-        left = max(float(factor.left[column]), 0.0)
-        distance = math.sqrt(left) + float(np.abs(c[~real[:, place]]).sum())
-        if not used.size or distance**2 > least:
-            return None
-        sets.append(_DependentSet(int(column), used, c[used], left, distance))
-    return sets
-
-
-def _variance_inflation(factor: PivotedFactor) -> Floats:
-    """Return the variance inflation factors (r,) of a largest set of independent columns."""
-    inverse, _ = dtrtri(factor.triangle, lower=1)
-    return np.asarray(np.square(inverse).sum(axis=0))
-
-
-def _inflation_outside_sets(factor: PivotedFactor, sets: list[_DependentSet]) -> Floats:
-    """Return the largest v_j (n,) in subsets that lack a column of each set, as if nothing were left of the sets.
-
-    The sets, such as the categories of a variable, do not overlap. If the column q of a set takes the place of column
-    i, the dual vector g_j of a column of the set with coefficient c_j becomes g_j - (c_j / c_i) g_i, and that of q is
-    g_i / c_i. Other dual vectors stay. v_j is the squared norm of g_j.
-    """
-    inverse, _ = dtrtri(factor.triangle, lower=1)
-    found = np.empty(factor.W.shape[1])
-    found[factor.pivots] = np.square(inverse).sum(axis=0)
-    for dependent in sets:
-        used, c = dependent.others, dependent.coefficients
-        G = inverse[:, used].T @ inverse[:, used]
-        norms = np.diag(G)
-        ratios = c[:, None] / c  # of c_j to c_i
-        changed = norms[:, None] - 2.0 * ratios * G + np.square(ratios) * norms
-        np.fill_diagonal(changed, norms)
-        found[factor.pivots[used]] = changed.max(axis=1)
-        found[dependent.column] = (norms / np.square(c)).max()
-    return found
-
-
-def _enlarged(inflation: Floats, distance: float) -> Floats:
-    """Return upper bounds on v_j for columns that are not those of `inflation`, but together within a distance of them.
-
-    Let s be the least singular value of the columns, s^2 >= 1 over the sum of v_j. Coefficients that leave d of a
-    column have a norm of at most d / (s - distance). With the other columns they leave at most d s / (s - distance).
-    """
-    lost = distance * math.sqrt(float(inflation.sum()))
-    return inflation / (1.0 - lost) ** 2 if lost < _MOST_LOST else np.full(inflation.size, np.inf)
-
-
-def _inflation_of_pairs(
-    C: ScaledMatrix, k: int, most: float, deadline: Deadline | None
-) -> Inflation:  # fmt: skip
-    """Return the largest v_j in independent subsets of one or two columns, and the other pairs that are no copies."""
-    if C.n == 0:
-        return Inflation(np.zeros(0))
-    diagonal, least = C.diagonal, 1.0 / most
-    if k == 1:
-        return Inflation(np.asarray(1.0 / diagonal))
-    smallest, near, exact = diagonal.copy(), [], 0.0
-    for start in range(0, C.n, _ROWS):
-        if deadline is not None:
-            deadline.require()
-        rows = np.arange(start, min(start + _ROWS, C.n))
-        squares = np.square(C.K[rows] / C.scale / C.scale[rows, None])
-        squares[np.arange(rows.size), rows] = 0.0
-        left = diagonal[rows, None] - squares / diagonal  # of column i given column j
-        dependent = (left <= least) | (diagonal - squares / diagonal[rows, None] <= least)
-        exact = max(exact, float((diagonal[rows, None] / diagonal)[dependent].max(initial=0.0)))
-        pairs = np.argwhere(np.triu(dependent & (left > ridge(C.n) * diagonal[rows, None]), start + 1))
-        near += [(int(rows[i]), int(j)) for i, j in pairs]
-        smallest[rows] = np.where(dependent, np.inf, left).min(axis=1)
-    factors = np.asarray(1.0 / np.minimum(smallest, diagonal))
-    return Inflation(factors, tuple(near), bool(near), left=perturbation(C.n) * exact)
-
-
 def _explained_share(objective: Objective, low_rank: bool, deadline: Deadline | None) -> tuple[float, Floats]:
     """Return the share of ||Y||^2 that all columns explain, but for rounding, and upper bounds on v_j in real subsets.
 
@@ -483,11 +326,11 @@ def _explained_share(objective: Objective, low_rank: bool, deadline: Deadline | 
     if not low_rank:
         factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
         if factor.rank < C.n:
-            first = np.flatnonzero(_without_copies(C))
+            first = np.flatnonzero(without_copies(C))
             objective, C, norms = objective.restrict(first), C.part(first), norms[first]
             factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
         if factor.rank == C.n:
-            return _explained_by(factor, objective, norms) / objective.total, _variance_inflation(factor)
+            return _explained_by(factor, objective, norms) / objective.total, variance_inflation(factor)
     B = _targets(objective, deadline)
     least = ridge(C.n)
     _, Q, rest = factored(penalized(objective), B, least, 4.0 * least, deadline, norms)

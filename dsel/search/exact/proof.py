@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import CapacityError
 from dsel.objective.objective_interface import ItemObjective
@@ -62,7 +63,8 @@ class Proof:
         value = objective.value(known) if known else float("inf")
         search = choose_tree(problem)
         if search.near_best is not None:
-            take_swaps(search.near_best, objective, problem.deadline.share(_SWAPS), [search.best])
+            with one_blas_thread():
+                take_swaps(search.near_best, objective, problem.deadline.share(_SWAPS), [search.best])
         return cls(search, value, log=problem.log if search.can_log else None, cpu=time.process_time() - began)
 
     @classmethod
@@ -167,7 +169,8 @@ class Proof:
             raise CapacityError(
                 f"Near-best subsets cannot be listed by {search.method}.", "Allow more memory, or exclude columns."
             )
-        search_prices(search.near_best, search.objective, deadline or Deadline(None))
+        with one_blas_thread():
+            search_prices(search.near_best, search.objective, deadline or Deadline(None))
         return self._known_so_far(search.near_best)
 
     def _known_so_far(self, near: NearBest) -> NearBestAnswer:

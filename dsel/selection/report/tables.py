@@ -17,7 +17,7 @@ from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
-from dsel.selection.render import passes_made
+from dsel.selection.render import bytes_taken, passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
 
@@ -166,7 +166,7 @@ def headline(selection: SelectionRecord) -> str:
 
 def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
     """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
-    remark = caveat(row, selection.label)
+    remark = caveat(row, selection.label, selection.counts)
     return " ".join([_proved(selection, row), *([printable(remark)] if remark else [])])
 
 
@@ -370,7 +370,7 @@ def asked(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Weights of rows", selection.weights or "none"),
         ("Always chosen", _columns(selection, request.include)),
         ("Never chosen", _columns(selection, tuple(j for j in request.exclude if j not in copies))),
-        ("Copies of others, not chosen", _columns(selection, tuple(j for j in request.exclude if j in copies))),
+        ("Copies of others, not chosen", _columns(selection, tuple(sorted(copies)))),
         ("Constant, not chosen", names(selection.constant)),
         ("Criterion", _loss_of(selection) if request.criterion is None else str(request.criterion)),
         ("Offset", "none" if request.offset is None else str(request.offset)),
@@ -420,11 +420,13 @@ def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
             return str(format_bytes(int(value)))
         return duration(value) if name in terms else f"{value:,}"
 
-    return [
+    rows = [
         (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
         for name, value in planned.items()
         if not (value is None and measured.get(name) is None)
     ]
+    of_copies = measured.get("of_copies", 0)  # older results have none
+    return [*rows, ("Bytes read for columns that are copies", "–", format_bytes(of_copies))] if of_copies else rows
 
 
 def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
@@ -437,7 +439,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
         ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
-        ("Passes over the data", f"{passes_made(selection)}; {format_bytes(selection.bytes_read)} read"),
+        ("Passes over the data", f"{passes_made(selection)}; {bytes_taken(selection)}"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
         ("Fingerprint of the data", selection.fingerprint or ""),

@@ -69,7 +69,8 @@ class LinearModel:
 def transform(selection: SelectionRecord, X: Any) -> Any:
     """Return the chosen columns of X. See `Selection.transform`."""
     X = opened(selection, X)
-    places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
+    count = X.n if isinstance(X, Dataset) else X.shape[1]
+    places = column_positions(selection, _labels(X), count, named=_is_frame(X))
     if isinstance(X, Dataset):
         return _stored_columns(X, places)
     return take_columns(X, places)
@@ -185,15 +186,21 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     return _predict_matrix(x, model)
 
 
-def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, count: int) -> Ints:
+def column_positions(
+    selection: SelectionRecord, labels: Sequence[Any] | None, count: int, *, named: bool = False
+) -> Ints:  # fmt: skip
     """Return the places of the chosen columns among `count` columns, in their order.
 
     labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
-    the selection was made from. Errors: DataError naming the columns that are missing or occur twice.
+    the selection was made from. The default ones count as labels where they are the names of the chosen columns, and
+    these are not at their places, or the columns are `named` by the user. Errors: DataError naming the columns that
+    are missing or occur twice.
     """
     n, chosen = selection.shape[1], selection.names
+    unlabelled = chosen == [f"x{j}" for j in selection.indices]
     names = None if labels is None else [str(label) for label in labels]
-    if names is None or names == default_labels("x", count):
+    by_label = names is not None and set(chosen) <= set(names) and (named or not unlabelled)
+    if names is None or (names == default_labels("x", count) and not by_label):
         if count != n:
             raise DataError(
                 f"X has {count} columns without labels, and the selection was made from {n}.",
@@ -204,10 +211,11 @@ def column_positions(selection: SelectionRecord, labels: Sequence[Any] | None, c
     missing = [label for label in chosen if label not in place]
     if missing:
         missing, of = (list(dict.fromkeys(_category_of(selection, one) for one in some)) for some in (missing, chosen))
-        unlabelled = chosen == [f"x{j}" for j in selection.indices]
         remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
+        elif {f"x{name}" for name in names} >= set(chosen):  # numbers name the columns, as pandas does without a header
+            remedy = 'The selection was made from a file without a header: rename the columns, by X.add_prefix("x").'
         given = [name for name in names if column_of(name, place) == name]  # no indicators
         raise DataError(
             f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(given, 8)}.",

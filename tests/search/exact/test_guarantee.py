@@ -42,8 +42,72 @@ def test_well_conditioned_columns_have_a_small_error_and_copies_do_not_count():
     assert error < 10 * 3 * perturbation(8)
     copies = np.hstack([X, X[:, :3], 2.0 * X[:, :1], np.zeros((60, 1))])
     assert Limits(regression(copies, y)).guarantee(3).error < 3 * error
-    assert Limits(regression(X[:5], y[:5])).guarantee(3).error > 1e-8  # more columns than rows
-    assert Limits(regression(X[:5], y[:5])).guarantee(2).error < 1e-10  # for pairs, all are compared
+
+
+def test_few_subsets_are_all_compared_where_there_are_more_columns_than_rows():
+    X, y = RNG.normal(size=(6, 8)), RNG.normal(size=(6, 1))
+    objective = regression(X, y)
+    for k in (2, 3, 4):
+        most = max(inflation(objective.K, list(S)) for S in combinations(range(8), k))
+        found = Limits(objective).guarantee(k)
+        assert perturbation(8) * most <= found.error <= 1.001 * k * perturbation(8) * most
+        assert found.explained_by_all == 0.0
+
+
+def test_many_subsets_of_columns_that_correlate_little_are_independent_whatever_their_number():
+    X, y = RNG.normal(size=(300, 400)), RNG.normal(size=(300, 1))
+    found = Limits(regression(X, y)).guarantee(3)
+    assert found.error < 1e-9
+    assert found.explained_by_all == 0.0
+    unknown = Limits(regression(X, y)).guarantee(30)
+    assert unknown.error > 1e-6
+    assert unknown.explained_by_all > 0.0
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_the_smallest_dependent_subsets_are_named_where_there_are_more_columns_than_rows(k):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(5, 8))
+    X[:, 6] = X[:, 0] + X[:, 4] + 1e-5 * rng.normal(size=5)
+    X[:, 3] = X[:, 1] - X[:, 2]  # dependent to rounding
+    y = rng.normal(size=(5, 1))
+    found = Limits(regression(X, y)).guarantee(k)
+    assert [sorted(columns) for columns in found.near_copies] == [[0, 4, 6]]
+    assert found.explained_by_all > 0.0
+    independent = [S for S in combinations(range(8), k) if not {0, 4, 6} <= set(S) and not {1, 2, 3} <= set(S)]
+    most = max(inflation(X.T @ X, list(S)) for S in independent)
+    assert perturbation(8) * most <= found.error <= 1.001 * k * perturbation(8) * most
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_proof_is_optimal_where_no_subset_is_dependent(k):
+    rng = np.random.default_rng(k)
+    for m, n in ((7, 10), (9, 13), (12, 20)):
+        X = rng.normal(size=(m, n))
+        y = X[:, 0] + X[:, 1] + rng.normal(size=m)
+        (proof,) = dsel.certify(dsel.select(X, y, k=k), X, y, seconds=20).certificate
+        Z, w = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+        errors = [np.linalg.lstsq(Z[:, S], w, rcond=None)[1][0] for S in map(list, combinations(range(n), k))]
+        assert proof["status"] == "optimal"
+        assert proof["value"] == pytest.approx(min(errors), abs=1e-9 * m)
+
+
+def test_a_proof_that_cannot_compare_all_subsets_says_why():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 40))
+    y = X[:, 0] + rng.normal(size=12)
+    result = dsel.certify(dsel.select(X, y, k=5), X, y, seconds=0.5)
+    assert "more columns than rows, and there are too many subsets to compare" in str(result)
+    assert any(note.startswith("nearly dependent subsets cannot be excluded") for note in result.notes)
+
+
+def test_columns_of_unequal_size_do_not_make_a_proof_with_a_penalty_doubtful():
+    rng = np.random.default_rng(0)
+    Q = rng.normal(size=(60, 11))
+    Q = np.linalg.qr(Q - Q.mean(axis=0))[0][:, :10]
+    X, y = 8.0 * Q * [0.1, 100, 50, 20, 80, 1, 30, 70, 5, 90], rng.normal(size=(60, 1))
+    assert Limits(regression(X, y, 2.0)).guarantee(3).error < 1e-9
+    assert Limits(regression(Q, y, 2.0)).guarantee(3).error < 1e-12
 
 
 def inflation(K, S):
@@ -66,7 +130,9 @@ def test_categories_of_a_variable_do_not_make_a_proof_doubtful():
     most = max(inflation(objective.K, list(S)) for S in independent)
     assert found.error >= perturbation(10) * most
     overlapping = np.hstack([X, X[:, [0]] + X[:, [3]]])
-    assert Limits(regression(overlapping, y)).guarantee(5).explained_by_all > 0.0  # cannot be told
+    assert Limits(regression(overlapping, y)).guarantee(5).explained_by_all == 0.0  # all subsets are compared
+    many = np.hstack([overlapping, RNG.normal(size=(200, 20))])
+    assert Limits(regression(many, y)).guarantee(5).explained_by_all > 0.0  # cannot be told
 
 
 @pytest.mark.parametrize("d", [1e-3, 1e-2, 0.03, 0.1])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, model_validator
 
-from dsel._lib.tolerances import MARGIN
 from dsel.config.types import Bool, Float, Int
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.astar.on_workers import drive_on_workers
@@ -125,21 +123,10 @@ def run(task: SearchTask) -> SearchOutcome:
         search.complete(deadline)
     search.sharpen()
     counts = {**tasks, "made": search.made, "done": search.done}
-    if math.isfinite(search.weighted_suboptimality):
-        counts["weighted_suboptimality"] = search.weighted_suboptimality
+    certificate = replace(search.certificate(), **effort.fields())
     return SearchOutcome(
-        search.front(), search.trace, search.iteration, ended, counts, bound_notes=tuple(_by_weight(search)),
-        certificates=(replace(search.certificate(), **effort.fields()),),
+        search.front(), search.trace, search.iteration, ended, counts, certificates=(certificate,)
     )  # fmt: skip
-
-
-def _by_weight(search: AStar) -> Iterator[str]:
-    """Yield what the weight of the search guarantees about an answer that may not be the best one."""
-    if search.suboptimality <= MARGIN * search.total:
-        return
-    weighted, by = search.weighted_suboptimality, "epsilon" if search.epsilon > 0.0 else "gamma (Theorem 6)"
-    if math.isfinite(weighted):
-        yield f"the weight {by} alone guarantees at most {weighted:.6g}"
 
 
 METHOD = Method(
