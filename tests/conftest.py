@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import dask
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 # The matrices in the tests are small, and threads of BLAS would wait for each other. Processes that tests start keep
 # the compiled code in the cache of the package, so that it is compiled only once.
@@ -91,6 +94,23 @@ FIRST = (
     "jobs/test_certify.py",
     "passes/test_loo_disk_cache.py", "cloud/test_publication.py", "planning/test_plan.py", "test_security.py",
 )  # fmt: skip
+
+
+#: What the tests of several files share in one process: the code that numba compiles of skglm, and pages of reports.
+TOGETHER = {"skglm": r"\b(mcp|scad)\b|poss_table_2", "reports": r"^tests/selection/report/test_(page|browser)\.py"}
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Return what gives each process whole files, but all tests that share something to one process."""
+    if config.getoption("dist") != "loadfile":
+        return None
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            shared = (name for name, pattern in TOGETHER.items() if re.search(pattern, nodeid))
+            return next(shared, nodeid.partition("::")[0])
+
+    return Scheduler(config, log)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -72,9 +72,11 @@ def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argum
 
     Raises OptionError for a column that does not exist, with suggestions, and for one that is given twice.
     """
-    by_label = {str(label): i for i, label in enumerate(labels)}
+    columns = column_list(wanted, argument)
+    named = any(isinstance(column, str) for column in columns)
+    by_label = {str(label): i for i, label in enumerate(labels)} if named else {}
     found = []
-    for column in column_list(wanted, argument):
+    for column in columns:
         if isinstance(column, bool) or not isinstance(column, str | numbers.Integral):
             raise OptionError(f"{argument}: {column!r} names no {what}.", "Give its label, or its index from 0.")
         if isinstance(column, str) and column in by_label:

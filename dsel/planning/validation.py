@@ -168,9 +168,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     count = items.count
     if isinstance(dataset, Sums):
         _require_no_rows(request, method)
-    size = plan_size(
-        dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)), loss
-    )
+    size = plan_size(dataset, request, method, options, count(include), count(np.delete(np.arange(n), exclude)), loss)
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
     summary = ProblemSummary(

@@ -24,7 +24,7 @@ from tests.cloud.test_publication import writes_through
 from tests.jobs.test_series import NOWHERE, Job, answer, from_the_beginning, night
 from tests.no_workers import run_here
 
-M, NIGHTS = 37, 12
+M, NIGHTS = 37, 9
 X = np.random.default_rng(7).normal(size=(M, 5))
 Y = X[:, 1] + 1.0
 

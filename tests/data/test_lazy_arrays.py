@@ -102,7 +102,7 @@ from tests.data.test_lazy_arrays import Collection, Slices
 def made(block_info=None):
     place = block_info[None]["array-location"]
     rows = place[0][1] - place[0][0]
-    return np.random.default_rng(place[0][0]).standard_normal((rows, 128))
+    return np.random.default_rng(place[0][0]).random((rows, 128))
 
 def array(m):
     return da.map_blocks(made, chunks=((4000,) * (m // 4000), (128,)), dtype=float)
@@ -113,7 +113,7 @@ def labelled(array):
 
 def expression(array):
     import dask_array
-    return dask_array.random.default_rng(0).standard_normal(array.shape, chunks=array.chunks)
+    return dask_array.random.default_rng(0).random(array.shape, chunks=array.chunks)
 
 def frame(array):
     return dd.from_dask_array(array, columns=[f"x{j}" for j in range(128)])

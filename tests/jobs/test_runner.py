@@ -41,7 +41,7 @@ from dsel.selection import pipeline
 from dsel.storage.json_files import write_json
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import Lock, is_free
-from tests.cli_runner import LIMIT, call, run, start, start_held, wait_for
+from tests.cli_runner import LIMIT, call, run, start_held, wait_for
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression(m=3000)
@@ -507,12 +507,12 @@ def _group_of(pid: int) -> int:
         return -1
 
 
-def test_a_criterion_is_named_by_import_path(store: Path) -> None:
+def test_a_criterion_is_named_by_import_path(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(store.parent))
     (store.parent / "mine.py").write_text("def closeness(S):\n    return abs(sum(S) - 40) + len(S) / 100\n")
     job = write_job(store, criterion="mine:closeness", options={"iterations": 800})
-    process = start("run", job, cwd=store.parent)
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
+    code, _, err = call("run", job)
+    assert code == 0, err
     s = dsel.open_selection(store.parent / "job.result")
     assert sum(s.indices) == 40
     assert s.criterion == pytest.approx(len(s) / 100)

@@ -64,7 +64,14 @@ SEARCHES = {
     "poss, criterion": Search("poss", {"max_in_flight": 20, "iterations": 300}, 40, criterion=True),
     "pposs, criterion": Search("pposs", {"processors": 20, "iterations": 300}, 40, criterion=True),
 }
-each_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+#: Every search with the Gram matrix. A criterion of the user does not ask for the representation.
+CASES = {
+    f"{kind}-{name}": (search, kind)
+    for kind in ("gram", "column-blocks")
+    for name, search in SEARCHES.items()
+    if kind == "gram" or not search.criterion
+}
+each_search = pytest.mark.parametrize(("search", "store"), CASES.values(), ids=CASES, indirect=["store"])
 
 
 class Cluster(LocalCluster):
@@ -119,7 +126,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.fixture(params=["gram", "column-blocks"])
+@pytest.fixture
 def store(request: pytest.FixtureRequest, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a store; while the test runs, it is searched with the representation that it is for."""
     if request.param == "column-blocks":

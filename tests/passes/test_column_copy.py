@@ -112,7 +112,7 @@ def test_three_or_more_classes_take_the_planned_passes_over_the_copy(
     scores = np.stack([X[:, 3], -X[:, 11], X[:, 20], 0.0 * X[:, 0]], axis=1)
     classes = (2.0 * scores + np.random.default_rng(1).gumbel(size=(400, 4))).argmax(axis=1)
     y = np.eye(4)[classes] if columns else classes[:, None].astype(float)
-    found = dsel.select(make_store(tmp_path / "classes.zarr", X, y, chunks=(64, 30)), k=3, loss="multinomial", lam=1.0)
+    found = dsel.select(make_store(tmp_path / "classes.zarr", X, y, chunks=(200, 30)), k=3, loss="multinomial", lam=1.0)
     planned, measured = reads(found)
     assert sorted(found.indices) == [3, 11, 20]
     assert planned["passes"] == measured["passes"] == 7 - columns  # for one target, the first model needs a pass

@@ -97,7 +97,7 @@ def test_the_plan_counts_what_is_read(store: Path) -> None:
 
 def test_no_bit_depends_on_the_workers(store: Path) -> None:
     def path(engine: Engine) -> Any:
-        return run(store, engine=engine).path
+        return run(store, REQUEST.model_copy(update={"k": 4}), engine=engine).path
 
     expected = path(THREADS)
     with local_cluster(2, "600MB") as client:

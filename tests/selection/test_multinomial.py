@@ -281,7 +281,7 @@ def test_folds_without_a_class_are_refused(kind: str) -> None:
     auto = {"k": "auto", "loss": "multinomial", "lam": 1.0, "max_k": 2}
     with pytest.raises(DataError, match=rf"Model \d of the choice of k is trained on rows without the class {named}"):
         dsel.select(X, given(rare), choose_k="folds", **auto)
-    blocks = {"split": "blocks", "folds": 10}
+    blocks = {"split": "blocks", "folds": 5}
     with pytest.raises(DataError, match=r"Model 1 .* has no AUC: it is tested on rows without the class .*by log-loss"):
         dsel.select(X, given(np.sort(y)), choose_k={"by": "auc", **blocks}, **auto)
     assert dsel.select(X, given(np.sort(y)), choose_k={"by": "log-loss", **blocks}, **auto).k <= 2

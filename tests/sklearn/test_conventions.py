@@ -25,11 +25,10 @@ from dsel.sklearn import (
 @parametrize_with_checks(
     [
         SubsetSelector(),
-        *(kind(3) for kind in (SubsetSelector, ForwardSelector, OMPSelector, GreedyRLSSelector)),
+        *(kind(3) for kind in (ForwardSelector, OMPSelector, GreedyRLSSelector)),
         BestSubsetSelector(3),
         ColumnSubsetSelector(3),
         SubsetClassifier(),
-        SubsetClassifier(3),
         SubsetRegressor(3),
         SubsetRegressor(3, loss=Huber(2.0), lam=1.0),
         SubsetRegressor(3, loss="poisson", lam=1.0),

@@ -420,11 +420,13 @@ def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
             return str(format_bytes(int(value)))
         return duration(value) if name in terms else f"{value:,}"
 
-    return [
+    rows = [
         (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
         for name, value in planned.items()
         if not (value is None and measured.get(name) is None)
     ]
+    of_copies = measured.get("of_copies", 0)  # older results have none
+    return [*rows, ("Bytes read for columns that are copies", "–", format_bytes(of_copies))] if of_copies else rows
 
 
 def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:

@@ -188,8 +188,8 @@ def test_the_offspring_of_a_round_on_workers_are_those_of_algorithm_2() -> None:
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 def test_slices_that_are_cut_by_the_clock_find_the_same(rules) -> None:
     """A slice that takes too long comes back before its end, and continues, perhaps elsewhere."""
-    objective = OBJECTIVES["one target"]
-    expected, cut = calm(begun(objective, rules)), begun(objective, rules)
+    objective, stop = OBJECTIVES["one target"], Stop(iterations=T // 3)
+    expected, cut = calm(begun(objective, rules, stop=stop)), begun(objective, rules, stop=stop)
     work, pieces = RunSlices(objective, rules, seconds=0.0), 0
     while not cut.finished():
         task = cut.ask(1, 1)
@@ -197,7 +197,7 @@ def test_slices_that_are_cut_by_the_clock_find_the_same(rules) -> None:
         pieces += not result.found.complete
         cut.tell(task, result)
         if pieces % 7 == 0:
-            cut = SlicedSearch.restore(objective, json.loads(json.dumps(cut.state())), STOP)
+            cut = SlicedSearch.restore(objective, json.loads(json.dumps(cut.state())), stop)
     assert pieces > expected.counts()["slices"]
     assert outcome(cut) == outcome(expected)
 

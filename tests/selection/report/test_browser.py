@@ -57,20 +57,21 @@ def opened(browser: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("kind", ["half certified", "several targets", "hostile", "many columns", "with alternatives"])
 def test_a_browser_shows_it_whole_and_loads_nothing_else(browser: Any, address: Any, kind: str) -> None:
     file = address(kind)
+    page = opened(browser)
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(file)
     for width in WIDTHS.values():
-        page = opened(browser, viewport={"width": width, "height": 900})
-        complaints: list[str] = []
-        requests: list[str] = []
-        page.on("console", lambda message, to=complaints: to.append(message.text))
-        page.on("pageerror", lambda error, to=complaints: to.append(str(error)))
-        page.on("request", lambda request, to=requests: to.append(request.url))
-        page.goto(file)
-        assert complaints == []
-        assert [url for url in requests if not url.startswith("data:")] == [file]
+        page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(TOO_WIDE) == []
         assert page.locator("figure svg:visible").count() >= 4
-        page.close()
+    assert complaints == []
+    assert [url for url in requests if not url.startswith("data:")] == [file]
+    page.close()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", WIDTHS["desktop"]), ("dark", WIDTHS["phone"])])
