@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.config.job import ListLimits
+from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.runner import certify_run
 from tests.search.grouped.test_groups import problem
 from tests.verification.logs import LogFolder
 from tests.verification.test_near_best import listed_run
@@ -82,6 +85,17 @@ def test_a_group_that_follows_from_another_one_needs_no_set(tmp_path):
     assert sum(set(groups[6]) <= S for S in sets) > 2
     assert not any(set(groups[4]) | set(groups[6]) <= S for S in sets)
     assert dsel.verify(out).accepted
+
+
+def test_a_list_that_was_stopped_and_continued_is_accepted(tmp_path):
+    out = grouped_run(tmp_path, within=0.5, nodes=4)
+    assert not dsel.open_selection(out).alternatives.complete
+    certify_run(out, ProofBudget(log=True, near_best=ListLimits.of(within=0.5)))
+    found = dsel.open_selection(out).alternatives
+    check = dsel.verify(out)
+    assert found.complete
+    assert check.verdict == "accepted", check
+    assert check.checks[-1].near_best.verdicts == [price.verdict for price in found.columns]
 
 
 def test_a_list_without_any_set_is_accepted(tmp_path):

@@ -9,6 +9,9 @@ A column is necessary if every near-best subset has it, useless if none has, and
 not. A tree of a proof that looks for all subsets below this f, in place of better ones than the best, finds them all,
 and proves that there are no others. If there are more than can be listed, it lists the best ones. Then it visits only
 the nodes that may decide about a column: whether a near-best subset has it, and whether another one lacks it.
+
+In a list of groups of columns, a "column" is a group everywhere here. A set of groups is near-best only if each of them
+adds something to the others, as a subset of columns is independent.
 """
 
 from __future__ import annotations
