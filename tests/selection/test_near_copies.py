@@ -295,6 +295,16 @@ def test_no_bound_is_stated_where_two_near_copies_may_be_in_a_subset() -> None:
     assert found.verdicts["x1"] == "replaceable"
 
 
+def test_a_substitute_is_proved_next_to_multiples() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 10))
+    X[:, 8], X[:, 9] = 0.95 * X[:, 1] + 0.3 * X[:, 8], 1 - 2.5 * X[:, 2]
+    y = X[:, 1:8] @ np.arange(8.0, 1.0, -1.0) + rng.normal(size=60)
+    selection = dsel.select(X, y, k=7)
+    found = selection.with_alternatives(dsel.alternatives(selection, X, y, within=0.1)).substitutes()
+    assert [(found[label][0].label, found[label][0].proved) for label in ("x1", "x2")] == [("x8", True), ("x9", True)]
+
+
 @pytest.mark.parametrize("lam", [0.0, 1.0])
 def test_a_copy_replaces_a_column_by_a_loss(lam: float) -> None:
     rng = np.random.default_rng(2)
