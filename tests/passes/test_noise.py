@@ -103,6 +103,14 @@ def test_many_rows_give_the_columns_without_noise() -> None:
     assert found.r2 == pytest.approx(rows.r2, abs=0.02)
 
 
+def test_a_method_that_proves_its_answer_names_the_noise_as_a_later_proof_does() -> None:
+    both = noisy(1, np.tile(X, (10, 1)), np.tile(Y, 10), row_norm=2.5)
+    (mine,) = dsel.from_sums(both, k=2, method="branch-and-bound").certificate
+    (theirs,) = dsel.certify(dsel.from_sums(both, k=2, method="forward"), both).certificate
+    assert 0.0 < mine["noise"] == theirs["noise"]
+    assert (mine["status"], mine["bound"]) == (theirs["status"], theirs["bound"])
+
+
 @pytest.mark.parametrize("preprocess", ["standardize", "center", "unit", "none"])
 def test_the_errors_of_all_subsets_on_the_rows_are_within_the_bounds(preprocess: Any) -> None:
     A, b = np.tile(X, (10, 1)), np.tile(Y, 10)
