@@ -621,10 +621,11 @@ def alternatives(
 ) -> Alternatives:
     """List all subsets that are nearly as good as the best one, with a verdict and a price for each column.
 
-    A subset of k columns is near-best if it explains at least (1 - within) of what the best one of its size explains. A
-    column is *necessary* if every near-best subset has it, *useless* if none has, and *replaceable* if some have it and
-    some do not. It is *undecided* if the time did not suffice, or if it represents near-copies. If the selection chose
-    groups of columns, such as categories of a frame, all of this is about groups.
+    A subset of k columns is near-best if it explains at least (1 - within) of what the best one of its size explains,
+    included columns counted. A column is *necessary* if every near-best subset has it, *useless* if none has, and
+    *replaceable* if some have it and some do not. It is *undecided* if the time did not suffice, or if it represents
+    near-copies of which none is known to replace it. If the selection chose groups of columns, such as categories of a
+    frame, all of this is about groups.
 
     Parameters
     ----------
@@ -669,7 +670,9 @@ def alternatives(
     Notes
     -----
     It takes one pass. The tree of the proof looks for all subsets that are good enough, in place of better ones than
-    the best. So "necessary" and "useless" are proofs, and two subsets show that a column is replaceable.
+    the best. So "necessary" and "useless" are proofs, and two subsets show that a column is replaceable. Where columns
+    represent near-copies, the list and the verdicts are about subsets without the copies, and the bounds of prices are
+    about all columns.
 
     Examples
     --------

@@ -6,7 +6,7 @@ The submodularity ratio of a selection is computed here, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import inexact_copies, left_out
+from dsel.selection.near_copies import left_out, listed_over_copies
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
 from dsel.selection.result import Selection
@@ -89,11 +89,6 @@ def certify_selection(
     """
     with stage_events("certificate" if budget.near_best is None else "alternatives"):
         found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
-        if budget.near_best is not None and found.alternatives is not None and "copies" in found.counts:
-            listed = found.alternatives.over_representatives(
-                found.counts["copies"], inexact_copies(found.counts), found.counts.get("copies_differ", 0.0)
-            )
-            found = replace(found, alternatives=listed)
         for row in found.certificate if budget.near_best is None else ():
             emit("certificate", **row)
     return found
@@ -156,7 +151,14 @@ def _certified(
     selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
-        selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
+        listed = replace(last, smaller=tuple(smaller))
+
+        def errors_of(subsets: Sequence[tuple[int, ...]]) -> list[float]:
+            kept = [S if validated.groups is None else whole.without_dependent(S) for S in subsets]
+            return [whole.value(S) if whole.rank(S) == len(S) else float("inf") for S in kept]
+
+        listed = listed_over_copies(listed, selection.counts, errors_of, whole, objective)
+        selection = replace(selection, alternatives=listed)
     for values in selection.certificate:
         log.info("%s", describe(values, selection))
     selection = with_better_subset(run, selection)

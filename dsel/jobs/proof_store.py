@@ -191,7 +191,8 @@ class ProofStore:
         limits = {"coefficients": self.budget.coefficient_limit, "largest": self.budget.largest_coefficient}
         limit = {name: value for name, value in limits.items() if value is not None}
         rule = self.budget.list_rule
-        listed = {} if rule is None else {"near_best": [rule.within, rule.limit]}
+        share_of = ["||Y||^2"] if objective.included else []  # earlier versions: of what the included columns leave
+        listed = {} if rule is None else {"near_best": [rule.within, rule.limit, *share_of]}
         return {
             **grouped, **limit, **listed,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,

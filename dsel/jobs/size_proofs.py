@@ -16,7 +16,7 @@ from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
-from dsel.search.exact.certificate import Certificate, nothing_to_choose, without_bound
+from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.tree import Runner
@@ -77,8 +77,12 @@ class _SizeProofs:
         self._run, self._selection, self._budget, self._k = run, selection, budget, k
         self._subject, self._base = run.subject, run.validated.included
         self._local = {int(j): place for place, j in enumerate(run.objective.columns)}
-        self._known = self._known_subsets()
         series = None if folder is None or not run.context.keeps_trees else trees_of(run, folder)
+        known = self._known_subsets()
+        finished = set() if series is not None else _finished_sizes(selection, budget)
+        self._known = {size: S for size, S in known.items() if self._base + size not in finished}
+        if len(self._known) < len(known):
+            log.info("finished proofs of %s are not repeated", counted(len(known) - len(self._known), "size"))
         self._setup = CommonSetup(self._subject, guided=len(self._known) > 1 or series is not None)
         self._stores = {
             size: ProofStore(
@@ -186,6 +190,14 @@ class _SizeProofs:
         if note := proof.search.limit_note():
             self._note(size, note)
         return interrupted
+
+
+def _finished_sizes(selection: Selection, budget: ProofBudget) -> set[int]:
+    """Return the sizes whose certificates no proof improves; none where a proof also leaves a list or a log."""
+    if budget.log or budget.near_best is not None:
+        return set()
+    limited = budget.limit is not None
+    return {row["size"] for row in selection.certificate if is_finished(row, limited=limited)}
 
 
 def trees_of(run: SelectionRun, folder: AnyPath) -> SeriesOfProofs:

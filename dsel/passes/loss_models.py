@@ -156,7 +156,8 @@ def loss_costs(
     kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)), loss)
     columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
-    model = RowPass("model", dataset, _block_model, merge, 8 * n * n, dataset.m * n * n, modelled).cost()
+    squares = (8 * n * n, dataset.m * n * n)
+    model = RowPass("model", dataset, _block_model, merge, *squares, modelled, share=True).cost()
     width = (min(k, dataset.n) + 1) * loss.outputs
     batches = 1 if kept else math.ceil(_FITS * 8 * width**2 / STEP_BYTES)
     flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches

@@ -54,7 +54,12 @@ class Deadline:
         """The seconds that are left, at least a millisecond; None without a limit."""
         if self.seconds is None:
             return None
-        return max(self.seconds - (self._clock() - self._start), 0.001)
+        return max(self.seconds - self.elapsed, 0.001)
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since it was made, without pauses."""
+        return self._clock() - self._start
 
     @property
     def remaining(self) -> float:
@@ -65,12 +70,12 @@ class Deadline:
     @property
     def overdue(self) -> float:
         """The seconds since the time was over, negative before; -infinity without a limit."""
-        return -float("inf") if self.seconds is None else self._clock() - self._start - self.seconds
+        return -float("inf") if self.seconds is None else self.elapsed - self.seconds
 
     @property
     def passed(self) -> bool:
         """Whether the time is over."""
-        return self.seconds is not None and self._clock() - self._start >= self.seconds
+        return self.seconds is not None and self.elapsed >= self.seconds
 
     def share(self, part: float) -> Deadline:
         """Return a deadline after this part of the time that is left."""
@@ -170,6 +175,16 @@ class AnytimeSearch(ReadableSearch, Protocol):
 
     def state(self) -> dict[str, Any]:
         """Return all that a restart needs, as JSON holds it."""
+
+
+class SavedAs:
+    """A search whose saved state is what a function returns."""
+
+    def __init__(self, search: AnytimeSearch, state: Callable[[], dict[str, Any]]) -> None:
+        self._search, self.state = search, state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._search, name)
 
 
 def drive(

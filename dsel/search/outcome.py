@@ -97,8 +97,6 @@ class SearchOutcome:
         Passes over the data that the method made.
     notes : tuple of str
         Remarks for the user.
-    bound_notes : tuple of str
-        Remarks on how far the answer can be from the best one, by the objective that was searched.
     certificates : tuple of Certificate
         What the method proved about its answer.
     """
@@ -113,7 +111,6 @@ class SearchOutcome:
     lam: float | None = None
     passes: int = 0
     notes: tuple[str, ...] = ()
-    bound_notes: tuple[str, ...] = ()
     certificates: tuple[Any, ...] = ()
 
     def best(self, k: int) -> FrontPoint:

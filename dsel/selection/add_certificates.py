@@ -152,7 +152,7 @@ def alternatives_in_data(
     answer: over the candidates. explained: returns what columns of the data with some f explain. reliance: of
     candidates, see `Price`. certificate: of the best subset.
     """
-    c, best = candidates.c, answer.subsets[0][1] if answer.subsets else candidates.c
+    c, total, best = candidates.c, candidates.total, answer.subsets[0][1] if answer.subsets else candidates.c
     kind, names = run.validated.items, run.dataset.names
 
     def row(S: Sequence[int], f: float) -> FrontRow:
@@ -173,10 +173,10 @@ def alternatives_in_data(
         )
         for i, own in enumerate(candidates.items)
     )  # fmt: skip
-    complete_within = (answer.complete_below - best) / (c - best) if c > best else 0.0
+    complete_within = (answer.complete_below - best) / (total - best) if total > best else 0.0
     return Alternatives(
         size=run.validated.included + answer.k, within=answer.within, best_error=float(best),
-        limit_error=float(answer.threshold), total=candidates.total,
+        limit_error=float(answer.threshold), total=total,
         subsets=tuple(row(S, f) for S, f in answer.subsets), complete=answer.complete,
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),

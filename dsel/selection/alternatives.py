@@ -6,14 +6,20 @@ All near-best subsets, with a verdict and a price for each column, and the best 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dsel._lib.text import counted
-from dsel._lib.tolerances import copies_share
 from dsel.search.exact.alternatives import Verdict
 from dsel.selection.front_row import FrontRow
+
+#: Shares that differ by at most this are equal, up to rounding, and values of f that differ by this share of ||Y||^2.
+_SAME_SHARE, _TIE = 1e-9, 1e-12
+
+Members = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,8 @@ class Price:
     error_with, error_without : float or None
         f of the best known subset that has the column, and of the best one that lacks it. None if there is none.
     bound_with, bound_without : float
-        Proved: no such subset has a smaller f.
+        Proved: no such subset of this size has a smaller f, also none with columns that others represent. 0 if nothing
+        is proved.
     with_column, without_column : tuple of int
         The subsets of `error_with` and `error_without`.
     reliance : tuple of float, optional
@@ -52,6 +59,21 @@ class Price:
     without_column: tuple[int, ...] = ()
     reliance: tuple[float, float] | None = None
     columns: tuple[int, ...] = ()
+
+    def with_known(self, errors: Mapping[Members, float]) -> Price:
+        """Return the price with more known subsets and their f."""
+
+        def best(inside: bool, known: float | None, example: Members) -> tuple[float | None, Members]:
+            rows = ((error, S) for S, error in errors.items() if (self.index in S) == inside)
+            error, S = min(rows, default=(np.inf, ()))
+            return (error, S) if error < (np.inf if known is None else known) else (known, example)
+
+        error_with, with_column = best(True, self.error_with, self.with_column)
+        error_without, without_column = best(False, self.error_without, self.without_column)
+        return replace(
+            self, error_with=error_with, with_column=with_column, error_without=error_without,
+            without_column=without_column,
+        )  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Price:
@@ -94,7 +116,8 @@ class Substitute:
 class Alternatives:
     """The near-best subsets of one size, and what they say about each column.
 
-    A subset is near-best if it explains at least (1 - `within`) of what the best subset of its size explains.
+    A subset is near-best if it explains at least (1 - `within`) of what the best subset of its size explains. What
+    included columns explain counts.
 
     Parameters
     ----------
@@ -126,7 +149,8 @@ class Alternatives:
     largest_coefficient : float
         If not 0, all of it is about fits by a loss whose coefficients of scaled columns are at most this.
     copies : tuple of tuple of int
-        Clusters of near-copies. The first column of each represents the others, which no listed subset has.
+        Clusters of near-copies. The first column of each represents the others, which no listed subset has. Verdicts
+        are about subsets without them, but a column that a copy can replace is not necessary.
     """
 
     size: int
@@ -205,28 +229,39 @@ class Alternatives:
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
 
     def over_representatives(
-        self, clusters: Sequence[Sequence[int]], inexact: Sequence[int], distance: float
+        self, clusters: Sequence[Sequence[int]], errors_of: Callable[[Sequence[Members]], Sequence[float]],
+        gain_of: Callable[[int], float]
     ) -> Alternatives:  # fmt: skip
-        """Return the same where columns represent others: no such column is necessary.
+        """Return the same where columns represent others: no such column is necessary, and the others count in prices.
 
-        clusters: near-copies, of which the first represents the others. inexact: those that may have another f in its
-        place, so that nothing is proved about subsets with them. distance: of the others from multiples, as a share.
+        clusters: near-copies, of which the first represents the others. errors_of: returns f of subsets of columns,
+        infinity where they are dependent. gain_of: returns by which share of ||Y||^2 subsets of a size with the others
+        may be better.
         """
-        share = copies_share(self.size, distance)
-        copy = {first: min(others, key=lambda j: j in inexact) for first, *others in clusters}
+        others = {first: rest for first, *rest in clusters}
+        swapped = {
+            tuple(copy if j == price.index else j for j in price.with_column): price.index
+            for price in self.columns if price.with_column for copy in others.get(price.index, ())
+        }  # fmt: skip
+        values = zip(swapped, errors_of(list(swapped)), strict=True)
+        errors = {S: error for S, error in values if error < np.inf}
+        lost = gain_of(self.size) * self.total
 
         def judged(price: Price) -> Price:
-            if price.index not in copy or price.verdict != "necessary":
-                return price
-            if copy[price.index] in inexact or price.error_with is None:
-                return replace(price, verdict="undecided", bound_without=0.0)
-            members = tuple(copy[j] if j == price.index else j for j in price.with_column)
-            return replace(
-                price, verdict="replaceable", error_without=price.error_with,
-                bound_without=max(price.bound_with - share * self.total, 0.0), without_column=members,
+            known, replaced = errors, price.index in others
+            if self.by:  # these are no prices: a copy counts if it is as good
+                most = -1.0 if price.error_with is None else price.error_with + _TIE * self.total
+                known = {S: f for S, f in errors.items() if swapped[S] == price.index and f <= most}
+            price = replace(
+                price.with_known(known), bound_with=max(price.bound_with - lost, 0.0),
+                bound_without=max(min(price.bound_without, price.bound_with if replaced else np.inf) - lost, 0.0),
             )  # fmt: skip
+            near = self.limit_error + _TIE * self.total if self.proven else -1.0
+            if max(np.inf if f is None else f for f in (price.error_with, price.error_without)) <= near:
+                return replace(price, verdict="replaceable")
+            return replace(price, verdict="undecided") if replaced and price.verdict == "necessary" else price
 
-        smaller = tuple(one.over_representatives(clusters, inexact, distance) for one in self.smaller)
+        smaller = tuple(one.over_representatives(clusters, errors_of, gain_of) for one in self.smaller)
         return replace(
             self, columns=tuple(map(judged, self.columns)), smaller=smaller, copies=tuple(map(tuple, clusters))
         )  # fmt: skip
@@ -238,7 +273,21 @@ class Alternatives:
         columns = tuple(Price.from_dict(price) for price in values["columns"])
         smaller = tuple(cls.from_dict(found) for found in values.get("smaller", ()))
         copies = tuple(map(tuple, values.get("copies", ())))
-        return cls(**{**values, "subsets": subsets, "columns": columns, "smaller": smaller, "copies": copies})
+        found = cls(**{**values, "subsets": subsets, "columns": columns, "smaller": smaller, "copies": copies})
+        return found._of_all_that_is_explained()
+
+    def _of_all_that_is_explained(self) -> Alternatives:
+        """Return the same with shares of what the best subset explains.
+
+        Earlier versions took shares of what it explains beyond the included columns.
+        """
+        explained = self.total - self.best_error
+        if self.by or not self.within or not explained > 0.0:
+            return self
+        within = (self.limit_error - self.best_error) / explained
+        if abs(within - self.within) <= _SAME_SHARE:
+            return self
+        return replace(self, within=within, complete_within=self.complete_within * within / self.within)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as JSON types."""

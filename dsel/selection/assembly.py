@@ -27,7 +27,6 @@ from dsel.passes.sums import Sums
 from dsel.planning.validation import MOST_GROUPED
 from dsel.search.cross_validation.rounds import subset_fit
 from dsel.search.exact.alternatives import swap_values
-from dsel.search.exact.certificate import dependence
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
@@ -150,8 +149,7 @@ def assemble(
         classes=answer.numbered_classes or dataset.classes,
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
-        notes=tuple(dict.fromkeys((*notes, *outcome.notes, *outcome.bound_notes, *_notes(answer)))),
-        certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
+        notes=tuple(dict.fromkeys((*notes, *outcome.notes, *_notes(answer)))),
         source=dataset.name,
         fingerprint=dataset.fingerprint,
         seconds=seconds,
@@ -198,10 +196,7 @@ def _notes(answer: Answer) -> Iterator[str]:
             '(categories="columns": one by one)'
         )
     if "captured" in counts:
-        yield _reduction(counts)
-    if counts.get("dependent_gap"):
-        label, chosen = dataset.features, [int(j) for j in answer.chosen]
-        yield dependence(counts["near_copies"], chosen, counts["dependent_gap"], lambda j: str(label[j]))
+        yield _reduction(answer.outcome)
     if rows is not None and rows.recoded:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
@@ -279,10 +274,11 @@ def _not_on_rows(parts: int) -> str:
     )
 
 
-def _reduction(counts: dict[str, Any]) -> str:
+def _reduction(outcome: SearchOutcome) -> str:
     """Return what a reduced problem captures, and what that costs a bound."""
+    counts, proofs = outcome.counts, outcome.certificates
     chance = f", except with probability {counts['chance']:.0e}" if counts["chance"] else ""
-    bound = f"; f is at least {counts['bound']:.6g} for all subsets{chance}" if "bound" in counts else ""
+    bound = f"; f is at least {proofs[-1].bound:.6g} for all subsets{chance}" if proofs else ""
     return (
         f"the search ran on a reduced problem of rank {counts['rank']}, which captures {counts['captured']:.2%} of "
         f"||X||^2; what it leaves out lowers a bound by {counts['left_out']:.2g} of ||Y||^2{bound}; the errors of the "
@@ -323,11 +319,9 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
 
 def _column_labels(answer: Answer) -> dict[int, str]:
     """Return the labels of the columns in the fronts, and of included and the first excluded ones."""
-    objective, validated, outcome = answer.run.objective, answer.run.validated, answer.outcome
-    points = {j for point in (*outcome.front, *answer.forward) for j in point.members}
+    objective, validated = answer.run.objective, answer.run.validated
+    points = {j for point in (*answer.outcome.front, *answer.forward) for j in point.members}
     columns = [*objective.in_data(points), *validated.include, *validated.exclude[:_EXCLUDED_LABELS]]
-    for near in (outcome.counts.get("near_copies", ()), *(c.near_copies for c in outcome.certificates)):
-        columns += [j for members in near for j in members]
     return {int(j): str(answer.run.dataset.features[j]) for j in sorted(columns)}
 
 

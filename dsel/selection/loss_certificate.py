@@ -29,6 +29,7 @@ from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
+from dsel.selection.near_copies import listed_over_copies
 from dsel.selection.result import Selection
 
 log = logging.getLogger("dsel")
@@ -121,7 +122,8 @@ def certify_loss(
                 break
     if listed:
         *smaller, last = (prover.in_data(answer, found[size], total) for size, answer in listed.items())
-        selection = replace(selection, alternatives=replace(last, smaller=tuple(smaller)))
+        near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
+        selection = replace(selection, alternatives=near)
     selection = replace(selection, notes=tuple(notes))
     selection = with_certificates(selection, found, run.dataset.features.tolist())
     return _with_better(search, selection, found, total)
@@ -228,6 +230,10 @@ class _Prover:
             return 1.0 - deviances[members] / total
 
         return alternatives_in_data(answer, candidates, explained, reliance, self.run, certificate)
+
+    def errors_of(self, subsets: Sequence[Sequence[int]]) -> list[float]:
+        """Return F of subsets of columns of the data."""
+        return [fit.value for fit in self._fitted(subsets)]
 
     def _fitted(self, subsets: Sequence[Sequence[int]]) -> list[LossFit]:
         """Return the fits of subsets, some at a time."""

@@ -44,7 +44,7 @@ from dsel.passes.loss_models import (
 )
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Statistics
-from dsel.search.anytime import AnytimeSearch
+from dsel.search.anytime import AnytimeSearch, SavedAs
 from dsel.search.exact.alternatives import swap_values
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
@@ -97,19 +97,6 @@ class _Model:
             b0 = self.found.mean_y - centered @ b
         start = np.vstack([b, b0])
         return start if self.problem.loss.outputs > 1 else start[:, 0]
-
-
-class _LaterModel:
-    """The search of a later model, whose saved state is what was known before this model."""
-
-    def __init__(self, search: AnytimeSearch, known: dict[str, Any]) -> None:
-        self._search, self._known = search, known
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._search, name)
-
-    def state(self) -> dict[str, Any]:
-        return {"loss": self._known}
 
 
 @dataclass
@@ -271,7 +258,7 @@ class LossSearch:
         state = {"points": known, "modelled": modelled, "trace": trace, "counts": [self.iterations, self.rounds - 1]}
 
         def on_slice(search: AnytimeSearch) -> None:
-            between: Any = _LaterModel(search, state)
+            between: Any = SavedAs(search, lambda: {"loss": state})
             outer(between)
 
         return on_slice

@@ -12,6 +12,7 @@ import numpy as np
 
 from dsel._lib.text import counted, counted_items
 from dsel.data.labels import format_labels
+from dsel.search.exact.certificate import up_to
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.context import SelectionRun
 from dsel.selection.run_method import forward_reference
@@ -36,7 +37,8 @@ def stopped_at_perfect_fit(run: SelectionRun, outcome: SearchOutcome, exact: boo
     if point.members and exact and run.objective.has_gram and run.subject.groups is None:
         point = _single(run) or _settled(run, outcome.front, _without_redundant(run, point))
     front = (*(smaller for smaller in outcome.front if smaller.size < point.size), point)
-    kept = tuple(proof for proof in outcome.certificates if proof.size <= run.validated.included + point.size)
+    size, indices = run.validated.included + point.size, run.objective.in_data(point.members)
+    kept = up_to(outcome.certificates, size, max(point.value, 0.0), indices)
     return replace(outcome, front=front, certificates=kept, notes=(*outcome.notes, _note(run, point)))
 
 

@@ -27,10 +27,11 @@ from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
+from dsel.selection.add_certificates import with_certificates
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import judged, one_of_each, over_copies
+from dsel.selection.near_copies import judged, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -228,6 +229,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     curve = None if choice is None else choice.curve
     answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors)
     selection = assemble(answer, notes, timer.seconds, provenance(started))
+    selection = with_certificates(selection, {proof.size: proof for proof in outcome.certificates}, dataset.names)
+    for row in selection.certificate:
+        emit("certificate", **row)
     if context.compare is None:
         return selection
     with timer.stage("comparison"):
@@ -236,7 +240,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
 
 
 def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOutcome:
-    """Return the outcome with the clusters of near-copies, whose proofs say how many columns others represent."""
+    """Return the outcome with the clusters of near-copies, of which a proof may cover the representatives alone."""
     if not run.clusters:
         return outcome
     counts = {
@@ -245,18 +249,7 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
             run.clusters, run.dataset, run.validated.request, run.prepared.statistics, run.whole, run.context.engine
         ),
     }
-    proofs = tuple(over_copies(proof, counts) for proof in outcome.certificates)
-    if "bound" in counts and proofs:
-        last = max(proofs, key=lambda proof: proof.size)
-        counts |= {"bound": last.bound, "rounding_error": last.rounding_error}
-    outcome = replace(outcome, counts=counts, certificates=proofs)
-    if "not_covered" not in counts:
-        return outcome
-    if counts.get("status") == "optimal":
-        counts |= {"status": "optimal-except-near-copies"}
-    if "proven" in counts:
-        counts |= {"proven": False}
-    ended = "complete" if outcome.ended == "proven" else outcome.ended
+    ended = "complete" if outcome.ended == "proven" and "not_covered" in counts else outcome.ended
     return replace(outcome, counts=counts, ended=ended)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.errors import OptionError
@@ -442,7 +443,7 @@ class SelectionRecord:
         prices = {}
         if self.alternatives is not None and self.alternatives.size == len(self):
             prices = {price.index: price.bound_without for price in self.alternatives.columns}
-            slack = _TIE * self.alternatives.total
+            slack = MARGIN * self.alternatives.total  # bounds count how far copies are from multiples
         found: dict[str | int, tuple[Substitute, ...]] = {}
         place = {j: i for i, j in enumerate(self.indices)}
         for swap in sorted(self.swaps, key=lambda swap: place[swap.replaces]):

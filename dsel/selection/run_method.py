@@ -26,7 +26,8 @@ from dsel.planning.plan import Plan
 from dsel.planning.rounds import chunk_columns
 from dsel.search.ask_tell import Task
 from dsel.search.cross_validation.rounds import fits_along
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import REDUCED, nothing_to_choose
+from dsel.search.exact.guarantee import Limits
 from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.exchange import polish
 from dsel.search.greedy.path import forward
@@ -46,7 +47,8 @@ def run_method(run: SelectionRun) -> SearchOutcome:
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else _value_of(criterion, data, included)
-        return SearchOutcome((FrontPoint(0, value, ()),))
+        proof = replace(nothing_to_choose(objective, Limits(objective).guarantee(0).error), size=validated.included)
+        return SearchOutcome((FrontPoint(0, value, ()),), certificates=() if criterion is not None else (proof,))
     engine = context.search_engine
     shared_folder = None if engine.in_process or not context.shares_folder else context.shared_folder
     task = SearchTask(
@@ -101,7 +103,7 @@ def recomputed_front(run: SelectionRun, outcome: SearchOutcome) -> tuple[SearchO
     if run.validated.criterion is not None:
         return outcome, errors
     points = [replace(point, value=f) for point, (f, _) in zip(outcome.front, recomputed, strict=True)]
-    outcome = replace(outcome, front=improving(points), bound_notes=())
+    outcome = replace(outcome, front=improving(points))
     return _with_bound_on_data(run, outcome), errors
 
 
@@ -112,26 +114,16 @@ def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutc
     bound, too.
     """
     assert run.prepared.left_out is not None
-    best, total = run.best(outcome), run.objective.total
-    lost = run.prepared.left_out(run.validated.most_columns)
-
-    def lowered(bound: float, dependent_gap: float) -> float:
-        return min(max(bound - lost - dependent_gap * total, 0.0), best.value)
-
-    counts = {name: v for name, v in outcome.counts.items() if name not in ("weighted_suboptimality", "near_copies")}
-    certificates = tuple(
-        replace(
-            proof, value=best.value, bound=lowered(proof.bound, proof.dependent_gap),
-            indices=tuple(run.objective.in_data(best.members)), dependent_gap=0.0, near_copies=(),
-        )
-        for proof in outcome.certificates
-    )  # fmt: skip
-    if "bound" in counts:
-        bound = lowered(counts["bound"], counts.pop("dependent_gap", 0.0))
-        judged = Certificate(0, best.value, bound, total, rounding_error=counts.get("rounding_error", 0.0))
-        counts |= {"bound": bound, "status": judged.status, "proven": judged.proven, "suboptimality": judged.gap}
-    ended = "complete" if outcome.ended == "proven" and not counts.get("proven") else outcome.ended
-    return replace(outcome, counts=counts, certificates=certificates, ended=ended)
+    lost, total = run.prepared.left_out(run.validated.most_columns), run.objective.total
+    certificates = []
+    for proof in outcome.certificates:
+        best = outcome.best(proof.size - run.validated.included)
+        bound = max(proof.bound - lost - proof.dependent_gap * total, 0.0)
+        lowered = replace(proof, bound=bound, dependent_gap=0.0, near_copies=(), method=f"{proof.method}{REDUCED}")
+        certificates.append(lowered.about(proof.size, best.value, run.objective.in_data(best.members)))
+    proven = all(proof.proven for proof in certificates)
+    ended = "complete" if outcome.ended == "proven" and not proven else outcome.ended
+    return replace(outcome, certificates=tuple(certificates), ended=ended)
 
 
 #: Operations that forward selection may take: a second or two.

@@ -27,8 +27,9 @@ from dsel.passes.cross_validation.rows import SubsetErrors
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.anytime import AnytimeSearch
+from dsel.search.anytime import AnytimeSearch, SavedAs
 from dsel.search.cross_validation.rounds import members_along
+from dsel.search.exact.certificate import up_to
 from dsel.search.outcome import FrontPoint, SearchOutcome, best_of_sizes
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
@@ -88,7 +89,12 @@ def search_sizes(run: SelectionRun) -> SizeChoice:
         curve = _chosen(validated, _held_out_points(run, subsets), "the error on held-out rows")
     else:
         curve = _by_criterion(run, subsets)
-    return SizeChoice(_with_size(run, curve.k), outcome, curve)
+    run = _with_size(run, curve.k)
+    best = run.best(outcome)
+    proofs = up_to(outcome.certificates, curve.k, best.value, run.objective.in_data(best.members))
+    if run.most == 0:
+        proofs = run_method(run).certificates
+    return SizeChoice(run, replace(outcome, certificates=proofs), curve)
 
 
 def _with_size(run: SelectionRun, k: int) -> SelectionRun:
@@ -111,10 +117,10 @@ def every_size(run: SelectionRun) -> tuple[SearchOutcome, Subsets]:
     most = min(run.most, run.subject.n)
     outcome = run_method(run.asking(k=base + most))
     if most and not run.validated.method.every_size:
-        points = [FrontPoint(0, objective.c, ())]
-        for size in range(1, most):
-            points += run_method(run.asking(k=base + size)).front
-        outcome = replace(outcome, front=tuple(best_of_sizes([*points, *outcome.front])))
+        found = [*(run_method(run.asking(k=base + size)) for size in range(1, most)), outcome]
+        points = [FrontPoint(0, objective.c, ()), *(point for one in found for point in one.front)]
+        proofs = tuple(proof for one in found for proof in one.certificates)
+        outcome = replace(outcome, front=tuple(best_of_sizes(points)), certificates=proofs)
     best = [outcome.best(size).members if outcome.front[0].size <= size else () for size in range(most + 1)]
     return outcome, [tuple(int(objective.columns[j]) for j in members) for members in best]
 
@@ -136,19 +142,6 @@ def subsets_of_part(
         what = f"{where} {part.m} rows. There: {error.what}"
         raise type(error)(what, f"{error.remedy} Or {remedy}.".strip()) from error
     return every_size(SelectionRun(dataset, validated, context, prepared, whole, objective))[1]
-
-
-class _FoldSearch:
-    """A search on the rows outside a fold, whose state includes the errors on the folds before it."""
-
-    def __init__(self, search: AnytimeSearch, folds: list[Any], resumable: bool) -> None:
-        self._search, self._folds, self._resumable = search, folds, resumable
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._search, name)
-
-    def state(self) -> dict[str, Any]:
-        return {"folds": self._folds, "search": self._search.state() if self._resumable else None}
 
 
 class _FoldErrors:
@@ -224,7 +217,9 @@ class _FoldErrors:
 
         def on_slice(search: AnytimeSearch) -> None:
             assert outer is not None
-            inside: Any = _FoldSearch(search, self._found, resumable)
+            inside: Any = SavedAs(
+                search, lambda: {"folds": self._found, "search": search.state() if resumable else None}
+            )
             outer(inside)
 
         return replace(context, state=self._state, on_slice=None if outer is None else on_slice)

@@ -15,7 +15,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.search.exact.certificate import dependence
+from dsel.search.exact.certificate import caveat
 from dsel.selection.result import Selection
 from dsel.sklearn.base_selector import BaseSelector
 from dsel.sklearn.inputs import EncodedTarget, Task
@@ -200,20 +200,15 @@ class BestSubsetSelector(BaseSelector):
 
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
-        counts = self.selection_.counts
-        self.status_ = str(counts.get("status", "optimal"))
-        self.proven_ = bool(counts.get("proven", True))
-        self.bound_ = float(counts.get("bound", self.selection_.error))
+        proof = self.selection_.certificate[-1]
+        self.status_, self.proven_, self.bound_ = proof["status"], proof["proven"], proof["bound"]
         if not self.proven_:
             warnings.warn(self._why_not_proven(), ConvergenceWarning, stacklevel=3)
 
     def _why_not_proven(self) -> str:
         selection = self.selection_
         if self.status_ == "optimal-except-near-copies":
-            counts = selection.counts
-            return dependence(
-                counts.get("near_copies", ()), selection.indices, counts.get("dependent_gap", 0.0), selection.label
-            )
+            return caveat(selection.certificate[-1], selection.label, selection.counts)
         ended = f"ended after {self.seconds} seconds" if selection.ended == "seconds" else "ended"
         return (
             f"The search {ended} without a proof: the error is {selection.error:.6g}, and none is below "

@@ -189,7 +189,7 @@ def check_log(
         checked=sum(one.checked for one in recomputed), sampled=sample is not None,
         seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
-        noun=items.noun, near_best=near and near.with_copies(copies),
+        noun=items.noun, near_best=near and near.with_copies(copies, _replaced(manifest, near, copies, sums, slack)),
         represented=tuple(j for j, one in apart.items() if one == np.inf),
     )  # fmt: skip
 
@@ -223,15 +223,37 @@ def _check_list(manifest: dict[str, Any], problem: Problem, slack: float) -> tup
     )  # fmt: skip
     if len(found.listed) < len(listed):
         failures.append(f"{where}: a subset is listed twice")
-    c = float(problem.c)
-    best = min(values, default=c)
-    if not abs(found.threshold - (best + found.within * (c - best))) <= slack:
+    total = float(problem.total)
+    best = min(values, default=float(problem.c))
+    if "share_of" not in claim and total > best:  # of earlier versions: of what the included columns leave
+        found = replace(found, within=found.within * (float(problem.c) - best) / (total - best))
+    if not abs(found.threshold - (best + found.within * (total - best))) <= slack:
         failures.append(f"{where}: {found.within:.3%} less than the best explains has the error {found.threshold:.12g}")
     if max(values, default=best) > found.threshold + slack:
         failures.append(f"{where}: one of them is not near-best")
     if found.verdicts is not None:
         failures += [f"{where}: {what}" for what in _failures_of_verdicts(found, slack)]
     return found, failures
+
+
+def _replaced(
+    manifest: dict[str, Any], near: ListCheck, copies: Copies, sums: ExtendedSums, slack: float
+) -> set[int]:  # fmt: skip
+    """Return which columns a near-copy, which the log leaves out, replaces in the best listed subset."""
+    if near.verdicts is None or not near.listed:
+        return set()
+    best, _ = min(manifest["near_best"]["subsets"], key=lambda row: row[1])
+    found, included = set(), manifest["included"]
+    for copy, others in copies.items():
+        for j in others.keys() & set(best) - set(included):
+            S = [copy if i == j else i for i in best if i not in included]
+            problem, items = sums.problem(S, included, manifest["lam"]), range(len(S))
+            if manifest.get("groups"):
+                problem, items = replace(problem, groups=(np.arange(len(S)),)), range(1)
+            checker = checker_of(problem, len(items), 0.0)
+            if not checker.never_listed(items) and checker.value(items) <= near.threshold + slack:
+                found.add(j)
+    return found
 
 
 def _failures_of_verdicts(found: ListCheck, slack: float) -> list[str]:

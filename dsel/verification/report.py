@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from dsel._lib.text import counted_items, noun, printable, shorten
 
 #: Columns that a log leaves out, with the columns that they nearly copy, and how far they are from multiples of these;
 #: infinity if they may have another f.
 Copies = Mapping[int, Mapping[int, float]]
+
+
+#: The verdict of a column that represents near-copies and is in all listed subsets, by whether one replaces it.
+_WITH_COPIES = {True: "replaceable", False: "undecided"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,15 @@ class ListCheck:
     verdicts: list[str] | None
     columns: tuple[int, ...]
 
-    def with_copies(self, copies: Copies) -> ListCheck:
-        """Return the same where the log leaves out near-copies of columns: then those columns are not necessary."""
-        same: dict[int, bool] = {}
-        for others in copies.values():
-            for j, apart in others.items():
-                same[j] = same.get(j, False) or apart < np.inf
+    def with_copies(self, copies: Copies, replaced: Collection[int]) -> ListCheck:
+        """Return the same where the log leaves out near-copies of columns: then those columns are not necessary.
+
+        replaced: the columns in whose place a near-copy is in a near-best subset.
+        """
+        copied = {j for others in copies.values() for j in others}
 
         def judged(j: int, verdict: str) -> str:
-            return verdict if verdict != "necessary" or j not in same else "replaceable" if same[j] else "undecided"
+            return verdict if verdict != "necessary" or j not in copied else _WITH_COPIES[j in replaced]
 
         verdicts = None if self.verdicts is None else list(map(judged, self.columns, self.verdicts))
         return replace(self, verdicts=verdicts)

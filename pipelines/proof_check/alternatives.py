@@ -20,6 +20,7 @@ from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
+from pipelines.proof_check.copies import faults_with_copies, random_copies
 from pipelines.proof_check.families import Problem, random_problem
 from pipelines.proof_check.oracle import measured
 
@@ -59,15 +60,15 @@ class Faults:
 class AllSubsets:
     """All subsets of k of n columns.
 
-    f: the error of each. sure: whether it is independent beyond doubt. c: f of the empty subset. slack: differences
-    that are rounding.
+    f: the error of each. sure: whether it is independent beyond doubt. total: ||Y||^2. slack: differences that are
+    rounding.
     """
 
     n: int
     members: list[Members]
     f: Floats
     sure: Bools
-    c: float
+    total: float
     slack: float
 
     def having(self) -> Bools:
@@ -126,7 +127,7 @@ def _check_finished(
 
 def _threshold(answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, values: Floats) -> float:
     """Return the largest f of a near-best subset, if the first listed one is the best."""
-    return answer.threshold if rule.within is None else rule.threshold(float(values[0]), everything.c)
+    return answer.threshold if rule.within is None else rule.threshold(float(values[0]), everything.total)
 
 
 def _check_columns(
@@ -135,7 +136,7 @@ def _check_columns(
     """Compare verdicts and prices with all subsets."""
     slack, having = everything.slack, everything.having()
     sure, best = np.where(everything.sure, everything.f, np.inf), float(everything.f.min(initial=np.inf))
-    limit = rule.threshold(best, everything.c)
+    limit = rule.threshold(best, everything.total)
     if finished:
         limit = _threshold(answer, rule, everything, np.array([value for _, value in answer.subsets]))
     elif rule.within is None:  # the best ones are those of a finished tree
@@ -194,8 +195,9 @@ def _of_tree(name: str, tree: Any) -> tuple[str, NearBestAnswer, bool, float]:
 
 
 def check_lists(seed: int, index: int) -> Faults:
-    """Check the lists of all trees for the random problem with this number."""
+    """Check the lists of all trees for the random problem with this number, and of a whole run with near-copies."""
     problem, faults = random_problem(seed, index), Faults()
+    _check_copies(seed, index, faults)
     _check_items(problem, problem.objective, np.random.default_rng([seed, index, 3]), faults)
     rng = np.random.default_rng([seed, index, 4])
     ends = np.cumsum(rng.integers(1, 4, problem.objective.n))
@@ -223,9 +225,24 @@ def _check_items(problem: Problem, objective: ItemObjective, rng: Generator, fau
         faults.failures.append(f"{what}: {type(error).__name__}: {error}")
 
 
+def _check_copies(seed: int, index: int, faults: Faults) -> None:
+    """Check the list of a whole run in which columns represent copies."""
+    problem, within = random_copies(seed, index), _WITHIN[index % len(_WITHIN)]
+    what = f"copies k={problem.k} lam={problem.lam} {problem.preprocess} in={problem.include} within={within}"
+    faults.lists += 1
+    faults.finished += 1
+    try:
+        found = faults_with_copies(problem, within)
+    except Exception as error:  # a finding, like the others
+        faults.failures.append(f"{what}: {type(error).__name__}: {error}")
+        return
+    for kept, texts in zip((faults.wrong_lists, faults.wrong_verdicts, faults.false_bounds), found, strict=True):
+        kept += [f"{what}: {text}" for text in texts]
+
+
 def _with_slack(everything: AllSubsets, error: float, total: float) -> AllSubsets:
     slack = (error + _EQUAL) * total
-    return AllSubsets(everything.n, everything.members, everything.f, everything.sure, everything.c, slack)
+    return AllSubsets(everything.n, everything.members, everything.f, everything.sure, everything.total, slack)
 
 
 def _all_subsets(problem: Problem, objective: ItemObjective, k: int) -> AllSubsets:
@@ -243,7 +260,7 @@ def _all_subsets(problem: Problem, objective: ItemObjective, k: int) -> AllSubse
     if objective.groups is not None:
         f[~sure] = [objective.value(S) for S, independent in zip(subsets, sure, strict=True) if not independent]
     members = [S for S, kept in zip(subsets, possible, strict=True) if kept]
-    return AllSubsets(objective.n, members, f[possible], sure[possible], objective.c, 0.0)
+    return AllSubsets(objective.n, members, f[possible], sure[possible], objective.total, 0.0)
 
 
 def check_lists_of(batch: tuple[int, Sequence[int]]) -> list[tuple[int, Faults]]:

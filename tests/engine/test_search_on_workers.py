@@ -183,10 +183,10 @@ def test_branch_and_bound_proves_the_same_on_workers(client: Client, counted: Co
             k=7, method="branch-and-bound", preprocess="none", options={"search_on": where}
         )  # fmt: skip
         found[where] = run_selection(as_dataset(*data), request, RunContext(DaskEngine(client)))
-        assert found[where].counts["proven"]
+        assert found[where].certificate[-1]["proven"]
         assert (counted.since_last_call() > 0) == (where == "auto")
     assert sorted(found["auto"].indices) == sorted(found["client"].indices)
-    assert found["auto"].counts["bound"] == pytest.approx(found["client"].counts["bound"])
+    assert found["auto"].certificate[-1]["bound"] == pytest.approx(found["client"].certificate[-1]["bound"])
 
 
 def test_subtrees_of_relaxations_are_explored_on_workers(
@@ -201,4 +201,4 @@ def test_subtrees_of_relaxations_are_explored_on_workers(
     there = select(client, data, "branch-and-bound", bound="perspective")
     assert counted.since_last_call() > 2
     assert (there.indices, there.ended, there.error) == (here.indices, "proven", here.error)
-    assert (there.counts["bound"], there.counts["proven"]) == (here.counts["bound"], True)
+    assert (there.certificate[-1]["bound"], there.certificate[-1]["proven"]) == (here.certificate[-1]["bound"], True)

@@ -21,6 +21,7 @@ from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import run_job
+from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -72,6 +73,25 @@ def test_a_command_lists_them_and_the_result_keeps_them(tmp_path: Path) -> None:
     code, text, _ = call("alternatives", job.out, "--nbest", 3)
     assert "3 subsets of 5 columns" in text
     assert "Alternatives: 3 subsets" in call("show", job.out)[1]
+
+
+def test_the_saved_proof_of_an_earlier_version_begins_again_with_included_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    job = job_file(tmp_path, include=[2, 3])
+    selection = finished(job)
+    whole = dsel.alternatives(selection, str(job.store), within=0.9)
+    with monkeypatch.context() as earlier:  # the limit was lower
+        earlier.setattr(ListRule, "threshold", lambda rule, best, total: best)
+        call("alternatives", job.out, "--within", "90%")
+    saved = json.loads((job.out / "proof-near-best.json").read_text())
+    assert len(saved["proof"]["search"]["near_best"]["subsets"]) < len(whole.subsets)
+    saved["identity"]["near_best"] = [0.9, 1000]
+    (job.out / "proof-near-best.json").write_text(json.dumps(saved))
+    call("alternatives", job.out, "--within", "90%")
+    found = open_selection(job.out).alternatives
+    assert found is not None
+    assert [row.indices for row in found.subsets] == [row.indices for row in whole.subsets]
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,18 @@ def test_a_job_can_request_it(tmp_path):
     assert exact.ended == "proven"
     assert exact.error == pytest.approx(found.error)
     assert set(exact.indices) == set(found.indices)
+    assert exact.certificate[0]["proven"]
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_a_job_does_not_prove_again_what_its_method_has_proved(tmp_path):
+    job = job_file(tmp_path, method="branch-and-bound", certify={"time": "1h"})
+    found = run_job(job)
+    assert [(row["size"], row["status"], row["nodes"]) for row in found.certificate] == [
+        (5, "optimal", found.iterations)
+    ]
+    assert not (job.out / "proof.json").exists()
+    assert certify_run(job.out, ProofBudget(seconds=600.0)).certificate == found.certificate
 
 
 def test_a_selection_that_python_saved_says_how_to_prove_it(tmp_path):

@@ -103,6 +103,14 @@ def test_many_rows_give_the_columns_without_noise() -> None:
     assert found.r2 == pytest.approx(rows.r2, abs=0.02)
 
 
+def test_a_method_that_proves_its_answer_names_the_noise_as_a_later_proof_does() -> None:
+    both = noisy(1, np.tile(X, (10, 1)), np.tile(Y, 10), row_norm=2.5)
+    (mine,) = dsel.from_sums(both, k=2, method="branch-and-bound").certificate
+    (theirs,) = dsel.certify(dsel.from_sums(both, k=2, method="forward"), both).certificate
+    assert 0.0 < mine["noise"] == theirs["noise"]
+    assert (mine["status"], mine["bound"]) == (theirs["status"], theirs["bound"])
+
+
 @pytest.mark.parametrize("preprocess", ["standardize", "center", "unit", "none"])
 def test_the_errors_of_all_subsets_on_the_rows_are_within_the_bounds(preprocess: Any) -> None:
     A, b = np.tile(X, (10, 1)), np.tile(Y, 10)
@@ -134,8 +142,8 @@ def test_the_certificate_says_that_it_is_about_noisy_sums() -> None:
     found = dsel.from_sums(one, k=2, method="forward", proof_seconds=20)
     row = found.certificate[0]
     assert claim(row) == "proved optimal for the noisy sums"
-    assert "on the rows, the noise leaves no bound, with probability 1 - 1e-6" in caveat(row, str)
-    assert "leaves at least 0.5 of ||Y||^2" in caveat({**row, "bound": 0.7 * row["total"], "noise": 0.2}, str)
+    assert "on the rows, the noise leaves no bound, with probability 1 - 1e-6" in caveat(row, str, {})
+    assert "leaves at least 0.5 of ||Y||^2" in caveat({**row, "bound": 0.7 * row["total"], "noise": 0.2}, str, {})
     assert any("epsilon 1 and delta 1e-06 for each row" in note for note in found.notes)
     assert "noise" not in dsel.from_sums(dsel.sums(X, Y), k=2).counts
 

@@ -13,8 +13,10 @@ import typer
 
 from dsel.search.exact.near_best import ListRule
 from dsel.search.exact.proof import Proof
+from dsel.selection.alternatives import Alternatives
 from pipelines.proof_check.__main__ import main
 from pipelines.proof_check.alternatives import AllSubsets, Faults, check_answer, check_lists
+from pipelines.proof_check.copies import faults_with_copies, random_copies
 from tests.search.exact.cases import hard_case
 
 RULE = ListRule(0.05, 1000)
@@ -25,7 +27,7 @@ def faults_with(**changes: Any) -> Faults:
     objective, faults = hard_case(1, n=9), Faults()
     members = list(combinations(range(9), 3))
     f = np.array([objective.value(S) for S in members])
-    everything = AllSubsets(9, members, f, np.ones(f.size, np.bool_), objective.c, 1e-9 * objective.total)
+    everything = AllSubsets(9, members, f, np.ones(f.size, np.bool_), objective.total, 1e-9 * objective.total)
     proof = Proof.begin(objective, 3, near_best=RULE)
     assert proof.run()
     answer = proof.near_best()
@@ -54,6 +56,16 @@ def test_a_bound_that_is_too_high_is_found() -> None:
 def test_random_problems_have_no_faults() -> None:
     for index in (0, 1, 5, 7):
         assert check_lists(0, index).any == []
+
+
+def test_bounds_and_verdicts_that_ignore_copies_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ignored(self: Alternatives, *about: Any) -> Alternatives:
+        return self
+
+    problems = [random_copies(0, index) for index in range(12)]
+    assert not any(any(faults_with_copies(problem, 0.1)) for problem in problems)
+    monkeypatch.setattr(Alternatives, "over_representatives", ignored)
+    assert any(faults_with_copies(problem, 0.1)[2] for problem in problems)
 
 
 def test_the_last_line_is_json(capsys: pytest.CaptureFixture[str]) -> None:

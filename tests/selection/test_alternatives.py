@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,55 @@ def test_a_penalty_several_targets_and_the_data_themselves(how: dict[str, Any], 
 def test_included_columns_are_in_every_subset_and_excluded_ones_have_no_verdict() -> None:
     found = dsel.alternatives(dsel.select(X, Y, k=K, include=[4], exclude=[0]), X, Y, within=0.2)
     near = {S: f for S, f in every_subset().items() if 4 in S and 0 not in S}
-    best = min(near.values())
-    empty = next(f for S, f in every_subset(1).items() if S == (4,))
-    limit = best + 0.2 * (empty - best)
-    assert {tuple(sorted(row.indices)) for row in found.subsets} == {S for S, f in near.items() if f <= limit}
+    require_right(found, near, 40.0)
     assert found.size == K
     assert set(found.verdicts) == {f"x{j}" for j in (1, 2, 3, 5, 6, 7, 8)}
+
+
+@pytest.mark.parametrize("within", [0.01, 0.05, 0.3, 0.9])
+@pytest.mark.parametrize(
+    ("how", "targets", "total"),
+    [
+        ({}, Y, 40.0), ({"lam": 3.0}, Y, 40.0), ({"method": "forward"}, None, 40.0 * N),
+        ({}, np.column_stack([Y, X[:, 0] - X[:, 5]]), 80.0),
+    ],
+)  # fmt: skip
+def test_what_included_columns_explain_counts(within: float, how: dict[str, Any], targets: Any, total: float) -> None:
+    values = {S: f for S, f in every_subset(Y=targets, lam=how.get("lam", 0.0)).items() if {0, 1} <= set(S)}
+    selection = dsel.select(X, targets, k=K, include=[0, 1], **how)
+    found = dsel.alternatives(selection, X, targets, within=within)
+    require_right(found, values, total)
+    best = found.r2(found.best_error)
+    assert all(found.r2(row.error) >= (1.0 - within) * best - 1e-12 for row in found.subsets)
+    some = dsel.alternatives(selection, X, targets, nbest=3)
+    least = sorted(values.values())[2]
+    assert some.within == pytest.approx((least - found.best_error) / (total - found.best_error))
+
+
+def test_what_included_columns_explain_by_a_loss_counts() -> None:
+    selection = dsel.select(X, Y > 0, k=2, include=[0], loss="logistic", lam=0.5)
+    errors = {j: dsel.select(X, Y > 0, k=2, include=[0, j], loss="logistic", lam=0.5).error for j in range(1, N)}
+    positive = np.mean(Y > 0)
+    null = -2.0 * len(Y) * (positive * np.log(positive) + (1.0 - positive) * np.log(1.0 - positive))
+    for within in (0.05, 0.2, 0.5):
+        found = dsel.alternatives(selection, X, Y > 0, within=within)
+        best = min(errors.values())
+        assert found.limit_error == pytest.approx(best + within * (null - best), rel=1e-6)
+        near = {j for j, error in errors.items() if error <= found.limit_error}
+        assert {max(row.indices) for row in found.subsets} == near
+
+
+def test_a_saved_list_of_an_earlier_version_has_the_share_of_all_that_is_explained(tmp_path: Path) -> None:
+    selection = dsel.select(X, Y, k=K, include=[4])
+    found = dsel.alternatives(selection, X, Y, within=0.2)
+    beyond = next(f for S, f in every_subset(1).items() if S == (4,)) - found.best_error
+    earlier = (found.limit_error - found.best_error) / beyond
+    old = replace(found, within=earlier, complete_within=earlier)
+    selection.with_alternatives(old).save(tmp_path / "old")
+    opened = dsel.open_selection(tmp_path / "old").alternatives
+    assert opened is not None
+    assert (opened.within, opened.complete_within) == pytest.approx((0.2, 0.2))
+    assert replace(opened, within=found.within, complete_within=found.complete_within) == found
 
 
 def test_a_number_of_best_subsets_may_be_asked_for() -> None:

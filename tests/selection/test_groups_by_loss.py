@@ -42,7 +42,7 @@ def test_categories_are_proved_as_groups(lam: float) -> None:
         assert row["bound"] <= min(values.values()) * (1.0 + 1e-9)
     assert [row["size"] for row in found.certificate] == [1, 2, 3]
     assert "Certificate, 3 groups of columns: proved optimal" in str(found)
-    assert describe(found.certificate[-1], str).startswith("3 groups of columns: proved optimal")
+    assert describe(found.certificate[-1], found).startswith("3 groups of columns: proved optimal")
 
 
 def test_a_group_that_is_included_is_in_every_subset_and_an_excluded_one_in_none() -> None:

@@ -168,14 +168,23 @@ def test_a_proof_with_a_penalty_leaves_out_subsets_with_two_copies_and_says_so()
 
 
 @pytest.mark.parametrize(
-    ("noise", "lam", "verdict"), [(0, 0, "replaceable"), (1e-5, 0, "undecided"), (0, 1, "undecided")]
-)
-def test_a_column_that_represents_another_is_not_necessary(noise: float, lam: float, verdict: str) -> None:
+    ("noise", "lam", "within", "verdict"),
+    [
+        (0, 0, 0.01, "replaceable"), (1e-5, 0, 0.01, "replaceable"), (0, 1, 0.01, "replaceable"),
+        (0, 0, 0, "replaceable"), (1e-3, 0, 0, "replaceable"), (-1e-3, 0, 0, "undecided"),
+    ],
+)  # fmt: skip
+def test_a_column_that_represents_another_is_not_necessary(
+    noise: float, lam: float, within: float, verdict: str
+) -> None:  # fmt: skip
     rng = np.random.default_rng(0)
     z = rng.normal(size=100)
     X, y = np.column_stack([z, z + noise * rng.normal(size=100), rng.normal(size=(100, 3))]), z + rng.normal(size=100)
-    listed = dsel.alternatives(dsel.select(X, y, k=1, lam=lam), X, y)
+    listed = dsel.alternatives(dsel.select(X, y, k=1, lam=lam), X, y, within=within)
     assert listed.verdicts["x0"] == verdict
+    assert listed.prices["x0"].without_column == (1,)
+    kept = dsel.select(X, y, k=1, lam=lam, include=[1])
+    assert listed.prices["x0"].error_without == pytest.approx(kept.error)
     assert "no others without near-copies (proved)" in str(listed.lines())
     assert (
         dsel.alternatives(dsel.select(X[:, [0, 2, 3]], y, k=1, lam=lam), X[:, [0, 2, 3]], y).verdicts["x0"]
@@ -220,7 +229,93 @@ def test_an_exact_copy_replaces_a_column_where_another_one_has_a_near_copy() -> 
     X = np.column_stack([X, 3 * X[:, 1] - 1, X[:, 2] + 1e-5 * rng.normal(size=60)])
     y = X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=60)
     listed = dsel.alternatives(dsel.select(X, y, k=2), X, y)
-    assert (listed.verdicts["x1"], listed.verdicts["x2"]) == ("replaceable", "undecided")
+    assert (listed.verdicts["x1"], listed.verdicts["x2"]) == ("replaceable", "replaceable")
+    assert (listed.prices["x1"].without_column, listed.prices["x2"].without_column) == ((5, 2), (1, 6))
+
+
+def standardized_errors(X: np.ndarray, y: np.ndarray, k: int, lam: float = 0.0) -> dict[tuple[int, ...], float]:
+    """f of each independent subset of k columns."""
+    subsets = combinations(range(X.shape[1]), k)
+    return {S: float(left(X[:, S], y, lam)) for S in subsets if lam or np.linalg.cond(standardized(X[:, S])) < 3e3}
+
+
+def standardized(X: np.ndarray) -> np.ndarray:
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def require_true_prices(found: dsel.Alternatives, values: dict[tuple[int, ...], float]) -> None:
+    """Compare the prices with all subsets of all columns, those with copies counted."""
+    for price in found.columns:
+        for side, inside in (("with", True), ("without", False)):
+            bound, error = getattr(price, f"bound_{side}"), getattr(price, f"error_{side}")
+            assert bound <= min(f for S, f in values.items() if (price.index in S) == inside) + 1e-9
+            assert error >= bound - 1e-9
+            witness = tuple(sorted(getattr(price, f"{side}_column")))
+            assert values[witness] == pytest.approx(error)
+            assert (price.index in witness) == inside
+
+
+def test_prices_count_subsets_with_near_copies() -> None:
+    rng = np.random.default_rng(1001)
+    X = rng.normal(size=(60, 8))
+    X[:, 7], X[:, 6] = X[:, 3] + 3e-4 * rng.normal(size=60), X[:, 3] + 0.7 * rng.normal(size=60)
+    y = 2 * X[:, 1] - X[:, 2] + 0.8 * X[:, 3] + rng.normal(size=60)
+    found = dsel.alternatives(dsel.select(X, y, k=3), X, y, within=0.1)
+    price = found.prices["x3"]
+    assert (price.verdict, sorted(price.without_column)) == ("replaceable", [1, 2, 7])
+    require_true_prices(found, standardized_errors(X, y, 3))
+    assert min(price.bound_with, price.bound_without) > 0.98 * price.error_without  # the bound says something
+
+
+def test_prices_with_a_penalty_count_subsets_with_two_copies() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 6))
+    X[:, 4], X[:, 5] = X[:, 1], -X[:, 2]
+    y = 2 * X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=60)
+    for lam in (2.0, 30.0):
+        found = dsel.alternatives(dsel.select(X, y, k=2, lam=lam), X, y, within=0.05)
+        values = standardized_errors(X, y, 2, lam)
+        require_true_prices(found, values)
+        price = found.prices["x1"]
+        assert (price.verdict, sorted(price.without_column)) == ("replaceable", [2, 4])
+        assert price.error_without == pytest.approx(values[1, 2])
+        assert price.bound_without > 0.0
+    assert min(values.values()) == values[1, 4] < values[1, 2]  # two copies share a coefficient
+
+
+def test_no_bound_is_stated_where_two_near_copies_may_be_in_a_subset() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 5))
+    X[:, 4] = X[:, 1] + 1e-3 * rng.normal(size=60)
+    y = X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=60)
+    found = dsel.alternatives(dsel.select(X, y, k=2), X, y, within=0.05)
+    require_true_prices(found, standardized_errors(X, y, 2))
+    assert {price.bound_without for price in found.columns} == {0.0}
+    assert found.verdicts["x2"] == "necessary"
+    assert found.verdicts["x1"] == "replaceable"
+
+
+def test_a_substitute_is_proved_next_to_multiples() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 10))
+    X[:, 8], X[:, 9] = 0.95 * X[:, 1] + 0.3 * X[:, 8], 1 - 2.5 * X[:, 2]
+    y = X[:, 1:8] @ np.arange(8.0, 1.0, -1.0) + rng.normal(size=60)
+    selection = dsel.select(X, y, k=7)
+    found = selection.with_alternatives(dsel.alternatives(selection, X, y, within=0.1)).substitutes()
+    assert [(found[label][0].label, found[label][0].proved) for label in ("x1", "x2")] == [("x8", True), ("x9", True)]
+
+
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_a_copy_replaces_a_column_by_a_loss(lam: float) -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(200, 6))
+    X[:, 5] = X[:, 1]
+    y = X[:, 1] + X[:, 2] + rng.normal(size=200) > 0.0
+    found = dsel.alternatives(dsel.select(X, y, k=2, loss="logistic", lam=lam), X, y, within=0.05)
+    price = found.prices["x1"]
+    assert (price.verdict, sorted(price.without_column)) == ("replaceable", [2, 5])
+    assert price.error_without == pytest.approx(price.error_with)
+    assert price.bound_without <= price.error_without
 
 
 def left(X: np.ndarray, y: np.ndarray, lam: float) -> np.longdouble:

@@ -47,12 +47,12 @@ def test_the_bound_holds_for_the_data(method: str, targets: int, rule: dict[str,
     found = dsel.select(*arguments, k=K, method=method, preprocess="none", reduce=rule, lam=lam)
     best = best_error(X, Y, lam)
     assert found.counts["representation"] == "sketch"
-    assert found.counts["bound"] <= best * (1 + 1e-9)
+    assert found.certificate[-1]["bound"] <= best * (1 + 1e-9)
     assert found.error >= best * (1 - 1e-9)
     assert found.front[-1].error == pytest.approx(found.error)
     if rule == {"rank": N} and targets <= N:  # nothing is left out
         assert found.error == pytest.approx(best)
-        assert found.counts["bound"] == pytest.approx(best, rel=1e-3)  # less what rounding may be worth
+        assert found.certificate[-1]["bound"] == pytest.approx(best, rel=1e-3)  # less what rounding may be worth
         assert found.counts["left_out"] < 1e-9
     if rule == {"accuracy": 0.95}:
         assert found.counts["captured"] >= 0.95
@@ -68,6 +68,6 @@ def test_chunks_do_not_change_a_reduced_problem(tmp_path: Path, chunks: str, tar
     found = dsel.select(store, k=K, method="astar", reduce={"rank": 6})
     assert found.indices == in_memory.indices
     assert found.error == pytest.approx(in_memory.error, rel=1e-9)
-    assert found.counts["bound"] == pytest.approx(in_memory.counts["bound"], rel=1e-7)
+    assert found.certificate[-1]["bound"] == pytest.approx(in_memory.certificate[-1]["bound"], rel=1e-7)
     assert found.plan is not None
     assert found.plan["planned"]["passes"] == found.plan["measured"]["passes"]

@@ -146,6 +146,31 @@ def test_a_result_with_another_list_than_its_log_is_not_verified(whole, tmp_path
         assert any("near-best" in what for what in check.unverified)
 
 
+def test_a_log_of_an_earlier_version_has_a_share_of_what_included_columns_leave(tmp_path):
+    out = listed_run(tmp_path, include=[2])
+    log = LogFolder(out / f"proof-log-near-best-{K}")
+    near = log.manifest["near_best"]
+    assert dsel.verify(out).accepted
+    del near["share_of"]
+    assert not verified(log).accepted  # the same share of less
+    alone = dsel.select(X, Y, k=1, include=[2]).error
+    best = near["subsets"][0][1]
+    near["within"] = (near["threshold"] - best) / (alone - best)
+    check = verified(log)
+    assert check.accepted, check
+    assert check.checks[-1].near_best.within == pytest.approx(WITHIN)
+
+
+def test_a_list_is_verified_where_included_columns_explain_enough_for_all(tmp_path):
+    out = listed_run(tmp_path, within=0.9, include=[2, 4])
+    found = dsel.open_selection(out).alternatives
+    assert found.labels("useless") == ["x12"]  # the sum of the included columns
+    assert len(found.labels("replaceable")) == len(found.columns) - 1
+    check = dsel.verify(out)
+    assert check.accepted, check
+    assert len(check.checks[-1].near_best.listed) == len(found.subsets)
+
+
 def test_a_list_that_is_not_finished_or_longer_than_its_limit_is_verified_as_far_as_it_goes(tmp_path, monkeypatch):
     monkeypatch.setattr(explorer, "_LIST_ROOM", 2)  # the kernel's list is full again and again
     runs = {

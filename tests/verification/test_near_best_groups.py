@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import dsel
+from dsel.config.job import ListLimits
+from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.runner import certify_run
 from tests.search.grouped.test_groups import problem
 from tests.verification.logs import LogFolder
 from tests.verification.test_near_best import listed_run
@@ -84,6 +87,17 @@ def test_a_group_that_follows_from_another_one_needs_no_set(tmp_path):
     assert dsel.verify(out).accepted
 
 
+def test_a_list_that_was_stopped_and_continued_is_accepted(tmp_path):
+    out = grouped_run(tmp_path, within=0.5, nodes=4)
+    assert not dsel.open_selection(out).alternatives.complete
+    certify_run(out, ProofBudget(log=True, near_best=ListLimits.of(within=0.5)))
+    found = dsel.open_selection(out).alternatives
+    check = dsel.verify(out)
+    assert found.complete
+    assert check.verdict == "accepted", check
+    assert check.checks[-1].near_best.verdicts == [price.verdict for price in found.columns]
+
+
 def test_a_list_without_any_set_is_accepted(tmp_path):
     X, Y, groups = data()
     few = [[0], [1], [2, 3], [4]]
@@ -141,3 +155,22 @@ def test_a_raised_limit_is_refused(copied):
     near["within"] *= 2.0
     near["threshold"] = near["complete_below"] = best + near["within"] * (c - best)
     refusal(copied)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-5])
+def test_a_copy_of_a_group_of_one_column_replaces_it(tmp_path, apart):
+    X, _, groups = data()
+    Y = 3.0 * X[:, groups[0]] + X[:, groups[1]].sum(axis=1, keepdims=True)
+    Y += np.random.default_rng(0).normal(size=Y.shape)
+    copy = X[:, groups[0]] + apart * np.random.default_rng(1).normal(size=Y.shape)
+    out = listed_run(
+        tmp_path, X=np.column_stack([X, copy]), Y=Y, k=K, groups=[*groups, [X.shape[1]]], method="forward", within=0.05
+    )
+    found = dsel.open_selection(out).alternatives
+    price = next(price for price in found.columns if price.index == groups[0][0])
+    assert price.verdict == "replaceable"
+    assert X.shape[1] in price.without_column
+    assert price.error_without == pytest.approx(price.error_with, rel=1e-4)
+    check = dsel.verify(out)
+    assert check.verdict == "accepted", check
+    assert check.checks[-1].near_best.verdicts == [price.verdict for price in found.columns]

@@ -6,6 +6,7 @@ that each differs from one before it by one column, and the last column of all i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -14,6 +15,7 @@ from pydantic import Field
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, vector
 from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Int, Ints
 from dsel.config.types import Int as WholeNumber
 from dsel.errors import CapacityError
@@ -22,6 +24,10 @@ from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import clear, copy, insert
 from dsel.objective.objective_interface import Objective
 from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.anytime import Deadline
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.exact_search import Effort
+from dsel.search.exact.guarantee import Limits
 from dsel.search.greedy.path import Path
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome, check_size
@@ -90,6 +96,18 @@ def exhaustive(objective: Objective, k: int) -> SearchOutcome:
     return path.outcome()
 
 
+def certificates(objective: Objective, k: int, outcome: SearchOutcome, effort: Effort) -> tuple[Certificate, ...]:
+    """Return the proof of each size up to k: no subset that was looked at is better."""
+    limits, best = Limits(objective), [outcome.best(size) for size in range(1, k + 1)]
+    return tuple(
+        limits.guarantee(size).certificate(
+            objective, size, S.members, S.value, S.value - MARGIN * objective.total, nodes=subsets(objective.n, size),
+            method="exhaustive search", **effort.fields(),
+        )
+        for size, S in enumerate(best, 1)
+    )  # fmt: skip
+
+
 class ExhaustiveOptions(Options):
     """Options of exhaustive search.
 
@@ -124,7 +142,9 @@ def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
     load_kernels(visit_subsets, clear)
     load_subset_kernels()
-    return exhaustive(task.objective, task.k)
+    effort = Effort(Deadline(None))
+    outcome = exhaustive(task.objective, task.k)
+    return replace(outcome, certificates=certificates(task.objective, task.k, outcome, effort))
 
 
 METHOD = Method(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -171,14 +171,10 @@ class BestOfSizes:
         """Return what is proved about subsets of at most `size` columns. known: the subset to certify, or none."""
         objective, guarantee = setup.objective, setup.guarantee(size)
         members = self.subsets[size]
-        value, error = objective.value(members), guarantee.error + self.error
-        before = objective.value(known) if known else float("inf")
-        return Certificate(
-            size=objective.included_size + size, value=value, total=objective.total,
-            bound=max(value - (_NEAR + error) * objective.total, 0.0),
-            indices=tuple(objective.in_data(members)), nodes=self.nodes, seconds=seconds, method=ALL_SIZES,
-            better=value < before - MARGIN * objective.total < float("inf"), rounding_error=error,
-            dependent_gap=guarantee.hidden(value, objective), near_copies=guarantee.columns(objective),
+        value, before = objective.value(members), objective.value(known) if known else float("inf")
+        return replace(guarantee, error=guarantee.error + self.error).certificate(
+            objective, size, members, value, value - _NEAR * objective.total, nodes=self.nodes, seconds=seconds,
+            method=ALL_SIZES, better=value < before - MARGIN * objective.total < float("inf"),
         )  # fmt: skip
 
 

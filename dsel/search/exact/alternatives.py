@@ -60,9 +60,9 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     opened: bounds of its open nodes, None if there are none. lower: a bound on f of all subsets. proven: whether the
     best subset is known.
     """
-    rule, c, slack = near.rule, near.c, EQUAL * near.total
+    rule, total, slack = near.rule, near.total, EQUAL * near.total
     subsets, opened = near.subsets, opened or OpenBounds.none(near.n)
-    best = min(near.best, c)
+    best = min(near.best, near.c)
     open_least = max(float(min(opened.having.min(), opened.lacking.min())) - near.error * near.total, 0.0)
     threshold = near.threshold
     if rule.within is None:
@@ -70,7 +70,7 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
     beyond = near.listed_below
     complete_below, sure = min(beyond, open_least), threshold
     if not proven:
-        sure = rule.threshold(max(lower, 0.0), c) if rule.within is not None else min(threshold, complete_below)
+        sure = rule.threshold(max(lower, 0.0), total) if rule.within is not None else min(threshold, complete_below)
     has, lacks = near.witness_with <= sure + slack, near.witness_without <= sure + slack
     furthest = beyond if rule.within is None else near.threshold  # no node was pruned with a bound below this
 
@@ -92,7 +92,7 @@ def summarize(near: NearBest, opened: OpenBounds | None, lower: float, proven: b
             verdicts.append("replaceable" if has[j] and lacks[j] else "undecided")
     within = rule.within
     if within is None:
-        within = (threshold - best) / (c - best) if c > best else 0.0
+        within = (threshold - best) / (total - best) if total > best else 0.0
     return NearBestAnswer(
         near.k, within, threshold, subsets, near.more and rule.within is not None, complete_below, verdicts,
         near.witness_with, near.witness_without, bound(near.witness_with, opened.having),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -23,6 +23,8 @@ STATUS_WORDS: dict[str, str] = {
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
+#: How the `method` of a certificate ends whose bound is that of a reduced problem, lowered by what it leaves out.
+REDUCED = ", on a reduced problem"
 #: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
 #: proof (dsel.search.exact.guarantee), is wrong.
 CONTRADICTION = 1e-6
@@ -218,6 +220,18 @@ class Certificate:
             cpu_seconds=self.cpu_seconds + other.cpu_seconds, began_again=other.began_again or self.began_again,
         )  # fmt: skip
 
+    def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
+        """Return what this certificate proves about another known subset, of its size or smaller.
+
+        A bound for more columns also holds for fewer, because a subset of few columns is one of at most more columns.
+        """
+        hidden = min(self.dependent_gap + max(value - self.value, 0.0) / self.total, value / self.total)
+        return replace(
+            self, size=size, value=value, indices=tuple(indices), better=False,
+            bound=consistent_bound(self.bound, value, self.total, self.rounding_error),
+            dependent_gap=hidden if self.dependent_gap and hidden > 2.0 * MARGIN else 0.0,
+        )  # fmt: skip
+
     def _widest(self, other: Certificate) -> Certificate:
         """Return one of two certificates about different subsets, this one unless the other covers more by a bound."""
         reach, others = (one.coefficients or float("inf") for one in (self, other))
@@ -266,6 +280,17 @@ def claim(row: Mapping[str, Any]) -> str | None:
     if row["status"] != "optimal":
         words += " except for near-copies"
     return f"{words} {covered(row)}".strip()
+
+
+def is_finished(row: Mapping[str, Any], *, limited: bool) -> bool:
+    """Return whether a proof has no gap but what rounding is worth, so that none later can show more.
+
+    row: what `Certificate.as_dict` returns. limited: whether the later proof has a limit for coefficients, by which
+    rounding is worth less.
+    """
+    about_all = not (row["coefficients"] or row["largest_coefficient"] or row["method"].endswith(REDUCED))
+    rounding = row["gap"] <= (2.0 * MARGIN + row["rounding_error"]) * row["total"] and not limited
+    return about_all and bool(rounding or row["status"].startswith("optimal"))
 
 
 def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any]) -> str:
@@ -402,6 +427,19 @@ def without_bound(objective: ItemObjective, k: int, S: Sequence[int]) -> Certifi
     """Return the certificate of a subset S of k columns or groups when there was no time for a bound."""
     size, value = objective.included_size + k, float(objective.value(S))
     return Certificate(size, value, 0.0, objective.total, tuple(objective.in_data(S)), method="no time for a bound")
+
+
+def up_to(proofs: Iterable[Certificate], size: int, value: float, indices: Sequence[int]) -> tuple[Certificate, ...]:
+    """Return the certificates of at most `size` columns; that of this size may follow from one of more columns.
+
+    value, indices: the known subset of at most `size` columns.
+    """
+    proofs = sorted(proofs, key=lambda proof: proof.size)
+    kept = [proof for proof in proofs if proof.size <= size]
+    larger = proofs[len(kept) :]
+    if larger and size not in (proof.size for proof in kept):
+        kept.append(larger[0].about(size, value, indices))
+    return tuple(kept)
 
 
 def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:

@@ -6,16 +6,17 @@ What the proofs for several sizes of one objective have in common.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.search.anytime import Deadline, OutOfTime
+from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime, SavedAs
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.certificate import CONTRADICTION, Certificate
-from dsel.search.exact.guarantee import Guarantee, Limits, limit_notes
+from dsel.search.exact.certificate import CONTRADICTION, Certificate, without_bound
+from dsel.search.exact.guarantee import Guarantee, Limits
 from dsel.search.exact.near_best import NearBest
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size
 
@@ -65,7 +66,7 @@ log = logging.getLogger("dsel")
 FAILURES = (ArithmeticError, ValueError, MemoryError, OutOfTime)
 
 
-def without_proof(objective: ItemObjective, S: Iterable[int], error: Exception) -> SearchOutcome:
+def without_proof(objective: ItemObjective, k: int, S: Iterable[int], error: Exception) -> SearchOutcome:
     """Return the outcome of a search whose proof cannot begin, or has no time to: the known subset, and a note."""
     members = tuple(sorted(int(j) for j in S))
     empty = FrontPoint(0, objective.c, ())
@@ -77,9 +78,38 @@ def without_proof(objective: ItemObjective, S: Iterable[int], error: Exception) 
         why = f"no proof is possible ({type(error).__name__}: {error})"
     return SearchOutcome(
         (empty, found) if members else (empty,), ended="seconds" if late else "failed",
-        counts={"bound": 0.0, "status": "no-useful-bound", "proven": False},
+        certificates=(without_bound(objective, k, members),),
         notes=(f"{why}: these columns are those of a quick search",),
     )  # fmt: skip
+
+
+class Effort:
+    """The time of a search in all its runs, which its saved states have.
+
+    Parameters
+    ----------
+    deadline : Deadline
+        Made at the beginning of this run.
+    state : dict, optional
+        The saved state that the search continues from.
+    """
+
+    def __init__(self, deadline: Deadline, state: Mapping[str, Any] | None = None) -> None:
+        before = (state or {}).get("effort", {})
+        self._seconds, self._cpu = before.get("seconds", 0.0), before.get("cpu_seconds", 0.0) - time.process_time()
+        self._deadline = deadline
+
+    def fields(self) -> dict[str, Any]:
+        """Return the wall and the processor seconds so far, as fields of a certificate."""
+        return {
+            "seconds": self._seconds + self._deadline.elapsed, "cpu_seconds": self._cpu + time.process_time(),
+        }  # fmt: skip
+
+    def saved(self, on_slice: Callable[[Any], None] | None) -> Callable[[AnytimeSearch], None] | None:
+        """Return a callback for each slice that hands over the search with a state that has its time."""
+        if on_slice is None:
+            return None
+        return lambda search: on_slice(SavedAs(search, lambda: {**search.state(), "effort": self.fields()}))
 
 
 class ExactSearch:
@@ -122,14 +152,14 @@ class ExactSearch:
         return self.best
 
     @property
+    def answer_value(self) -> float:
+        """f of the answer."""
+        return self.best_value
+
+    @property
     def total(self) -> float:
         """||Y||^2."""
         return self.objective.total
-
-    @property
-    def size(self) -> int:
-        """The most columns or groups of a subset, always included ones counted."""
-        return self.objective.included_size + self.k
 
     @property
     def method(self) -> str:
@@ -193,34 +223,14 @@ class ExactSearch:
     @property
     def proved(self) -> float:
         """A lower bound on f of all independent subsets of at most k columns, lowered by the error of the proof."""
-        lowered = self.lower - self.guarantee.error * self.total
-        return max(lowered, 0.0) if lowered < float("inf") else 0.0  # not a number proves nothing
+        return self.guarantee.lowered(self.lower, self.total)
 
     def certificate(self) -> Certificate:
-        """Return what is proved about the best subset so far."""
-        objective, columns, guarantee = self.objective, self.objective.columns_of, self.guarantee
-        return Certificate(
-            size=self.size,
-            value=float(self.best_value),
-            bound=float(self.proved),
-            total=objective.total,
-            indices=tuple(objective.in_data(self.best)),
-            nodes=self.iteration,
+        """Return what is proved about the answer so far."""
+        return self.guarantee.certificate(
+            self.objective, self.k, self.answer, self.answer_value, self.lower, nodes=self.iteration,
             method=self.method,
-            rounding_error=guarantee.error,
-            dependent_gap=guarantee.hidden(self.best_value, columns),
-            near_copies=guarantee.columns(columns),
-        )
-
-    def counts(self) -> dict[str, Any]:
-        """Return what the proof says, as counts: its bound, rounding, and near-copies if there are any."""
-        certificate = self.certificate().as_dict()
-        names = ("bound", "rounding_error", *(("dependent_gap", "near_copies") if certificate["dependent_gap"] else ()))
-        return {name: certificate[name] for name in names}
-
-    def notes(self) -> tuple[str, ...]:
-        """Return notes for users on what the proof does not guarantee."""
-        return tuple(limit_notes(self.guarantee.error, self.certificate().undecided))
+        )  # fmt: skip
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the empty set and the answer."""

@@ -92,7 +92,12 @@ class GroupTree(BestFirstTree[_Node]):
     @property
     def _limit(self) -> float:
         """A subset below this is better, or near-best if those are looked for."""
-        return self.best_value - MARGIN * self.total if self.near_best is None else self.near_best.cutoff
+        return self._better if self.near_best is None else self.near_best.cutoff
+
+    @property
+    def _better(self) -> float:
+        """A subset below this is better than the best one."""
+        return self.best_value - MARGIN * self.total
 
     def _prunes(self, key: float) -> bool:
         return not key < self._limit
@@ -147,9 +152,11 @@ class GroupTree(BestFirstTree[_Node]):
         q = self.k - len(S)
         if len(R) <= q or q == 0:
             if q and R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
+                # They have fewer than k groups, which lists have not.
+                open_part = self._push if self.near_best is None or bound < self._better else self._close
                 for i, g in enumerate(R):
                     self._divide(bound, ((*S, *R[:i]), R[i:]), [g])
-                    self._push(bound, ((*S, *R[:i]), R[i + 1 :]))
+                    open_part(bound, ((*S, *R[:i]), R[i + 1 :]))
                 S, R = (*S, *R), ()
             self._complete(bound, (S, R), (*S, *R) if q else S)
             return

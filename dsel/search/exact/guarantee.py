@@ -29,8 +29,9 @@ are independent to rounding, these are at most the inflation factors. If not, th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -40,9 +41,10 @@ from dsel._lib.tolerances import MARGIN, REAL, perturbation, ridge
 from dsel._lib.types import Bools, Floats
 from dsel.objective.centering import CenteringError
 from dsel.objective.few_targets import few_targets
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import factored, penalized, require_time
+from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.inflation import (
     Inflation,
     inflation_of_all,
@@ -86,6 +88,25 @@ class Guarantee:
             shares.append((value - least) / objective.total)
         share = min((*shares, value / objective.total)) if shares else 0.0
         return share if share > 2.0 * MARGIN else 0.0
+
+    def lowered(self, bound: float, total: float) -> float:
+        """Return a bound on f less `error`, at least 0. One that is not a number, or infinite, proves nothing."""
+        found = bound - self.error * total
+        return max(found, 0.0) if found < float("inf") else 0.0
+
+    def certificate(
+        self, objective: ItemObjective, k: int, S: Sequence[int], value: float, bound: float, **fields: Any
+    ) -> Certificate:  # fmt: skip
+        """Return what a bound on f of all subsets of at most k columns or groups proves about one of them, S.
+
+        value: f(S). bound: but for `error`. fields: others of the certificate.
+        """
+        columns = objective.columns_of
+        return Certificate(
+            objective.included_size + k, float(value), float(self.lowered(bound, objective.total)), objective.total,
+            tuple(objective.in_data(S)), rounding_error=self.error, dependent_gap=self.hidden(value, columns),
+            near_copies=self.columns(columns), **fields,
+        )  # fmt: skip
 
     def columns(self, objective: Objective) -> tuple[tuple[int, ...], ...]:
         """Return `near_copies` as columns of the data, with the included ones where a column depends on them."""

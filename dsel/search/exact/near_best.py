@@ -1,13 +1,17 @@
 """All subsets that are nearly as good as the best one, and what they say about each column.
 
-A subset of k columns is near-best if it explains at least (1 - within) of what the best subset of k columns explains:
+A subset of k columns is near-best if it explains at least (1 - within) of what the best subset of k columns explains,
+included columns counted:
 
-    f(S) <= f* + within (c - f*)
+    f(S) <= f* + within (||Y||^2 - f*)
 
 A column is necessary if every near-best subset has it, useless if none has, and replaceable if some have it and some do
 not. A tree of a proof that looks for all subsets below this f, in place of better ones than the best, finds them all,
 and proves that there are no others. If there are more than can be listed, it lists the best ones. Then it visits only
 the nodes that may decide about a column: whether a near-best subset has it, and whether another one lacks it.
+
+In a list of groups of columns, a "column" is a group everywhere here. A set of groups is near-best only if each of them
+adds something to the others, as a subset of columns is independent.
 """
 
 from __future__ import annotations
@@ -41,17 +45,17 @@ class ListRule:
     within: float | None
     limit: int
 
-    def threshold(self, best: float, c: float) -> float:
-        """Return the largest f of a near-best subset, if the best one has the error `best` and none has the error c."""
-        return c if self.within is None else best + self.within * (c - best)
+    def threshold(self, best: float, total: float) -> float:
+        """Return the largest f of a near-best subset, if the best one has the error `best`. total: ||Y||^2."""
+        return total if self.within is None else best + self.within * (total - best)
 
 
 @dataclass
 class NearBest:
     """The near-best subsets of k of n columns that were found so far.
 
-    rule: which are listed. c: f of the empty subset. total: ||Y||^2. error: how far the bounds of the proof may be
-    above f, as a share of `total`.
+    rule: which are listed. c: f of the included columns alone. total: ||Y||^2. error: how far the bounds of the proof
+    may be above f, as a share of `total`.
 
     best: f of the best subset. witness_with, witness_without (n,): the least f of a known subset that has a column, and
     that lacks it; infinity if none is known.
@@ -76,7 +80,7 @@ class NearBest:
     @property
     def threshold(self) -> float:
         """The largest f of a near-best subset."""
-        return self.rule.threshold(min(self.best, self.c), self.c)
+        return self.rule.threshold(min(self.best, self.c), self.total)
 
     @property
     def listed_below(self) -> float:
@@ -159,7 +163,7 @@ class NearBest:
         lower: a bound on f of all subsets. A better subset may be found, and a witness is then not near-best any more.
         It is sure if it is near-best even if the best subset is as good as the bound.
         """
-        sure = self.rule.threshold(min(max(lower - self.error * self.total, 0.0), self.best, self.c), self.c)
+        sure = self.rule.threshold(min(max(lower - self.error * self.total, 0.0), self.best, self.c), self.total)
         return np.asarray(~(self.witness_with <= sure)), np.asarray(~(self.witness_without <= sure))
 
     def matters(self, lower: float, inside: Bools | Ints, possible: Bools | Ints, least: float) -> bool:

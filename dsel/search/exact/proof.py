@@ -36,9 +36,9 @@ class Proof:
     """A proof about the subsets of at most k columns or groups: `run` continues it, `state` is what `resume` needs.
 
     search: the tree, see `dsel.search.exact.choose_tree`. value: f of the subset to certify, inf if there is none.
-    seconds, cpu: wall time and processor time of this process so far. relaxation: the convex relaxation, which is
-    computed when a run ends without a proof, or before if it is quick. log: where the tree is written. began_again: see
-    `Certificate`.
+    seconds, cpu: wall time and processor time of this process so far. ended: why the last run ended. relaxation: the
+    convex relaxation, which is computed when a run ends without a proof, or before if it is quick. log: where the tree
+    is written. began_again: see `Certificate`.
     """
 
     search: Tree
@@ -48,6 +48,7 @@ class Proof:
     log: ProofLog | None = None
     cpu: float = 0.0
     began_again: str = ""
+    ended: str = ""
 
     @classmethod
     def begin(
@@ -118,7 +119,7 @@ class Proof:
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
             limit, start = _NO_LIMIT if nodes is None else search.iteration + nodes, time.monotonic()
             try:
-                search.run_until(Stop(iterations=limit, seconds=share.seconds), on_slice, runner)
+                self.ended = search.run_until(Stop(iterations=limit, seconds=share.seconds), on_slice, runner)
             finally:
                 self.seconds += time.monotonic() - start
         if self.relaxation is None and not search.done:
@@ -199,7 +200,8 @@ class Proof:
         """Return what a log claims about near-best subsets: verdicts only if they follow from the list."""
         answer, objective = self._known_so_far(near), self.search.objective
         return {
-            "within": answer.within, "threshold": answer.threshold, "complete_below": answer.complete_below,
+            "within": answer.within, "share_of": "||Y||^2",
+            "threshold": answer.threshold, "complete_below": answer.complete_below,
             "subsets": [[list(objective.in_data(S)), f] for S, f in answer.subsets],
             "verdicts": answer.verdicts if answer.complete else None,
         }  # fmt: skip

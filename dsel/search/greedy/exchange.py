@@ -165,7 +165,13 @@ def polish(objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: D
     result = replace(outcome, front=front, counts={**outcome.counts, "polished": exchanges})
     if not (after := result.best(k)).value < best.value:
         return result
-    return replace(result, trace=(*result.trace, Improvement(result.iterations, after.size, after.value)))
+    indices = objective.columns_of.in_data(after.members)
+    proofs = tuple(
+        proof.about(proof.size, after.value, indices) if after.value < proof.value else proof
+        for proof in outcome.certificates
+    )
+    trace = (*result.trace, Improvement(result.iterations, after.size, after.value))
+    return replace(result, trace=trace, certificates=proofs)
 
 
 #: How many columns are exchanged at once at most, by default.

@@ -298,9 +298,10 @@ def _about_column(found: Alternatives, price: Price, share: str) -> str:
     if price.verdict == "necessary":
         where = f"is in {every}" if found.complete else "is in every"
         subsets = "subset" if listed == 1 or not found.complete else "subsets"
-        return (
-            f"{label} {where} near-best {subsets}; without it {share} is at most {found.r2(price.bound_without):.4f}."
-        )
+        most = f"without it {share} is at most {found.r2(price.bound_without):.4f}"
+        if found.copies and not price.bound_without:
+            most = "without it, nothing is proved about subsets with near-copies"
+        return f"{label} {where} near-best {subsets}; {most}."
     where = f"{label} is in {found.counts.get(price.index, 0):,} of {listed:,} near-best subsets"
     if any(price.index == first for first, *_ in found.copies) and price.verdict == "undecided":
         return f"{where}; it represents near-copies, which no listed subset has."
@@ -420,11 +421,13 @@ def plan_rows(selection: SelectionRecord) -> list[tuple[str, str, str]]:
             return str(format_bytes(int(value)))
         return duration(value) if name in terms else f"{value:,}"
 
-    return [
+    rows = [
         (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
         for name, value in planned.items()
         if not (value is None and measured.get(name) is None)
     ]
+    of_copies = measured.get("of_copies", 0)  # older results have none
+    return [*rows, ("Bytes read for columns that are copies", "–", format_bytes(of_copies))] if of_copies else rows
 
 
 def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:

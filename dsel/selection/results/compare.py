@@ -49,7 +49,7 @@ class Comparison:
         """Return the comparison as text for a terminal of this width."""
         table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
-            text = format_bytes if name == "options.memory" else _text
+            text = format_bytes if name == "options.memory" and None not in pair else _text
             table.add_row(name, *map(text, pair))
         groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),

@@ -73,8 +73,8 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
         proved = proof["proven"] or proof["value"] - proof["bound"] + hidden <= GAP * proof["value"]
         return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proved}
     selection = dsel.select(X, y, method="branch-and-bound", seconds=max(seconds, 0.1), **usual)
-    counts = selection.counts
-    found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}
+    (proof,) = selection.certificate
+    found = {"indices": list(selection.indices), "bound": proof["bound"], "proved": proof["proven"]}
     return {**found, "nodes": selection.iterations, "ended": selection.ended}
 
 

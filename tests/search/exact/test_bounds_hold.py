@@ -76,8 +76,8 @@ def test_no_proof_is_false_far_beyond_the_rank(family, m, n, N, k, seed):
     found = dsel.select(X, Y, k=k, method="exchange", restarts=5)
     X, Y = standardized(X), standardized(Y)
     for S in (proof.indices, found.indices):
-        assert 0.0 <= proof.counts["bound"] <= error(X, Y, S) + 1e-12 * np.square(Y).sum()
-    assert not proof.counts["proven"]
+        assert 0.0 <= proof.certificate[-1]["bound"] <= error(X, Y, S) + 1e-12 * np.square(Y).sum()
+    assert not proof.certificate[-1]["proven"]
     assert "not_finite" not in proof.counts
     everything = BoundProblem.of(regression(X, Y)).bound((), range(n), n, "leaps")
     assert everything == pytest.approx(0.0, abs=1e-6 * Y.size)  # n > m: all columns explain everything

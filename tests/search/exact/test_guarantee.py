@@ -159,13 +159,14 @@ def test_what_the_tolerance_excludes_is_stated():
     X = np.stack([a, a + 2e-4 * d, z], axis=1)
     y = d + 0.3 * z
     represented = dsel.select(X, y, k=2, method="branch-and-bound")  # x0 represents x1
-    assert represented.counts["status"] == "optimal-except-near-copies"
-    assert not represented.counts["proven"]
+    assert represented.certificate[-1]["status"] == "optimal-except-near-copies"
+    assert not represented.certificate[-1]["proven"]
     proof = dsel.select(X, y, k=2, method="branch-and-bound", near_copies="keep")
-    assert proof.counts["status"] == "optimal-except-near-copies"
-    assert not proof.counts["proven"]
-    assert proof.r2 + proof.counts["dependent_gap"] > 0.9  # what the pair explains
-    assert any("x0 and x1" in note and "no proof covers it" in note for note in proof.notes)
+    assert proof.certificate[-1]["status"] == "optimal-except-near-copies"
+    assert not proof.certificate[-1]["proven"]
+    assert proof.r2 + proof.certificate[-1]["dependent_gap"] > 0.9  # what the pair explains
+    assert "nearly dependent: x0 and x1" in str(proof)
+    assert "no proof covers it" in str(proof)
 
 
 def test_small_columns_count_where_y_is_x():

@@ -56,7 +56,7 @@ def enumerated(objective: DenseObjective, k: int) -> AllSubsets:
     """Return all independent subsets of k columns."""
     members = [S for S in combinations(range(objective.n), k) if objective.rank(S) == k]
     f = np.array([objective.value(S) for S in members])
-    return AllSubsets(objective.n, members, f, np.ones(f.size, np.bool_), objective.c, 1e-9 * objective.total)
+    return AllSubsets(objective.n, members, f, np.ones(f.size, np.bool_), objective.total, 1e-9 * objective.total)
 
 
 def tree_of(name: str, objective: DenseObjective, k: int, listed: ListRule, **options: Any) -> Any:

@@ -61,8 +61,8 @@ def grouped(kind: str, seed: int) -> tuple[GroupedObjective, AllSubsets, int]:
     items = GroupedObjective(objective, [np.array([place[j] for j in columns]) for columns in groups])
     sets = [S for S in combinations(range(len(groups)), k) if each_adds(X, groups, S, independent, lam)]
     f = np.array([fitted(X, Y, [*independent, *(j for g in S for j in groups[g])], lam) for S in sets])
-    c = fitted(X, Y, independent, lam)
-    return items, AllSubsets(len(groups), sets, f, np.ones(f.size, np.bool_), c, 1e-8 * objective.total), k
+    total = float(np.square(Y).sum())
+    return items, AllSubsets(len(groups), sets, f, np.ones(f.size, np.bool_), total, 1e-8 * total), k
 
 
 def rank(Z: np.ndarray, lam: float) -> int:

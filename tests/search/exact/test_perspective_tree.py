@@ -352,7 +352,7 @@ def test_branch_and_bound_and_certificates_use_it_where_it_is_better():
     assert sorted(found.indices) == [0, 40, 80, 120, 160]
     asked = dsel.select(X[:, :30], y[:, 0], k=3, method="branch-and-bound", bound="perspective", preprocess="none")
     usual = dsel.select(X[:, :30], y[:, 0], k=3, method="branch-and-bound", preprocess="none")
-    assert (asked.indices, asked.counts["proven"]) == (usual.indices, True)
+    assert (asked.indices, asked.certificate[-1]["proven"]) == (usual.indices, True)
     proof = Proof.begin(objective, 5)
     assert isinstance(proof.search, PerspectiveTree)
     again = Proof.resume(objective, json.loads(json.dumps(proof.state())))

@@ -196,7 +196,9 @@ def test_no_time_for_a_bound_leaves_the_subset_of_a_quick_search(name, monkeypat
     method = METHODS[name]
     outcome = method.run(SearchTask(objective, 3, 0, method.options(seconds=5.0)))
     assert outcome.ended == "seconds"
-    assert outcome.counts == {"bound": 0.0, "status": "no-useful-bound", "proven": False}
+    (proof,) = outcome.certificates
+    assert (proof.size, proof.status, proof.bound, proof.proven) == (3, "no-useful-bound", 0.0, False)
+    assert proof.value == outcome.best(3).value
     assert outcome.best(3).size == 3
     assert "no time is left for a proof" in outcome.notes[0]
     with pytest.raises(OutOfTime, match="the next step takes about"):
@@ -216,7 +218,7 @@ def test_a_certificate_says_that_there_was_no_time_for_a_bound(monkeypatch):
 
 
 def test_failures_and_missing_time_are_told_apart(problem):
-    late, failed = (without_proof(problem, (1, 2), error) for error in (OutOfTime("soon"), ValueError("singular")))
+    late, failed = (without_proof(problem, 2, (1, 2), error) for error in (OutOfTime("soon"), ValueError("singular")))
     assert (late.ended, failed.ended) == ("seconds", "failed")
     assert "ValueError: singular" in failed.notes[0]
 

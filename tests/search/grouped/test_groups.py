@@ -74,7 +74,7 @@ def test_branch_and_bound_finds_the_best_groups(seed: int, k: int, N: int, lam: 
     found = dsel.select(X, Y, k=k, groups=groups, method="branch-and-bound", lam=lam)
     assert found.ended == "proven"
     assert found.error == pytest.approx(best(X, Y, groups, k, lam), rel=1e-8)
-    assert found.counts["bound"] == pytest.approx(found.error, rel=1e-6, abs=1e-7)
+    assert found.certificate[-1]["bound"] == pytest.approx(found.error, rel=1e-6, abs=1e-7)
 
 
 @settings(max_examples=15, deadline=None)
@@ -423,9 +423,9 @@ def test_nearly_dependent_columns_make_no_contradiction(seed: int) -> None:
     found = dsel.select(X, Y, k=2, groups=groups, method="branch-and-bound")
     least = min(grouped.value(S) for S in combinations(range(5), 2))
     assert found.ended in ("proven", "complete")  # complete: dependent groups may be better
-    assert found.counts["status"] in ("optimal", "optimal-except-near-copies", "bounded")
+    assert found.certificate[-1]["status"] in ("optimal", "optimal-except-near-copies", "bounded")
     assert found.error == pytest.approx(least, rel=1e-6, abs=1e-7)
-    assert found.counts["bound"] <= least + 1e-7
+    assert found.certificate[-1]["bound"] <= least + 1e-7
     assert len(found.indices) == len(found.coefficients) == sum(len(columns) for columns in found.groups.values())
 
 

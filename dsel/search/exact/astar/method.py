@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field, model_validator
 
-from dsel._lib.tolerances import MARGIN
 from dsel.config.types import Bool, Float, Int
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.astar.on_workers import drive_on_workers
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
 from dsel.search.exact.choose_tree import ProofProblem
-from dsel.search.exact.exact_search import FAILURES, without_proof
+from dsel.search.exact.exact_search import FAILURES, Effort, without_proof
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
@@ -87,6 +86,8 @@ def run(task: SearchTask) -> SearchOutcome:
     objective, options, deadline = task.objective, task.options, Deadline(task.options.seconds)
     wide = not objective.has_gram and objective.eigen_factor is None
     kind: type[Any] = WideAStar if wide else AStar
+    effort = Effort(deadline, task.state)
+    on_slice = effort.saved(task.on_slice)
     problem = ProofProblem(objective, task.k, seed=task.seed, deadline=deadline)
     search: AStar
     if task.state is not None:
@@ -101,7 +102,7 @@ def run(task: SearchTask) -> SearchOutcome:
                 memory_limit=options.memory, deadline=deadline,
             )  # fmt: skip
         except FAILURES as error:
-            return without_proof(objective, start or problem.start, error)
+            return without_proof(objective, task.k, start or problem.start, error)
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
@@ -111,9 +112,9 @@ def run(task: SearchTask) -> SearchOutcome:
         if search.done:
             ended = "goal"
         elif task.on_workers and options.search_on != "client" and not wide:
-            ended, tasks = drive_on_workers(search, task.executor, stop, task.on_slice)
+            ended, tasks = drive_on_workers(search, task.executor, stop, on_slice)
         else:
-            ended = drive(search, stop, task.on_slice)
+            ended = drive(search, stop, on_slice)
     if search.memory_full:
         ended = "memory"
     ended = "goal" if search.done else ended
@@ -121,30 +122,11 @@ def run(task: SearchTask) -> SearchOutcome:
         search.offer(problem.start)
         search.complete(deadline)
     search.sharpen()
-    counts = {
-        **search.counts(),
-        **tasks,
-        "suboptimality": search.suboptimality,
-        "made": search.made,
-        "done": search.done,
-    }
-    if math.isfinite(search.weighted_suboptimality):
-        counts["weighted_suboptimality"] = search.weighted_suboptimality
+    counts = {**tasks, "made": search.made, "done": search.done}
+    certificate = replace(search.certificate(), **effort.fields())
     return SearchOutcome(
-        search.front(), search.trace, search.iteration, ended, counts, notes=search.notes(),
-        bound_notes=tuple(_how_good(search)),
+        search.front(), search.trace, search.iteration, ended, counts, certificates=(certificate,)
     )  # fmt: skip
-
-
-def _how_good(search: AStar) -> Iterator[str]:
-    """Yield by how much an answer may be above the best one, if it may.
-
-    This is b of eq. (12), which counts what the weight guarantees (Theorem 6), too.
-    """
-    b, error = search.suboptimality, search.objective.value(search.answer)
-    if b > MARGIN * search.total:
-        share = f"{b / error:.2%}" if b >= 1e-4 * error else "less than 0.01%"
-        yield f"the error is at most {b:.6g} above that of the best subset, which is {share} of the error"
 
 
 METHOD = Method(

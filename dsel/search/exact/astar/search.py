@@ -187,6 +187,11 @@ class AStar(ExactSearch):
         return self.best if self.goal is None else self.goal
 
     @property
+    def answer_value(self) -> float:
+        """f of the answer. By a weight, a subset on the way to the goal can be better."""
+        return self.best_value if self.goal is None else float(self.objective.value(self.goal))
+
+    @property
     def lower(self) -> float:
         """A proved lower bound on f of all subsets of at most k columns: by eq. (12), or what is sharper."""
         if self.contradicted:
@@ -280,7 +285,7 @@ class AStar(ExactSearch):
     @property
     def suboptimality(self) -> float:
         """b of eq. (12): f of the answer is above the optimum by at most this."""
-        return max(self.objective.value(self.answer) - self.proved, 0.0)
+        return max(self.answer_value - self.proved, 0.0)
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""

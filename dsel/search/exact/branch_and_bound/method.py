@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from dsel.config.types import Float, Int
-from dsel.search.anytime import Deadline, Stop
+from dsel.search.anytime import Deadline
 from dsel.search.exact.choose_tree import ProofProblem, restore_tree, tree_in_memory
-from dsel.search.exact.exact_search import FAILURES, without_proof
+from dsel.search.exact.exact_search import FAILURES, Effort, without_proof
+from dsel.search.exact.perspective.semidefinite import Relaxation
+from dsel.search.exact.proof import Proof
 from dsel.search.method import Method, Options, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
@@ -74,6 +77,7 @@ def run(task: SearchTask) -> SearchOutcome:
     """Run branch and bound, from a good subset that a quick search finds."""
     options = task.options
     objective, deadline = task.subject, Deadline(options.seconds)
+    effort = Effort(deadline, task.state)
     if task.state is not None:
         search = restore_tree(objective, task.state, memory_limit=options.memory)
     else:
@@ -82,21 +86,23 @@ def run(task: SearchTask) -> SearchOutcome:
         try:
             search = tree_in_memory(problem, options.bound)
         except FAILURES as error:
-            return without_proof(objective, problem.incumbent, error)
+            return without_proof(objective, task.k, problem.incumbent, error)
     with deadline.paused():
         search.warm_up()
-    stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
-    ended = "proven" if search.done else search.run_until(stop, task.on_slice, task.runner)
-    if search.memory_full:
-        ended = "memory"
-    certificate = search.certificate()
+    limited = options.bound == "auto" and (options.seconds or options.nodes)
+    proof = Proof(search, float("inf"), relaxation=None if limited else Relaxation(0.0))
+    nodes = None if options.nodes is None else max(options.nodes - search.iteration, 0)
+    proof.run(deadline.left, nodes, effort.saved(task.on_slice), task.runner)
+    certificate = replace(proof.certificate(), **effort.fields())
+    ended = "memory" if search.memory_full else proof.ended
     if search.done:
-        complete = "proven" if certificate.proven else "complete"
-        ended = complete if search.proven else "contradiction"
-    counts = {**search.counts(), "status": certificate.status, "proven": certificate.proven, "open": search.open_nodes}
-    if search.not_finite:
-        counts["not_finite"] = search.not_finite
-    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
+        ended = "complete" if search.proven else "contradiction"
+    if certificate.proven:
+        ended = "proven"
+    counts = {"open": search.open_nodes, **({"not_finite": search.not_finite} if search.not_finite else {})}
+    return SearchOutcome(
+        search.front(), search.trace, search.iteration, ended, counts, certificates=(certificate,)
+    )  # fmt: skip
 
 
 def _start(task: SearchTask, problem: ProofProblem) -> tuple[int, ...]:

@@ -33,9 +33,10 @@ class LossListing:
     def of(
         cls, rule: ListRule, problem: LossProblem, k: int, fixed: Bools, free: Bools, without: float
     ) -> LossListing:  # fmt: skip
-        """Return an empty list. without: F of the fixed columns."""
+        """Return an empty list. without: F of the fixed columns. That of no columns is what D2 compares with."""
+        total = refit(problem, np.empty(0, np.int64)).value if fixed.any() else without
         items = np.where(free, np.cumsum(free) - 1, -1)
-        near = NearBest(rule, int(free.sum()), k - int(fixed.sum()), c=without, total=without)
+        near = NearBest(rule, int(free.sum()), k - int(fixed.sum()), c=without, total=total)
         return cls(problem, k, fixed, free, near, items)
 
     def take(self, fit: Relaxed, columns: Ints) -> None:

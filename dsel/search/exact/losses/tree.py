@@ -215,7 +215,8 @@ class LossTree:
         self._open = self.root_bound = max(relaxed.bound, 0.0)
         self._rounding = max(self._rounding, relaxed.dual.rounding)
         if self._list is not None:
-            self._list.near.error = self._margin / self.total if self.total > 0.0 else 0.0
+            near = self._list.near
+            near.error = self._margin / near.total if near.total > 0.0 else 0.0
         for S in (self._rounded(relaxed.point, fixed, q), np.array(self._inside(), np.int64)):
             if not self._over():
                 self._offer(*improved(problem, S, self._k, fixed, free, self._over))

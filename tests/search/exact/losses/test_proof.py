@@ -224,7 +224,7 @@ class TestNearBest:
         assert near is not None
         columns = [j for j in range(problem.Z.shape[1]) if j not in include]
         values = {S: fitted(problem, include + tuple(columns[j] for j in S)) for S in combinations(range(6), near.k)}
-        best, without = min(values.values()), fitted(problem, include)
+        best, without = min(values.values()), fitted(problem, ())
         limit = best + near.within * (without - best)
         assert near.threshold == pytest.approx(limit, rel=1e-6)
         expected = sorted((S for S, value in values.items() if value <= limit), key=values.__getitem__)
