@@ -97,7 +97,7 @@ class Site:
                 f"it did not happen: {self.call('scontrol', 'show', 'jobs')}\n" if time.monotonic() > deadline else ""
             )
             assert not jobs, jobs + "\n".join(text[-3000:] for text in self.logs())
-            time.sleep(0.1)
+            time.sleep(0.3)  # to ask is a process
         return found
 
 
