@@ -190,7 +190,9 @@ def test_whole_numbers_that_name_columns_name_predictions(tmp_path: Path, Y: lis
         for selection in (s, dsel.open_selection(tmp_path / "r")):
             found = selection.predict(frame)
             A, b = least_squares(X, X[:, np.atleast_1d(Y)], tuple(selection.labels), "center")
-            np.testing.assert_allclose((frame[Y] - found).T, frame[Y].T - (X[:, selection.labels] @ A + b).T.squeeze(), atol=1e-12)
+            np.testing.assert_allclose(
+                (frame[Y] - found).T, frame[Y].T - (X[:, selection.labels] @ A + b).T.squeeze(), atol=1e-12
+            )
             assert (found.name if Y == 8 else list(found.columns)) == Y
     by_text = s.predict(pl.DataFrame(X[:, :10], schema=[str(j) for j in range(10)]))
     assert (by_text.name if Y == 8 else by_text.columns) == ("8" if Y == 8 else ["8", "3"])
