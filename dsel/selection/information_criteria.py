@@ -24,7 +24,6 @@ import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
-from dsel.selection.near_copies import left_out
 from dsel.selection.record import SelectionRecord
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
@@ -137,6 +136,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         )
     m, n = selection.shape
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
+    from dsel.selection.near_copies import left_out  # numba comes with it
+
     excluded = {*left_out(selection.counts.get("copies", ())), *(j for j in selection.exclude if isinstance(j, int))}
     p = n - len(selection.constant) - len(excluded)
     total = next(
