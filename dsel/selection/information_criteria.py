@@ -137,8 +137,6 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         )
     m, n = selection.shape
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
-    from dsel.selection.near_copies import left_out  # numba comes with it
-
     excluded = {*left_out(selection.counts.get("copies", ())), *(j for j in selection.exclude if isinstance(j, int))}
     p = n - len(selection.constant) - len(excluded)
     total = next(
