@@ -72,7 +72,8 @@ def resolve_labels(
 ) -> NDArray[np.int64]:
     """Return the indices of columns given by label or by index from 0, in the order given.
 
-    groups: names of groups that the argument may have, for suggestions. Raises OptionError for a column that does not exist, with suggestions, and for one that is given twice.
+    groups: names of groups that the argument may have, for suggestions. Raises OptionError for a column that does not
+    exist, with suggestions, and for one that is given twice.
     """
     columns = column_list(wanted, argument)
     named = any(isinstance(column, str) for column in columns)

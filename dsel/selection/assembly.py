@@ -15,7 +15,6 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
-from dsel.config.size_rule import INFORMATION
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
@@ -33,10 +32,10 @@ from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.information_criteria import NAMES
-from dsel.selection.near_copies import left_out
+from dsel.selection.information_criteria import unit_of_weights
 from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath
@@ -197,14 +196,8 @@ def _notes(answer: Answer) -> Iterator[str]:
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
         )
-    weight = float(answer.run.prepared.statistics.weight)
-    by_criterion = answer.curve is not None and answer.curve.rule in INFORMATION
-    if by_criterion and dataset.weights is not None and not math.isclose(weight, dataset.m, rel_tol=1e-9):
-        assert answer.curve is not None
-        yield (
-            f"{NAMES[answer.curve.rule]} counts a row of weight 2 as two rows, and the weights of {dataset.m:,} rows sum "
-            f"to {weight:,.6g}: scale weights that are no numbers of rows so that they sum to {dataset.m:,}"
-        )
+    if answer.curve is not None and dataset.weights is not None:
+        yield from unit_of_weights(answer.curve.rule, dataset.m, float(answer.run.prepared.statistics.weight))
     if "captured" in counts:
         yield _reduction(answer.outcome)
     if rows is not None and rows.recoded:
