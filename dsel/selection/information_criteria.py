@@ -129,8 +129,8 @@ def unit_of_weights(rule: str, rows: int, weight: float) -> Iterator[str]:
     """Yield a note where an information criterion counts weights, which sum to another number than that of the rows."""
     if rule in INFORMATION and not math.isclose(weight, rows, rel_tol=1e-9):
         yield (
-            f"{NAMES[rule]} counts a row of weight 2 as two rows, and the weights of {rows:,} rows sum to {weight:,.6g}: "
-            f"scale weights that are no numbers of rows so that they sum to {rows:,}"
+            f"{NAMES[rule]} counts a row of weight 2 as two rows, and the weights of {rows:,} rows sum to "
+            f"{weight:,.6g}: scale weights that are no numbers of rows so that they sum to {rows:,}"
         )
 
 
