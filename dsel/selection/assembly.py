@@ -32,9 +32,9 @@ from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.near_copies import left_out
 from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath

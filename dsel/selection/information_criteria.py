@@ -24,8 +24,8 @@ import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
-from dsel.selection.near_copies import left_out
 from dsel.selection.record import SelectionRecord
+from dsel.selection.represented import left_out
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
