@@ -465,7 +465,7 @@ def test_an_offset_is_named_in_a_frame(kind: str) -> None:
         "arrow": lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame),
         "dataset": lambda: xr.Dataset({name: ("sample", frame[name]) for name in frame}),
         "annotated": lambda: pytest.importorskip("anndata").AnnData(
-            frame[list(columns)].set_axis(frame.index.astype(str)), frame[["count", "years"]].set_axis(frame.index.astype(str))
+            frame[list(columns)].rename(index=str), frame[["count", "years"]].rename(index=str)
         ),
     }  # fmt: skip
     data, options = kinds[kind](), {"k": 2, "loss": "poisson"}
