@@ -177,7 +177,7 @@ def select(
     class_weight : {"balanced"} or dict, optional
         Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
         gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are
-        centered and scaled without them.
+        centered and scaled without them, but with `sample_weight`: with `lam` above 0 the two differ.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each

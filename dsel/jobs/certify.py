@@ -37,9 +37,9 @@ from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import left_out, listed_over_copies
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
+from dsel.selection.represented import left_out, listed_over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath

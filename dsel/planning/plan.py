@@ -238,8 +238,10 @@ class Plan:
         if self.seconds is not None:
             search = "the search is not estimated"
             if self.iterations is not None:
-                evaluations = f"about {self.evaluations:,} evaluations in {self.iterations:,} iterations"
-                search = f"the search is not estimated: {evaluations} at most"
+                evaluations = f"an estimate of {self.evaluations:,} evaluations, fewer where subsets repeat"
+                search = (
+                    f"that of the search is not estimated: at most {self.iterations:,} iterations, with {evaluations}"
+                )
             if self.search_seconds is not None:
                 search = f"{_time(self.search_seconds)} for at most {self.iterations:,} iterations of the search"
             text.append(f"time: {_time(self.seconds)} for the passes; {search}")

@@ -171,14 +171,15 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    targets = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
+    names = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
+    targets = selection.as_in_data(names)
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):
         import polars as pl
 
         values = model(x.to_numpy())
-        return pl.Series(targets[0], values) if model.flat else pl.DataFrame(values, schema=targets)
+        return pl.Series(names[0], values) if model.flat else pl.DataFrame(values, schema=names)
     if _is_frame(x) and hasattr(x, "to_dask_array"):
         return x.map_partitions(_predict_frame, model, targets, meta=_predict_frame(x._meta, model, targets))
     if _is_frame(x):
@@ -329,7 +330,7 @@ def _predict_matrix(x: Any, model: LinearModel) -> Any:
     return x.map_blocks(model, chunks=(x.chunks[0], (width,)), dtype=np.float64, meta=np.empty((0, 0)))
 
 
-def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
+def _as_data_array(x: Any, values: Any, targets: list[str | int], flat: bool) -> Any:
     import xarray as xr
 
     sample = x.dims[0]
@@ -339,7 +340,7 @@ def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
     return xr.DataArray(values, {**coords, "target": targets}, dims=(sample, "target"), name="prediction")
 
 
-def _predict_frame(x: Any, model: LinearModel, targets: list[str]) -> Any:
+def _predict_frame(x: Any, model: LinearModel, targets: list[str | int]) -> Any:
     import pandas as pd
 
     values = model(_by_column(x.shape, x.columns, lambda j: x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)))
