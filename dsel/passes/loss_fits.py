@@ -87,6 +87,8 @@ class LossData:
         Where the passes run.
     columns : dict
         The columns that were read into this process, by their numbers.
+    deviations : (n,) array, optional
+        Standard deviations of the scaled columns; by default 1.
     """
 
     dataset: Dataset
@@ -98,6 +100,7 @@ class LossData:
     fill: Floats | None = None
     engine: Engine = THREADS
     columns: dict[int, Floats] = field(default_factory=dict)
+    deviations: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -375,6 +378,8 @@ class _Newton:
         self.decrement, self.safe = np.inf, 1.0
         self._mixes = outputs == 1 and type(problem.loss).working_curvature is not Loss.working_curvature
         self._step: Floats = np.zeros(shape)
+        deviations = problem.deviations
+        self._deviations = np.ones(columns.size) if deviations is None else deviations[columns]
 
     def tell(self, deviance: float, g: Floats, H: Floats) -> None:
         """Take the sums of a pass at the trial point, and choose the next one."""
@@ -398,7 +403,7 @@ class _Newton:
         self._step = step.reshape(self.trial.shape)
         self.trial = self.best + self._step
         endless = lam == 0.0 and bool(self.problem.loss.endless)
-        self.infinite = endless and bool((np.abs(self.best[:s]) > _INFINITE).any())
+        self.infinite = endless and bool((np.abs(self.best[:s].T * self._deviations) > _INFINITE).any())
         self.done = self.decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
 
     def result(self) -> LossFit:

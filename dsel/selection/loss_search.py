@@ -440,6 +440,7 @@ def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset |
         request.preprocess in ("standardize", "center") or not validated.loss.has_intercept,
         statistics.mean_x if request.missing == "mean" else None,
         run.context.engine,
+        deviations=np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight) / scaling.scale_x,
     )  # fmt: skip
 
 

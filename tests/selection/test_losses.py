@@ -290,7 +290,7 @@ def test_targets_that_a_loss_cannot_take_are_refused(loss: str, y: np.ndarray, m
         ({"offset": np.zeros(80)}, "offset needs a loss"),
         ({"loss": "poisson", "offset": np.zeros(79)}, "An offset is one number for each row"),
         ({"loss": "poisson", "offset": np.full(80, np.nan)}, "not finite in 80 rows"),
-        ({"loss": "poisson", "offset": "exposure"}, "For data in memory it is one number for each row"),
+        ({"loss": "poisson", "offset": "exposure"}, "data in memory it is one number for each row"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -303,6 +303,21 @@ def test_several_targets_are_refused() -> None:
     X, y = drawn("logistic")
     with pytest.raises(OptionError, match="takes one target, and there are 2"):
         dsel.select(X, np.c_[y, 1.0 - y], k=2, loss="logistic")
+
+
+@pytest.mark.parametrize("preprocess", ["center", "none", "unit"])
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
+def test_the_unit_of_columns_does_not_make_a_fit_infinite(preprocess: Any, loss: str) -> None:
+    X, y = drawn("logistic")
+    asked: dict[str, Any] = {"k": 2, "method": "forward", "loss": loss, "preprocess": preprocess}
+    y = y if loss == "logistic" else np.where(np.random.default_rng(1).logistic(size=len(y)) > 1.0, 2.0, y)
+    whole, small, large = (dsel.select(unit * X, y, **asked) for unit in (1.0, 1e-3, 1e3))
+    for unit, found in ((1e-3, small), (1e3, large)):
+        np.testing.assert_allclose(found.coefficients * unit, whole.coefficients, rtol=1e-5, atol=1e-8)
+        assert not any("separate" in note for note in found.notes)
+    for unit in (1e-3, 1.0, 1e3):
+        found = dsel.select(unit * X, (X[:, 3] > 0.0).astype(float), **{**asked, "loss": "logistic", "k": 1})
+        assert any("x3 separate the classes" in note for note in found.notes)
 
 
 def test_columns_that_separate_the_classes_are_named() -> None:
