@@ -25,6 +25,7 @@ from dsel.config.request import (
 )
 from dsel.config.size_rule import InformationCriterion, SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.offset import split_offset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.engine_protocol import Engine
@@ -173,11 +174,12 @@ def select(
         The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
-        of a variable over the samples. It needs a loss other than the squared error.
+        of a variable over the samples; for a frame that of a column, which is then no feature. It needs a loss other
+        than the squared error.
     class_weight : {"balanced"} or dict, optional
         Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
         gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are
-        centered and scaled without them.
+        centered and scaled without them, but with `sample_weight`: with `lam` above 0 the two differ.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -554,8 +556,8 @@ def certify(
         selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
-    offset : (m,) array, optional
-        The offset of a selection by a loss, if it is no variable of the store.
+    offset : (m,) array or str, optional
+        The offset of a selection by a loss, or its name in a frame, if it is no variable of the store.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
     on_event : callable, optional
@@ -647,8 +649,8 @@ def alternatives(
         For the chosen size only, or for every size up to k; see `Alternatives.by_size`.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
-    offset : (m,) array, optional
-        The offset of a selection by a loss, if it is no variable of the store.
+    offset : (m,) array or str, optional
+        The offset of a selection by a loss, or its name in a frame, if it is no variable of the store.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
 
@@ -953,6 +955,8 @@ def _running(
 
 def _asked(X: Any, Y: Any, **arguments: Any) -> tuple[Dataset, SelectionRequest]:
     """Return the data and the request of a call. Numbers are labels where numbers name the columns."""
+    if "offset" in arguments:
+        X, arguments["offset"] = split_offset(X, arguments["offset"])
     request = _request(**arguments)
     dataset = dataset_of(request, X, Y)
     return dataset, request.by_name() if dataset.numbered else request

@@ -23,6 +23,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_CODE = 75
 #: Seconds after a signal when a command that waits for a good moment must stop, and when the process ends.
 FORCE_SECONDS, END_SECONDS = 3.0, 8.0
+#: Seconds that the end of a process waits for the thread in which Zarr reads.
+_ZARR_SECONDS = 5.0
 #: Seconds until a signal is sent again that arrived in a callback.
 _AGAIN_SECONDS = 0.05
 #: Callbacks by the start of their names and a part of their file names. A signal during compilation often arrives here:
@@ -31,7 +33,7 @@ _CALLBACKS = (("_raw_object_cache", "llvmlite"), ("_resolve", "separate_kernel")
 
 _MESSAGE = "Stopped by {}. Start the same command again to continue."
 
-_state: dict[str, Any] = {"watching": False, "importing": True, "deferred": None}
+_state: dict[str, Any] = {"watching": False, "importing": True, "deferred": None, "stops zarr": False}
 
 #: Called when a command must not wait any longer for a good moment.
 on_force: list[Callable[[], None]] = []
@@ -70,12 +72,31 @@ def leave(code: int) -> NoReturn:
     """
     handle_signals()  # there is nothing more to save
     threading.Timer(END_SECONDS, os._exit, [code]).start()
+    _stop_zarr()
     with suppress(Exception):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
     os._exit(code)
+
+
+def stop_zarr_at_exit() -> None:
+    """Let the end of this process wait until Zarr has stopped. Call it after Zarr was imported: it must stop first.
+
+    Zarr stops the thread in which it reads, waits 0.2 seconds, and then fails with a traceback. A busy machine takes
+    longer.
+    """
+    if "zarr.core.sync" in sys.modules and not _state["stops zarr"]:
+        _state["stops zarr"] = True
+        atexit.register(_stop_zarr)
+
+
+def _stop_zarr() -> None:
+    with suppress(Exception):
+        zarr = sys.modules["zarr.core.sync"]
+        zarr.loop[0].call_soon_threadsafe(zarr.loop[0].stop)
+        zarr.iothread[0].join(_ZARR_SECONDS)
 
 
 def defer(name: str | None) -> None:

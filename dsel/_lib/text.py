@@ -80,7 +80,8 @@ def suggest(word: str, known: Iterable[str], *, closest: int = 1, listed: int | 
         close = [known for known in reversed(by_key) if known.startswith(key)][:closest]
     if close:
         return f"Did you mean {' or '.join(repr(by_key[key]) for key in close)}?"
-    return f"Known: {shorten(names, listed or len(names)) or 'none'}."
+    quoted = [repr(name) if "," in name else name for name in names]
+    return f"Known: {shorten(quoted, listed or len(names)) or 'none'}."
 
 
 def _key(name: str) -> str:

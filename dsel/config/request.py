@@ -274,7 +274,8 @@ class SelectionRequest(Section):
         a variable over the samples. It needs a loss other than the squared error.
     class_weight : "balanced" or mapping, optional
         Weights of the classes, which multiply those of the rows in a loss for classes. "balanced": all classes weigh
-        the same in total. A mapping from classes to weights leaves the others at 1.
+        the same in total. A mapping from classes to weights leaves the others at 1. Columns are centered and scaled
+        without them, so with lam above 0 they differ from the same weights of the rows.
     """
 
     model_config = ConfigDict(frozen=True)

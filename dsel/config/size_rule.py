@@ -122,6 +122,9 @@ class SizeRule(Section):
     fewer than its columns, and fewer the larger lam is. Without a penalty they are the rank. With a loss other than the
     squared error, each column counts as one, whatever the penalty.
 
+    A row of weight 2 counts as two rows, also in the criteria: the number of rows is the sum of the weights. Weights of
+    another unit, such as 1 / variance, thus change the chosen size. Scale them to the sum of the number of rows.
+
     The errors of folds come from the same pass over the data as the Gram matrix. EBIC: Chen and Chen, "Extended
     Bayesian information criteria for model selection with large model spaces", Biometrika 95, 2008.
 

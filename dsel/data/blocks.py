@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.termination import stop_zarr_at_exit
 from dsel._lib.types import Floats
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
@@ -124,7 +125,8 @@ def cut_block(block: Block, start: int, stop: int) -> Block:
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
     """Return x or y of a block as a dense array or a sparse matrix, or only the ascending `columns` of it."""
     if isinstance(part, StoredRows | TransposedRows | SparseRows | ObsColumns):
-        return part.read(columns)
+        part, columns = part.read(columns), None
+    stop_zarr_at_exit()
     if columns is None:
         return part
     if hasattr(part, "tocsc"):

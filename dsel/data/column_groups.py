@@ -91,7 +91,7 @@ class ColumnGroups:
         groups = [number[name] for name in wanted if isinstance(name, str) and name in number]
         rest = [name for name in wanted if not (isinstance(name, str) and name in number)]
         if rest:
-            groups += self.of(resolve_labels(rest, labels, "feature or group", argument).tolist())
+            groups += self.of(resolve_labels(rest, labels, "feature or group", argument, number).tolist())
         return self.columns(groups)
 
 
@@ -163,15 +163,14 @@ def column_groups(dataset: Dataset, given: Any, categories: bool = True) -> Colu
     for number, (name, columns) in enumerate(named):
         if not columns:
             raise OptionError(f"groups: {f'group {name!r}' if name else f'group {number + 1}'} has no columns.")
-        columns = [label for column in columns for label in indicators.get(column, (column,))]
-        members = resolve_labels(columns, dataset.features, "feature", "groups")
+        single = [label for column in columns for label in indicators.get(column, (column,))]
+        members = resolve_labels(single, dataset.features, "feature", "groups", indicators)
         taken = members[of_column[members] >= 0]
         if taken.size:
             raise OptionError(f"groups: column {dataset.features[taken[0]]!r} is in two groups.", "Name it once.")
         of_column[members] = number
-        names.append(
-            name or "+".join(str(dataset.features[j]) for j in members[:3]) + ("+..." if len(members) > 3 else "")
-        )
+        written = [column if isinstance(column, str) else str(dataset.features[column]) for column in columns]
+        names.append(name or "+".join(written[:3]) + ("+..." if len(written) > 3 else ""))
     for name, labels in indicators.items():
         members = resolve_labels(labels, dataset.features, "feature", "groups")
         if (of_column[members] < 0).all():

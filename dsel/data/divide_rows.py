@@ -25,6 +25,7 @@ from dsel.data.store.array import metadata_file, open_array, read_attributes, re
 from dsel.data.store.reader import Store
 from dsel.data.store.segments import read_segments
 from dsel.data.store.sparse import SparseStore
+from dsel.data.weights import ADD_VARIABLE
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, list_names
 
@@ -138,7 +139,10 @@ def _stored_groups(dataset: Dataset, name: str) -> NDArray[Any]:
     found = read_labels(store.path, name, store.shape[0]) if "/" not in name else None
     if found is None:
         there = sorted(part for part in list_names(store.path) if "." not in part)
-        raise OptionError(f"row_groups: {store.path} has no variable {name!r}.", f"It has {shorten(there)}.")
+        raise OptionError(
+            f"row_groups: {store.path} has no variable {name!r}.",
+            f"It has {shorten(there)}. Name one over the samples, or {ADD_VARIABLE}.",
+        )
     return found[dataset.first_row : dataset.first_row + dataset.m]
 
 

@@ -135,8 +135,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
             raise OptionError("X is an AnnData object in a file.", "Ingest the file: dsel.ingest(path, store).")
         features = as_labels(X.var_names)
         X, rest = X.X, X.obs
-        Y = _columns(rest, Y, "obs of the AnnData object") if names_columns(Y) else Y
-        weights = _columns(rest, weights, "obs of the AnnData object") if isinstance(weights, str) else weights
+        Y = columns_of(rest, Y, "obs of the AnnData object") if names_columns(Y) else Y
+        weights = columns_of(rest, weights, "obs of the AnnData object") if isinstance(weights, str) else weights
         return X, Y, weights, features
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
@@ -150,7 +150,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     return X, Y, weights, None
 
 
-def _columns(frame: Any, names: Any, where: str) -> Any:
+def columns_of(frame: Any, names: Any, where: str) -> Any:
+    """Return columns of a frame by name, one as a Series. Errors: DataError for a name that does not exist."""
     labels = frame_labels(frame) or []
     wanted = [names] if isinstance(names, str) else list(names)
     if missing := [name for name in wanted if name not in labels]:

@@ -67,10 +67,13 @@ def column_list(wanted: Any, argument: str) -> tuple[Any, ...]:
     raise OptionError(f"{argument} is {wanted!r}.", f"Give a list of labels or indices, such as [{wanted!r}].")
 
 
-def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argument: str) -> NDArray[np.int64]:
+def resolve_labels(
+    wanted: Sequence[str | int], labels: Labels, what: str, argument: str, groups: Iterable[str] = ()
+) -> NDArray[np.int64]:
     """Return the indices of columns given by label or by index from 0, in the order given.
 
-    Raises OptionError for a column that does not exist, with suggestions, and for one that is given twice.
+    groups: names of groups that the argument may have, for suggestions. Raises OptionError for a column that does not
+    exist, with suggestions, and for one that is given twice.
     """
     columns = column_list(wanted, argument)
     named = any(isinstance(column, str) for column in columns)
@@ -86,7 +89,7 @@ def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argum
         else:
             hint = f"Indices go from 0 to {len(labels) - 1}."
             if isinstance(column, str):
-                hint = suggest(column, by_label, closest=3, listed=8)
+                hint = suggest(column, [*groups, *by_label], closest=3, listed=8)
             raise OptionError(f"{argument}: there is no {what} {column!r} among {len(labels)}.", hint)
     if len(set(found)) < len(found):
         raise OptionError(f"{argument}: a {what} is named twice in {list(wanted)}.")

@@ -10,8 +10,35 @@ from numpy.typing import NDArray
 
 from dsel.data.blocks import StoredRows
 from dsel.data.dataset import Dataset
+from dsel.data.formats.annotated import is_annotated
+from dsel.data.frames import collected, columns_of, frame_labels, split_targets
+from dsel.data.labels import is_a
 from dsel.data.weights import stored_variable
 from dsel.errors import DataError, OptionError
+
+
+def split_offset(X: Any, offset: Any) -> tuple[Any, Any]:
+    """Return X without the column that `offset` names, and this column. Others are returned as they are.
+
+    It is a column of a frame or of obs of AnnData, or a variable of an xarray Dataset. Errors: DataError for a name
+    that does not exist.
+    """
+    if not isinstance(offset, str):
+        return X, offset
+    X = collected(X)
+    if is_a(X, "xarray", "Dataset") and offset in X:
+        return X.drop_vars(offset), X[offset]
+    if is_annotated(X):
+        return X, columns_of(X.obs, offset, "obs of the AnnData object")
+    return split_targets(X, offset) if frame_labels(X) is not None else (X, offset)
+
+
+def unnamed(offset: str) -> OptionError:
+    """Return the error for the name of an offset where the data have no names."""
+    return OptionError(
+        f"offset is {offset!r}. A name is of a column of a frame, or of a variable of a store.",
+        "For other data in memory it is one number for each row.",
+    )
 
 
 def with_offset(dataset: Dataset, offset: Any) -> Dataset:
@@ -21,7 +48,7 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
     """
     if isinstance(offset, str):
         if dataset.store is None:
-            raise OptionError(f"offset is {offset!r}.", "For data in memory it is one number for each row.")
+            raise unnamed(offset)
         stored, first = stored_variable(dataset.store, offset, "offset", "offsets"), dataset.first_row
         _require_numbers(np.asarray(stored.read(first, first + dataset.m)), dataset.m, f"{offset} of {dataset.name}")
         blocks = [replace(b, offset=StoredRows(stored, first + b.start, first + b.stop)) for b in dataset.blocks]

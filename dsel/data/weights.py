@@ -31,6 +31,10 @@ _ROWS = 1 << 20
 _LARGEST: Final = 1e100
 
 
+#: What errors say where a store lacks a variable.
+ADD_VARIABLE: Final = 'add it as in "Add a variable over the samples" on the page "Bring in your data"'
+
+
 @dataclass(frozen=True)
 class Weights:
     """The weights of all samples, shape (m,), and the name of their variable."""
@@ -64,12 +68,23 @@ def stored_variable(store: Store | SparseStore, name: str, option: str, what: st
     if isinstance(store, SparseStore):
         return store.column(name, option)
     if not (store.path / name / schema.METADATA_FILE).is_file():
-        found = (part for part in list_names(store.path) if (store.path / part / schema.METADATA_FILE).is_file())
+        found = [part for part in sorted(list_names(store.path)) if _is_over_samples(store, part)]
         raise DataError(
-            f"{store.path} has no variable {name} of {what}; it has {shorten(sorted(found))}.",
-            f"Name one of them with {option}, or leave it out.",
+            f"{store.path} has no variable {name} of {what}; of numbers over its samples it has "
+            f"{shorten(found) or 'none'}.",
+            f"Name such a variable with {option}, or {ADD_VARIABLE}.",
         )
     return StoredArray(str(store.path), name)
+
+
+def _is_over_samples(store: Store, name: str) -> bool:
+    """Return whether a store has a variable of this name with a number for each sample."""
+    if not (store.path / name / schema.METADATA_FILE).is_file():
+        return False
+    array = open_array(str(store.path), name).array
+    return (
+        array.ndim == 1 and array.shape[0] >= store.shape[0] and schema.stored_dtype(np.dtype(array.dtype)) is not None
+    )
 
 
 def weight_variable(asked: Any, *, has_default: bool) -> str | None:

@@ -17,6 +17,7 @@ from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.frames import targets_in
+from dsel.data.offset import split_offset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.locations import as_selected, dataset_of
@@ -37,9 +38,9 @@ from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.near_copies import left_out, listed_over_copies
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.record import IN_MEMORY
+from dsel.selection.represented import left_out, listed_over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
 from dsel.storage.paths import AnyPath
@@ -256,7 +257,7 @@ def data_again(
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names
     if offset is not None:
-        asked["offset"] = offset
+        X, asked["offset"] = split_offset(X, offset)
     elif selection.request.offset == IN_MEMORY:
         raise OptionError("The selection was made with an offset in memory.", "Give it again, as offset.")
     request = selection.request.model_copy(update=asked)

@@ -238,8 +238,10 @@ class Plan:
         if self.seconds is not None:
             search = "the search is not estimated"
             if self.iterations is not None:
-                evaluations = f"about {self.evaluations:,} evaluations in {self.iterations:,} iterations"
-                search = f"the search is not estimated: {evaluations} at most"
+                evaluations = f"an estimate of {self.evaluations:,} evaluations, fewer where subsets repeat"
+                search = (
+                    f"that of the search is not estimated: at most {self.iterations:,} iterations, with {evaluations}"
+                )
             if self.search_seconds is not None:
                 search = f"{_time(self.search_seconds)} for at most {self.iterations:,} iterations of the search"
             text.append(f"time: {_time(self.seconds)} for the passes; {search}")
@@ -340,10 +342,12 @@ def make_plan(
     copy, copy_note = None, ""
     if validated.loss is not None:
         copy, copy_note = copy_that_saves(dataset, copies, partial(_loss_costs, validated))
-    copy_bytes = 0 if copy is None else memory.worker_limit(4 * shape.row_block_bytes + memory.COMPILED)
+    copy_bytes = 0 if copy is None else chosen.worker_limit(4 * shape.row_block_bytes + memory.COMPILED)
     if available.worker_memory is not None and copy_bytes > available.worker_memory:
         copy, copy_note, copy_bytes = None, "", 0
     worker_bytes = max(chosen.worker_bytes, round_worker_bytes(validated, chosen), copy_bytes)
+    if certified and search_workers and chosen.holds_gram:  # the proof runs on the workers
+        worker_bytes = max(worker_bytes, chosen.worker_limit(memory.COMPILED))
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
@@ -386,12 +390,12 @@ def _with_search(
 
 
 def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]:
-    """Return which memory a worker lacks for rounds, and what would help; empty if none."""
+    """Return which memory a worker lacks for rounds or proofs, and what would help; empty if none."""
     if available.worker_memory is None or worker_bytes <= available.worker_memory:
         return "", ""
-    need = math.ceil(10 * worker_bytes / 2**30) / 10
+    need, limit = math.ceil(10 * worker_bytes / 2**30) / 10, gib(available.worker_memory)
     return (
-        f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}.",
+        f"A worker needs {gib(worker_bytes)} for its rounds or proofs and is limited to {limit}.",
         f"Give each worker at least {need} GiB, or use smaller row blocks.",
     )
 

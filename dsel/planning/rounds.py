@@ -136,4 +136,4 @@ def round_worker_bytes(validated: ValidatedRequest, chosen: Representation) -> i
         return 0
     arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
     block = dataset.nbytes // max(len(dataset.blocks), 1)
-    return math.ceil((memory.INTERPRETER + memory.COMPILED + arrays + 3 * block) / memory.TASK_SHARE)
+    return chosen.worker_limit(memory.COMPILED + arrays + 3 * block)

@@ -21,7 +21,7 @@ from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, 
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.near_copies import over_copies
+from dsel.selection.represented import over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
 

@@ -32,9 +32,10 @@ from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.near_copies import left_out
+from dsel.selection.information_criteria import unit_of_weights
 from dsel.selection.perfect_fit import saturation
 from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
 from dsel.storage.paths import AnyPath
@@ -195,6 +196,8 @@ def _notes(answer: Answer) -> Iterator[str]:
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
         )
+    if answer.curve is not None and dataset.weights is not None:
+        yield from unit_of_weights(answer.curve.rule, dataset.m, float(answer.run.prepared.statistics.weight))
     if "captured" in counts:
         yield _reduction(answer.outcome)
     if rows is not None and rows.recoded:

@@ -18,14 +18,15 @@ Biometrika 95, 2008; Mallows, Technometrics 15, 1973; Theil, "Economic forecasts
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
-from dsel.selection.near_copies import left_out
 from dsel.selection.record import SelectionRecord
+from dsel.selection.represented import left_out
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
@@ -122,6 +123,15 @@ class CriterionRow:
     value: float
     indices: tuple[int, ...]
     proved: bool
+
+
+def unit_of_weights(rule: str, rows: int, weight: float) -> Iterator[str]:
+    """Yield a note where an information criterion counts weights, which sum to another number than that of the rows."""
+    if rule in INFORMATION and not math.isclose(weight, rows, rel_tol=1e-9):
+        yield (
+            f"{NAMES[rule]} counts a row of weight 2 as two rows, and the weights of {rows:,} rows sum to "
+            f"{weight:,.6g}: scale weights that are no numbers of rows so that they sum to {rows:,}"
+        )
 
 
 def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[CriterionRow]:

@@ -29,7 +29,7 @@ from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
-from dsel.selection.near_copies import listed_over_copies
+from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
 
 log = logging.getLogger("dsel")

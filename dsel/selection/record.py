@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -361,6 +361,12 @@ class SelectionRecord:
         """The names of what is predicted, a column of coefficients each: the targets, but for a loss of two of them."""
         one = self.by_loss and self.loss.target_columns > 1
         return (self.loss.predicts,) if one else self.targets
+
+    def as_in_data(self, names: Sequence[str]) -> list[str | int]:
+        """Return labels of columns as the data have them: whole numbers where these are the labels of a selection."""
+        whole = all(isinstance(label, int) for label in self.labels) and bool(self.labels)
+        whole = whole and all(name.removeprefix("-").isdecimal() for name in names)
+        return [int(name) for name in names] if whole else list(names)
 
     def class_of(self, target: str) -> tuple[str, str]:
         """Return the column of a target and the class for which it is 1; the class of a target of numbers is empty."""

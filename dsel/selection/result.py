@@ -248,8 +248,9 @@ class Selection(SelectionRecord):
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
             The data, as for `transform`.
         offset : (m,) array, float or str, optional
-            What is added to the linear predictor of each row; for a store also the name of a variable. A selection that
-            was made with an offset needs it, and finds it by its name in a store. 0 stands for an exposure of 1.
+            What is added to the linear predictor of each row; also the name of a variable of a store, or of a column of
+            a frame. A selection that was made with an offset needs it, and finds it by its name in a store. 0 stands
+            for an exposure of 1.
         kind : {"mean", "link"}
             "mean": the expected target, which is a probability for classes. "link": the linear predictor.
 
@@ -296,8 +297,9 @@ class Selection(SelectionRecord):
         y : (m,) or (m, N) array, Series, DataFrame, str or list of str
             The targets, as the selection was made from, or their names in a frame or a store X. Classes of text are
             taken by name. Of labelled columns, those of the targets are taken.
-        sample_weight : (m,) array or str, optional
-            Weights of the rows, or their name in a frame X.
+        sample_weight : (m,) array, str or False, optional
+            Weights of the rows, or their name in a frame or a store X. By default those of a store, as for `select`:
+            its variable ``weight`` where there is one. False for none.
         offset : (m,) array, float or str, optional
             As for `predict`.
 

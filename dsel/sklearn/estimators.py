@@ -88,6 +88,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         As for `SubsetSelector`.
     class_weight : dict or "balanced", default=None
         Weights of the classes, as for `dsel.select`. "balanced": all classes weigh the same.
+        They do not enter the standardization, as `sample_weight` does: with `lam` above 0 the two differ.
 
     Attributes
     ----------

@@ -200,7 +200,7 @@ def _temporary_file(file: Path, data: bytes) -> Iterator[Path]:
     """Yield a file with `data` in the folder of `file`, flushed to disk; remove it at the end if it is still there."""
     temporary = file.with_name(f".{file.name}-{temporary_tag()}")
     try:
-        with temporary.open("wb") as out:
+        with _named(file), temporary.open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
@@ -208,6 +208,16 @@ def _temporary_file(file: Path, data: bytes) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Raise the OSErrors of the block with the name of `file` in place of the temporary name."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(file)
+        raise
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dsel._lib.types import Bools
 from dsel.search.exact.certificate import GROUPS, Certificate
 from dsel.search.method import SearchTask
 from dsel.search.registry import METHODS
-from dsel.selection.near_copies import inexact_copies, left_out
+from dsel.selection.represented import inexact_copies, left_out
 from pipelines.proof_check.families import Problem, random_problem
 from pipelines.proof_check.oracle import Subsets, measured
 from pipelines.proof_check.proofs import LARGE, by_groups, limited, proofs_of

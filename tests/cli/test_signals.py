@@ -60,6 +60,27 @@ def test_for_a_program_the_message_is_json(tmp_path: Path) -> None:
     assert yaml.safe_load(err.splitlines()[-1])["exit_code"] == process.returncode == 75
 
 
+#: The thread in which Zarr reads takes longer to stop than Zarr waits for it, as on a busy machine.
+_BUSY = """
+import sys, threading
+join = threading.Thread.join
+def waits_too_short(self, timeout=None):
+    if self.name != "zarr_io" or timeout is None or timeout > 1:
+        join(self, timeout)
+threading.Thread.join = waits_too_short
+"""
+
+
+@pytest.mark.parametrize(
+    "program", ["from dsel.__main__ import main; main()", "import dsel; dsel.select(sys.argv[-1], k=2)"]
+)
+def test_the_end_waits_for_the_thread_in_which_zarr_reads(tmp_path: Path, program: str) -> None:
+    make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
+    process = start("info", tmp_path / "data.zarr", program=("-c", f"{_BUSY}{program}"))
+    _, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (0, "")
+
+
 @pytest.mark.slow
 def test_while_a_search_is_compiled(tmp_path: Path) -> None:
     job, log = job_file(tmp_path), tmp_path / "job.result" / "run.log"

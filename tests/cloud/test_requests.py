@@ -49,7 +49,7 @@ def job(store: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(module, name, 3600.0)
     file = tmp_path / "job.yaml"
     values: dict[str, Any] = {"store": store, "k": 3, "method": "forward", "out": f"{url}/out"}
-    values |= {"checkpoint_seconds": 3600, "cluster": {"local": {"workers": 2, "memory": "600MB"}}}
+    values |= {"checkpoint_seconds": 3600, "cluster": {"local": {"workers": 1, "memory": "600MB"}}}
     file.write_text(yaml.safe_dump(values))
     return file
 

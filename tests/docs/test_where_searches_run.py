@@ -102,7 +102,7 @@ def test_a_search_has_futures_where_the_table_says_so(
     asked: dict[str, Any] = {"k": K, "lam": 1.0 if METHODS[method].uses_rows else 0.0}
     name, options = "Y = X" if METHODS[method].unsupervised_only else "Y", dict(options)
     if "iterations" in METHODS[method].options.model_fields:
-        options["iterations"] = 200 if data in ("criterion", "isolation function", "groups") else 12_000
+        options["iterations"] = 200 if data in ("criterion", "isolation function", "groups") else 6_000
     if method == "branch-and-bound":
         name, asked = "hard", {"k": 7, "preprocess": "none"}
     if method == "exhaustive":

@@ -70,6 +70,8 @@ def test_a_job_pins_the_snapshot_of_its_branch(repository: Any, tmp_path: Path) 
     code, out, err = call("verify", tmp_path / "job.result")  # the pinned snapshot is still there
     assert code == 0, err
     assert "accepted" in out
+    measured = saved.plan["measured"]["worker_memory"]
+    assert 0.5 * saved.plan["planned"]["worker_memory"] < measured < saved.plan["planned"]["worker_memory"]
 
 
 def test_a_repeated_job_runs_again_when_its_branch_has_moved(repository: Any, tmp_path: Path) -> None:

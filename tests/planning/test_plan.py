@@ -141,6 +141,14 @@ def test_a_plan_from_sums_estimates_without_rows() -> None:
     assert (plan.passes, plan.bytes_read, plan.has_trial) == (0, 0, False)
 
 
+def test_a_proof_on_workers_needs_room_for_compiled_code(stores: dict[str, Path]) -> None:
+    validated, available = validate(as_dataset(stores["wide"]), SelectionRequest(k=3)), Resources(1, 2**30, 2**30)
+    plans = [make_plan(validated, available, search_workers=1, certified=proves) for proves in (False, True)]
+    assert plans[1].worker_bytes > plans[0].worker_bytes
+    short = make_plan(validated, Resources(1, 2**28, 2**30), search_workers=1, certified=True)
+    assert "for its rounds or proofs and is limited to 0.25 GiB" in short.lacks
+
+
 def test_data_in_memory_and_dask_arrays_are_planned_too() -> None:
     import dask.array as da
 
@@ -280,7 +288,7 @@ class TestMemory:
 
     def test_rounds_need_more_of_a_worker_than_the_gram_matrix(self, path: Path) -> None:
         assert self.plan(path, 250 << 20).require().representation == "gram"
-        with pytest.raises(CapacityError, match="for its rounds and is limited to"):
+        with pytest.raises(CapacityError, match="for its rounds or proofs and is limited to"):
             self.plan(path, 250 << 20, method="greedy-rls").require()
 
     def test_folds_are_not_summed_by_tiles(self, path: Path) -> None:

@@ -16,6 +16,7 @@ import xarray as xr
 
 import dsel
 from dsel.errors import DataError
+from dsel.selection.results.compare import compare_selections
 from tests.stores import make_store, regression
 
 X, Y = regression(m=200, n=20)
@@ -178,6 +179,31 @@ def test_a_frame_without_a_header_is_renamed_to_predict(tmp_path: Path) -> None:
     assert expected.shape == (200, 1)
     for rows in (named, named.drop(columns="x7")):  # x0 to x6 are as many as the features, and other ones
         np.testing.assert_allclose(s.predict(rows), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("Y", [[8, 3], 8])
+def test_whole_numbers_that_name_columns_name_predictions(tmp_path: Path, Y: list[int] | int) -> None:
+    frame = pd.DataFrame(X[:, :10])  # as read_csv(header=None)
+    rest = frame.drop(columns=Y)
+    for s in (dsel.select(frame, Y, k=2, method="forward"), dsel.select(rest, frame[Y], k=2, method="forward")):
+        s.save(tmp_path / "r", overwrite=True)
+        for selection in (s, dsel.open_selection(tmp_path / "r")):
+            found = selection.predict(frame)
+            A, b = least_squares(X, X[:, np.atleast_1d(Y)], tuple(selection.labels), "center")
+            np.testing.assert_allclose(
+                (frame[Y] - found).T, frame[Y].T - (X[:, selection.labels] @ A + b).T.squeeze(), atol=1e-12
+            )
+            assert (found.name if Y == 8 else list(found.columns)) == Y
+    by_text = s.predict(pl.DataFrame(X[:, :10], schema=[str(j) for j in range(10)]))
+    assert (by_text.name if Y == 8 else by_text.columns) == ("8" if Y == 8 else ["8", "3"])
+
+
+def test_labels_that_are_whole_numbers_are_compared_as_such() -> None:
+    frame = pd.DataFrame(X[:, :10])
+    first, second = (dsel.select(frame, 8, k=2, method="forward", include=[j]) for j in (5, 6))
+    found = compare_selections(first, second)
+    assert {*found.in_common, *found.only_first} == set(first.labels)
+    assert set(found.only_second) == set(second.labels) - set(first.labels)
 
 
 def test_a_store_is_read_when_the_values_are_computed(tmp_path: Path) -> None:

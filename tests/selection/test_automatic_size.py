@@ -238,6 +238,20 @@ def test_information_criteria_are_for_plain_least_squares(option: dict[str, Any]
         dsel.select(X, y, k=1, method="forward", **option).information_criteria()
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_an_information_criterion_counts_the_sum_of_the_weights_as_rows(loss: str) -> None:
+    X, y = problem()
+    asked: dict[str, Any] = {"k": "auto", "max_k": 6, "choose_k": "bic", "method": "forward", "loss": loss}
+    thrice = dsel.select(X, y, sample_weight=np.full(120, 3.0), **asked)
+    repeated = dsel.select(np.tile(X, (3, 1)), np.tile(y, (3, 1)), **asked)
+    assert [p.value for p in thrice.size_curve.points] == pytest.approx([p.value for p in repeated.size_curve.points])
+    assert [note for note in thrice.notes if "BIC counts" in note] == [
+        "BIC counts a row of weight 2 as two rows, and the weights of 120 rows sum to 360: scale weights that are no "
+        "numbers of rows so that they sum to 120"
+    ]
+    assert not any("BIC counts" in note for note in dsel.select(X, y, sample_weight=np.ones(120), **asked).notes)
+
+
 def test_cp_needs_more_rows_than_columns() -> None:
     X, y = problem(m=12, n=11, noise=2.0)
     with pytest.raises(OptionError, match="needs more rows than columns: there are 12 and 11"):

@@ -191,7 +191,7 @@ def test_an_offset_is_given_again_to_predict() -> None:
         s.predict(X)
     with pytest.raises(DataError, match=r"offset has shape \(3,\), and X has 240 rows"):
         s.predict(X, offset=np.zeros(3))
-    with pytest.raises(OptionError, match="For data in memory"):
+    with pytest.raises(OptionError, match="other data in memory"):
         s.predict(X, offset="exposure")
     with pytest.raises(OptionError, match="offset needs a loss"):
         dsel.select(X, COUNTS, k=2).predict(X, offset=offset)
@@ -251,7 +251,9 @@ def test_a_store_is_predicted_block_by_block_with_its_offset(tmp_path: Path) -> 
     )
     invoke("predict", tmp_path / "result", store, tmp_path / "d.zarr", "--offset", "exposure")
     np.testing.assert_allclose(xr.open_zarr(tmp_path / "d.zarr").prediction.values[:, 0], expected, rtol=1e-12)
-    with pytest.raises(DataError, match="no variable other of offsets"):
+    for given in (None, "exposure", offset):
+        assert s.score(store, COUNTS, offset=given)["d2"] == pytest.approx(s.r2, rel=1e-9)
+    with pytest.raises(DataError, match=r"no variable other of offsets; of numbers over its samples it has exposure\."):
         predict_store(s, store, tmp_path / "e.zarr", offset="other")
 
 
@@ -451,6 +453,58 @@ def test_a_selection_with_an_offset_in_memory_is_certified_with_it() -> None:
         dsel.certify(selection, X, y)
     with pytest.raises(DataError, match="These are not the data of the selection"):
         dsel.certify(selection, X, y, offset=2 * offset)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dataset", "annotated"])
+def test_an_offset_is_named_in_a_frame(kind: str) -> None:
+    columns = {f"x{j}": X[:, j] for j in range(4)}
+    frame = pd.DataFrame({**columns, "count": COUNTS, "years": np.log(EXPOSURE)})
+    kinds: dict[str, Any] = {
+        "pandas": lambda: frame,
+        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
+        "arrow": lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame),
+        "dataset": lambda: xr.Dataset({name: ("sample", frame[name]) for name in frame}),
+        "annotated": lambda: pytest.importorskip("anndata").AnnData(
+            frame[list(columns)].rename(index=str), frame[["count", "years"]].rename(index=str)
+        ),
+    }  # fmt: skip
+    data, options = kinds[kind](), {"k": 2, "loss": "poisson"}
+    expected = dsel.select(X[:, :4], COUNTS, offset=frame["years"], **options)
+    found = dsel.select(data, "count", offset="years", **options)
+    assert (found.names, found.shape) == (expected.names, (M, 4))
+    assert found.error == pytest.approx(expected.error)
+    assert dsel.certify(found, data, "count", offset="years").certificate[-1]["proven"]
+    assert dsel.alternatives(found, data, "count", offset="years").complete
+    if kind != "annotated":  # predict takes its X
+        np.testing.assert_allclose(
+            found.predict(data, offset="years"), expected.predict(X[:, :4], offset=frame["years"])
+        )
+    assert found.score(data, "count", offset="years")["d2"] == pytest.approx(expected.r2)
+    with pytest.raises((DataError, OptionError), match="year"):
+        dsel.select(data, "count", offset="year", **options)
+
+
+@pytest.mark.parametrize("loss", ["squared", "cox"])
+def test_a_store_is_scored_with_the_weights_of_its_job(loss: str, tmp_path: Path) -> None:
+    y = {"time": AMOUNTS, "event": CLASSES} if loss == "cox" else {"time": AMOUNTS}
+    weight = RNG.uniform(0.5, 2.0, size=M)
+    dsel.ingest(X, tmp_path / "s.zarr", y=pd.DataFrame(y), weight=weight)
+    (tmp_path / "job.yaml").write_text(f"store: s.zarr\nk: 2\nloss: {loss}\nout: result\n")
+    invoke("run", tmp_path / "job.yaml")
+    found = dsel.open_selection(tmp_path / "result")
+    weighted = found.score(str(tmp_path / "s.zarr"), list(y))
+    assert weighted["r2" if loss == "squared" else "d2"] == pytest.approx(found.r2)
+    assert weighted.get("concordance") == pytest.approx(found.concordance)
+    if loss == "cox":
+        assert weighted["deviance"] == pytest.approx(found.error)
+    for asked in ("weight", weight):
+        assert found.score(tmp_path / "s.zarr", list(y), sample_weight=asked) == pytest.approx(weighted)
+    plain = found.score(tmp_path / "s.zarr", list(y), sample_weight=False)
+    assert plain == pytest.approx(found.score(X, pd.DataFrame(y)))
+    assert plain == pytest.approx(found.score(X, pd.DataFrame(y), sample_weight=False))
+    assert plain != pytest.approx(weighted)
+    with pytest.raises(DataError, match="no variable mass of weights; of numbers over its samples it has weight"):
+        found.score(tmp_path / "s.zarr", list(y), sample_weight="mass")
 
 
 def test_two_classes_of_a_store_are_one_target_of_the_logistic_loss(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from dsel.passes.refit import Fit
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.passes.trial import TrialRead
 from dsel.planning.representations import memory
-from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
 from dsel.planning.validation import ValidatedRequest
 
@@ -160,7 +160,7 @@ class InColumnBlocks(ColumnRepresentation):
         """Return the limit of a worker: its share of X, or blocks read, decoded and converted one at a time."""
         if self.keeps_blocks:
             return self._keeping_bytes
-        return worker_limit(self._task_bytes + 2 * self.shape.tile_bytes + (FAN_IN + 2) * self._square_bytes)
+        return self.worker_limit(self._task_bytes + 2 * self.shape.tile_bytes + (FAN_IN + 2) * self._square_bytes)
 
     @property
     def client_bytes(self) -> int:
@@ -328,6 +328,5 @@ class InColumnBlocks(ColumnRepresentation):
     def _keeping_bytes(self) -> int:
         """Return the limit of a worker that keeps its share of X."""
         share = math.ceil(self.shape.x_bytes / max(self.resources.workers, 1))
-        return math.ceil(
-            (share * 1.02 + self._task_bytes + self._square_bytes + memory.INTERPRETER) / memory.KEEP_SHARE
-        )
+        base = memory.INTERPRETER + self.shape.library_bytes
+        return math.ceil((share * 1.02 + self._task_bytes + self._square_bytes + base) / memory.KEEP_SHARE)

@@ -34,7 +34,7 @@ from dsel.passes.refit import Fit, fit_of_sums
 from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
 from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.representations import memory
-from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
 from dsel.planning.validation import ValidatedRequest
 
@@ -49,7 +49,7 @@ class GramMatrix(Representation):
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums and two row blocks."""
         sums = (FAN_IN + 2) * self._partial_bytes
-        return worker_limit(sums + 2 * self.shape.row_block_bytes + self.shape.needs.row_bytes)
+        return self.worker_limit(sums + 2 * self.shape.row_block_bytes + self.shape.needs.row_bytes)
 
     @property
     def client_bytes(self) -> int:
@@ -155,7 +155,7 @@ class GivenSums(GramMatrix):
     """K and B of rows that are not there: somebody has summed them. No pass is made, not even the final check."""
 
     name: ClassVar[str] = "sums"
-    worker_bytes: int = worker_limit(0)
+    worker_bytes: int = memory.worker_limit(0)
     passes: int = 0
     reason: str = "there are no rows, only their sums"
 
@@ -198,7 +198,7 @@ class TiledGram(GramMatrix):
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums of tiles and of B, and two row blocks."""
         tiles = 0 if self._tiling is None else self._tiling.partial_bytes
-        return worker_limit((FAN_IN + 2) * (tiles + self._vector_bytes) + 2 * self.shape.row_block_bytes)
+        return self.worker_limit((FAN_IN + 2) * (tiles + self._vector_bytes) + 2 * self.shape.row_block_bytes)
 
     @property
     def client_bytes(self) -> int:
@@ -251,7 +251,8 @@ class TiledGram(GramMatrix):
         """Return the bytes that a partial sum of tiles may take in a worker."""
         if self.resources.worker_memory is None:
             return math.inf
-        free = memory.TASK_SHARE * self.resources.worker_memory - memory.INTERPRETER - 2 * self.shape.row_block_bytes
+        base = memory.INTERPRETER + self.shape.library_bytes
+        free = memory.TASK_SHARE * self.resources.worker_memory - base - 2 * self.shape.row_block_bytes
         return free / (FAN_IN + 2) - self._vector_bytes
 
     @property

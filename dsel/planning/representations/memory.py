@@ -10,6 +10,8 @@ from dsel._lib.byte_sizes import format_bytes
 INTERPRETER = 192 << 20
 #: Bytes of compiled code on a worker (numba; measured 50 MiB).
 COMPILED = 64 << 20
+#: Bytes of xarray, pandas and icechunk on a worker that reads a snapshot of Icechunk (measured 100 MiB).
+SNAPSHOT_LIBRARIES = 112 << 20
 #: Bytes of smaller arrays that tasks on column blocks need.
 SMALL_ARRAYS = 64 << 20
 #: Bytes of a manifest and the headers of saved arrays.

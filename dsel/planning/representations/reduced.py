@@ -45,7 +45,7 @@ from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations import memory
 from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
-from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import LEADING_ROWS, Prepared, Representation, Saved
 from dsel.planning.validation import ValidatedRequest
 
@@ -150,7 +150,7 @@ class RowGram(EigenReduced):
     @property
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums of X X' and two column blocks."""
-        return worker_limit(
+        return self.worker_limit(
             (FAN_IN + 2) * 8 * self.shape.m**2 + 2 * self.shape.column_block_bytes + memory.SMALL_ARRAYS
         )
 
@@ -231,7 +231,7 @@ class Sketch(EigenReduced):
             sums, waiting, sent = (FAN_IN + 2) * wide, tall, tall + wide
         else:  # column blocks: sums of m x l, and columns of l x n that wait
             sums, waiting, sent = (FAN_IN + 2) * tall, wide, 2 * tall
-        return worker_limit(
+        return self.worker_limit(
             2 * p.tile_bytes + sums + sent + waiting // max(self.resources.workers, 1) + memory.SMALL_ARRAYS
         )
 

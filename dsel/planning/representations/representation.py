@@ -26,9 +26,11 @@ from dsel.passes.statistics import ColumnScales
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums
 from dsel.passes.trial import TrialRead
-from dsel.planning.representations.memory import gib, worker_limit
+from dsel.planning.representations import memory
+from dsel.planning.representations.memory import gib
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
+from dsel.storage.paths import ICECHUNK
 
 #: From so many columns in memory on, a search that adapts does without the Gram matrix of more columns than rows.
 WIDE = 10_000
@@ -68,6 +70,8 @@ class ProblemShape:
         X is in the memory of this process.
     summed : bool
         There are no rows, only their sums.
+    library_bytes : int
+        Bytes of the libraries that a worker needs to read X, besides those that every worker has.
     """
 
     m: int
@@ -80,6 +84,7 @@ class ProblemShape:
     sketch: SketchRule | None = None
     in_memory: bool = False
     summed: bool = False
+    library_bytes: int = 0
 
     @classmethod
     def of(cls, dataset: Dataset, k: int, requirements: Requirements, sketch: SketchRule | None = None) -> ProblemShape:
@@ -90,6 +95,7 @@ class ProblemShape:
         return cls(
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements, sketch,
             dataset.in_memory, isinstance(dataset, Sums),
+            memory.SNAPSHOT_LIBRARIES if dataset.name.startswith(ICECHUNK) else 0,
         )  # fmt: skip
 
     @property
@@ -407,7 +413,11 @@ class Representation(ABC):
 
     def worker_bytes_of_search(self, tables: int) -> int:
         """Return the memory limit that a worker needs for a part of the search. tables: bytes of its tables."""
-        return worker_limit(self.search_bytes + tables)
+        return self.worker_limit(self.search_bytes + tables)
+
+    def worker_limit(self, size: float) -> int:
+        """Return the memory limit of a worker that holds `size` bytes of numbers, and the libraries that read X."""
+        return memory.worker_limit(size + self.shape.library_bytes)
 
     def notes(self) -> Iterator[str]:
         """Yield remarks for the user of the plan."""

@@ -220,8 +220,8 @@ class SelectionPlots:
             Their classes, as the selection was made from.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on. By default those of a new figure.
-        sample_weight : (m,) array, optional
-            Weights of the rows.
+        sample_weight : (m,) array, str or False, optional
+            As for `Selection.score`.
         offset : (m,) array, float or str, optional
             As for `Selection.predict`.
 
@@ -248,8 +248,8 @@ class SelectionPlots:
             Their classes, as the selection was made from.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on. By default those of a new figure.
-        sample_weight : (m,) array, optional
-            Weights of the rows.
+        sample_weight : (m,) array, str or False, optional
+            As for `Selection.score`.
         offset : (m,) array, float or str, optional
             As for `Selection.predict`.
 

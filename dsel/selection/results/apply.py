@@ -21,7 +21,7 @@ from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import column_of, default_labels, is_a
-from dsel.data.offset import with_offset
+from dsel.data.offset import split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.selection.record import IN_MEMORY, SelectionRecord
@@ -92,9 +92,10 @@ Kind = Literal["mean", "link"]
 def predict(selection: SelectionRecord, X: Any, offset: Any = None, kind: Kind = "mean") -> Any:
     """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
     require_kind(kind)
+    X, offset = split_offset(X, offset)
     X = opened(selection, X)
     eta = _linear_predictor(selection, X)
-    shift = _offset_of_rows(selection, X, offset)
+    shift = offset_of_rows(selection, X, offset)
     if shift is not None:
         eta = _shifted(eta, shift)
     return eta if kind == "link" or not selection.by_loss else _elementwise(selection.loss.mean, eta)
@@ -124,8 +125,8 @@ def chosen_offset(selection: SelectionRecord, offset: Any, *, stored: bool) -> A
     )
 
 
-def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
-    """Return what to add to the linear predictors: a number, an array, or None."""
+def offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
+    """Return what to add to the linear predictors of what `opened` returned: a number, an array, or None."""
     offset = chosen_offset(selection, offset, stored=isinstance(X, Dataset))
     if offset is None or isinstance(offset, int | float):
         return offset
@@ -133,7 +134,7 @@ def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
         blocks = with_offset(X, offset).blocks
         return np.concatenate([b.offset.read() if isinstance(b.offset, StoredRows) else b.offset for b in blocks])
     if isinstance(offset, str):
-        raise OptionError(f"offset is {offset!r}.", "For data in memory it is one number for each row.")
+        raise unnamed(offset)
     values = np.asarray(offset, np.float64)
     rows = X.shape[0]
     if values.ndim != 1 or (isinstance(rows, int) and values.size != rows):
@@ -144,7 +145,7 @@ def _offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
 def _shifted(eta: Any, shift: Any) -> Any:
     """Return linear predictors with an offset for each row."""
     table = is_a(eta, "polars", "DataFrame")
-    by_row = isinstance(shift, np.ndarray) and (table or eta.ndim == 2)
+    by_row = isinstance(shift, np.ndarray) and (table or getattr(eta, "ndim", 1) == 2)
     shift = shift[:, None] if by_row else shift
     return _elementwise(partial(np.add, shift), eta) if table or is_a(eta, "polars", "Series") else eta + shift
 
@@ -171,14 +172,15 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    targets = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
+    names = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
+    targets = selection.as_in_data(names)
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
     if is_a(x, "polars", "DataFrame"):
         import polars as pl
 
         values = model(x.to_numpy())
-        return pl.Series(targets[0], values) if model.flat else pl.DataFrame(values, schema=targets)
+        return pl.Series(names[0], values) if model.flat else pl.DataFrame(values, schema=names)
     if _is_frame(x) and hasattr(x, "to_dask_array"):
         return x.map_partitions(_predict_frame, model, targets, meta=_predict_frame(x._meta, model, targets))
     if _is_frame(x):
@@ -329,7 +331,7 @@ def _predict_matrix(x: Any, model: LinearModel) -> Any:
     return x.map_blocks(model, chunks=(x.chunks[0], (width,)), dtype=np.float64, meta=np.empty((0, 0)))
 
 
-def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
+def _as_data_array(x: Any, values: Any, targets: list[str | int], flat: bool) -> Any:
     import xarray as xr
 
     sample = x.dims[0]
@@ -339,7 +341,7 @@ def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
     return xr.DataArray(values, {**coords, "target": targets}, dims=(sample, "target"), name="prediction")
 
 
-def _predict_frame(x: Any, model: LinearModel, targets: list[str]) -> Any:
+def _predict_frame(x: Any, model: LinearModel, targets: list[str | int]) -> Any:
     import pandas as pd
 
     values = model(_by_column(x.shape, x.columns, lambda j: x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)))

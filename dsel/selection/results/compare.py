@@ -24,7 +24,7 @@ class Comparison:
         By name, a pair of values: columns, R2, error, criterion, bound on R2, iterations and seconds.
     options : dict
         By name, the pair of values of every option of the two requests that differs.
-    in_common, only_first, only_second : tuple of str
+    in_common, only_first, only_second : tuple of str or int
         Labels of the chosen columns.
     verdicts : dict
         By label, the pair of verdicts of each column whose verdict differs, if both have alternatives.
@@ -35,9 +35,9 @@ class Comparison:
     names: tuple[str, str]
     figures: dict[str, tuple[Any, Any]]
     options: dict[str, tuple[Any, Any]]
-    in_common: tuple[str, ...]
-    only_first: tuple[str, ...]
-    only_second: tuple[str, ...]
+    in_common: tuple[str | int, ...]
+    only_first: tuple[str | int, ...]
+    only_second: tuple[str | int, ...]
     verdicts: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
 
@@ -94,9 +94,9 @@ def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a"
         names=names,
         figures={name: pair for name, pair in _figures(a, b).items() if pair != (None, None)},
         options=_differences(a, b),
-        in_common=tuple(label for label in a.names if label in second),
-        only_first=tuple(label for label in a.names if label not in second),
-        only_second=tuple(label for label in b.names if label not in first),
+        in_common=tuple(label for label in a.labels if str(label) in second),
+        only_first=tuple(label for label in a.labels if str(label) not in second),
+        only_second=tuple(label for label in b.labels if str(label) not in first),
         verdicts={**changed_verdicts(a.alternatives, b.alternatives)},
         notes=tuple(_notes(a, b)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +15,18 @@ from dsel.data.classes import class_labels
 from dsel.data.dataset import as_dataset
 from dsel.data.frames import frame_labels, names_columns, with_plain_columns
 from dsel.data.frames import opened as named
+from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
 from dsel.data.labels import is_a
+from dsel.data.offset import split_offset
+from dsel.data.store.array import StoredArray
 from dsel.data.weights import array_weights
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.logistic import Logistic
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.multinomial import class_name
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.apply import opened, predict
+from dsel.selection.results.apply import offset_of_rows, opened, predict
 from dsel.storage.paths import AnyPath
 
 
@@ -100,7 +102,10 @@ def scored_rows(
     loss = selection.loss
     if len(selection.predicted) != 1 and loss.contrasts is None:
         raise OptionError(f"There are {len(selection.targets)} targets.", "Use score, or one of the targets.")
+    X, offset = split_offset(X, offset)
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
+    X = opened(selection, X)
+    offset = offset_of_rows(selection, X, offset)
     eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
     if loss.contrasts is not None:
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
@@ -125,16 +130,15 @@ def scored_rows(
     else:
         found = loss.fitted_to(values, w)
         loss = found if loss.target_columns > 1 else loss  # the columns may be in another order
-    shift = 0.0 if offset is None or isinstance(offset, str) else np.asarray(offset, np.float64)
-    return ScoredRows(loss, loss.encode(values), w, eta, shift)
+    return ScoredRows(loss, loss.encode(values), w, eta, 0.0 if offset is None else offset)
 
 
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
     if is_xarray_dataset(X):
         X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
-    elif isinstance(X, str | AnyPath) and names_columns(y):
-        y = _stored_targets(X, [y] if isinstance(y, str) else y)
+    elif isinstance(X, str | AnyPath) or is_snapshot(X):
+        y, sample_weight = _stored(X, y, sample_weight)
     X, y, sample_weight, _ = named(X, y, sample_weight)
     X, y, sample_weight = align(opened(selection, X) if is_data_array(X) else X, y, sample_weight)
     labels = frame_labels(y)
@@ -149,18 +153,30 @@ def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> 
     return X, y, sample_weight
 
 
-def _stored_targets(store: str | AnyPath, names: Sequence[str]) -> Any:
-    """Return targets of a store as a frame. Errors: OptionError where it has none of these names."""
+def _stored(store: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Return the targets and the weights of a store that are named, or its own weights where none are given.
+
+    Others are returned as they are. Errors: those of `as_dataset`, where the store has none of these names.
+    """
     import pandas as pd
 
-    dataset = as_dataset(store, targets=names, sample_weight=False)
-    values = [np.asarray(load_block(block.y, dataset.target_columns)) for block in dataset.blocks]
-    return pd.DataFrame(np.concatenate(values), columns=list(dataset.targets))
+    names = [y] if isinstance(y, str) else y if names_columns(y) else None
+    weights = sample_weight if sample_weight is None or isinstance(sample_weight, str | bool) else False
+    dataset = as_dataset(store, targets=names, unsupervised=names is None, sample_weight=weights)
+    if names is not None:
+        values = [np.asarray(load_block(block.y, dataset.target_columns)) for block in dataset.blocks]
+        y = pd.DataFrame(np.concatenate(values), columns=list(dataset.targets))
+    if dataset.weights is not None:
+        found = dataset.weights.values
+        sample_weight = found.read(0, dataset.m) if isinstance(found, StoredArray) else found
+    return y, sample_weight
 
 
 def _weights(asked: Any, rows: int) -> Floats:
     """Return the weights of rows. Errors: DataError where they are no weights of these rows."""
-    return np.ones(rows) if asked is None else np.asarray(array_weights(asked, rows).values, np.float64)
+    if asked is None or asked is False:
+        return np.ones(rows)
+    return np.asarray(array_weights(asked, rows).values, np.float64)
 
 
 def _numbers_of_classes(selection: SelectionRecord, y: Any) -> Any:

@@ -264,8 +264,8 @@ class TestSelect:
         from sklearn.model_selection import cross_val_score
 
         criterion = dsel.CrossValidated(LinearRegression(), folds=3)
-        here = dsel.select(self.X, self.Y, k=2, method="poss", criterion=criterion, iterations=120)
-        there = dsel.select(self.X, self.Y, k=2, method="pposs", criterion=criterion, iterations=240, processors=24)
+        here = dsel.select(self.X, self.Y, k=2, method="poss", criterion=criterion, iterations=60)
+        there = dsel.select(self.X, self.Y, k=2, method="pposs", criterion=criterion, iterations=120, processors=24)
         for found in (here, there):
             scores = cross_val_score(LinearRegression(), self.X[:, sorted(found.indices)], self.Y[:, 0], cv=3)
             assert found.criterion == pytest.approx(-scores.mean())

@@ -64,7 +64,7 @@ def noisy(m, n=40, seed=0, N=1):
 
 
 @given(problems(targets=(1, 2, 3)), st.integers(0, 1000), st.sampled_from((1, 3, 30)), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_after_an_append_the_answer_and_the_bound_are_those_of_enumeration(case, seed, rows, scales, hands_over):
     objective, k = case
     kept = first_tree(objective, k, hands_over=hands_over).kept(MOST)

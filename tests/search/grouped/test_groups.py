@@ -364,6 +364,15 @@ def test_groups_of_a_data_frame_by_label() -> None:
     assert column_groups(dataset, {"colour": ["red", 2, "blue"]}).of_column.tolist() == [0, 1, 1, 1, 2]
 
 
+def test_a_list_of_groups_is_named_as_it_is_written_and_suggestions_name_categories() -> None:
+    clinic, region = (pd.Series(list(levels) * 10) for levels in ("abcab", "dedde"))
+    frame = pd.DataFrame({"dose, mg": np.arange(50.0), "clinic": clinic, "region": region})
+    names = column_groups(as_dataset(frame, frame["dose, mg"]), [["clinic", "region"]]).names
+    assert names == ("dose, mg", "clinic+region")
+    with pytest.raises(OptionError, match="Known: clinic, region, 'dose, mg', clinic=a"):
+        dsel.select(frame, frame["dose, mg"], k=1, method="forward", exclude=["klinik"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

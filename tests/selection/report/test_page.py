@@ -173,6 +173,8 @@ def test_it_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
         dsel.report(selections.plain(), tmp_path / "file" / "page.html")
+    with pytest.raises(OutputError, match=r"written to /proc/page\.html: .* '/proc/page\.html'\."):
+        dsel.report(selections.plain(), "/proc/page.html")
     with pytest.raises(OutputError, match=r"HTML page, and .*page\.md ends in \.md.*ends in \.html"):
         dsel.report(selections.plain(), tmp_path / "page.md")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
