@@ -105,7 +105,8 @@ class CertifySection(ProofLimits):
     Parameters
     ----------
     time : str or float
-        How long to prove: seconds, or text such as 90s, 10m or 2h.
+        How long to prove: seconds, or text such as 90s, 10m or 2h. A run that continues the proof of an interrupted
+        one has all of it again.
     """
 
     time: Duration = "1m"

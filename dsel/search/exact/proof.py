@@ -98,16 +98,21 @@ class Proof:
 
         runner: runs the search, by default in this process. The relaxation gets a part of the time.
         """
-        began = time.process_time()
+        began, cpu = time.process_time(), self.cpu
+
+        def told(search: AnytimeSearch) -> None:  # what is saved here has the time of a run that is killed later
+            self.cpu = cpu + time.process_time() - began
+            if on_slice is not None:
+                on_slice(search)
+
         try:
-            return self._run(Deadline(seconds), nodes, on_slice, runner)
+            return self._run(Deadline(seconds), nodes, told, runner)
         finally:
-            self.cpu += time.process_time() - began
+            self.cpu = cpu + time.process_time() - began
 
     def _run(
-        self, deadline: Deadline, nodes: int | None, on_slice: Callable[[AnytimeSearch], None] | None,
-        runner: Runner | None,
-    ) -> bool:  # fmt: skip
+        self, deadline: Deadline, nodes: int | None, on_slice: Callable[[AnytimeSearch], None], runner: Runner | None
+    ) -> bool:
         search = self.search
         if search.active:
             with deadline.paused():
@@ -117,11 +122,17 @@ class Proof:
                 self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
-            limit, start = _NO_LIMIT if nodes is None else search.iteration + nodes, time.monotonic()
+            limit = _NO_LIMIT if nodes is None else search.iteration + nodes
+            start = time.monotonic() - self.seconds
+
+            def told(search: AnytimeSearch) -> None:
+                self.seconds = time.monotonic() - start
+                on_slice(search)
+
             try:
-                self.ended = search.run_until(Stop(iterations=limit, seconds=share.seconds), on_slice, runner)
+                self.ended = search.run_until(Stop(iterations=limit, seconds=share.seconds), told, runner)
             finally:
-                self.seconds += time.monotonic() - start
+                self.seconds = time.monotonic() - start
         if self.relaxation is None and not search.done:
             self.relaxation = self._relax(deadline)
         return search.proven

@@ -57,6 +57,17 @@ def test_an_older_certificate_makes_a_newer_one_no_worse():
         good.merged(certify(objective, 2))
 
 
+def test_a_state_that_is_saved_during_a_run_has_the_time_so_far():
+    states = []
+    proof = Proof.begin(hard_case(4), 6)
+    proof.run(nodes=400, on_slice=lambda _: states.append(proof.state()))
+    states.append(proof.state())
+    for name in ("seconds", "cpu"):
+        times = [state[name] for state in states]
+        assert times[0] > 0.0
+        assert times == sorted(times)
+
+
 def test_a_proof_continues_from_its_state():
     objective = hard_case(4)
     proof = Proof.begin(objective, 6)
