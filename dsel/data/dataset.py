@@ -28,7 +28,7 @@ from dsel.data.formats.registry import find_format
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import ATTR_CLASSES, SOURCE
+from dsel.data.schema import ATTR_CLASSES, METADATA_FILE, SOURCE
 from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.segments import Segment, segment_ranges
@@ -87,6 +87,8 @@ class Dataset:
         Whether whole numbers name the features in their frame. `features` holds them as text.
     whole : tuple of str
         Columns of integers of 8 bytes in a frame that is computed later.
+    also_read : tuple of str
+        Further variables of a store that the request reads, such as offsets. The fingerprint covers them.
     dtype, y_dtype : dtype, optional
         The dtypes of X and Y that are in memory or computed later.
     """
@@ -116,6 +118,7 @@ class Dataset:
     left_out: tuple[str, ...] = ()
     numbered: bool = False
     whole: tuple[str, ...] = ()
+    also_read: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
     y_dtype: np.dtype[Any] | None = None
 
@@ -259,11 +262,12 @@ class Dataset:
         stored = self.weights is not None and isinstance(self.weights.values, StoredArray)
         weight = self.weights.name if self.weights is not None and stored else ""  # others are in `digest`
         if isinstance(store, SparseStore):
-            columns = [name for name in (*self.targets.tolist(), weight) if name in store.obs]
+            columns = [name for name in (*self.targets.tolist(), weight, *self.also_read) if name in store.obs]
             return f"{store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if weight else ''}"
         weighted = f"-weight:{weight}" if weight else "-unweighted" if store.has_weight else ""
         targets = "-unsupervised" if not self.n_targets else chosen
-        return store.fingerprint(*([weight] if weight else [])) + targets + weighted
+        more = [name for name in self.also_read if (store.path / name / METADATA_FILE).is_file()]
+        return store.fingerprint(*([weight] if weight else []), *more) + targets + weighted
 
 
 def _is_long(dtype: np.dtype[Any] | None) -> bool:

@@ -90,7 +90,7 @@ class DaskEngine:
         from distributed.client import FutureCancelledError
 
         wanted = graph if isinstance(graph, list) else [graph]
-        keys = list({str(key) for one in wanted for key in one.__dask_graph__()})
+        keys = _named_as(wanted)
         if self.progress is not None:
             from dsel.engine.scheduler_plugins import begin_counting
 
@@ -196,6 +196,17 @@ class DaskEngine:
                 from dsel.engine.scheduler_plugins import count_finished
 
                 self.progress(before + count_finished(self.client, keys), before + len(keys) + after)
+
+
+def _named_as(wanted: list[Any]) -> list[str]:
+    """Return the keys of the tasks that have the names of those wanted: plans count them.
+
+    Others compute the arrays that these read, such as lazy arrays of xarray.
+    """
+    names = tuple({f"{one.key.rpartition('-')[0].removesuffix('-merge')}-" for one in wanted})
+    return list(
+        {key for one in wanted for key in one.__dask_graph__() if isinstance(key, str) and key.startswith(names)}
+    )
 
 
 def _released_in_turn(futures: list[Any]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,9 @@ def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
         X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight,
         categories=request.categories, dates=request.dates, exclude=request.exclude,
     )  # fmt: skip
-    return select_rows(dataset, request.rows)
+    asked = (request.offset, getattr(request.choose_k, "row_groups", None), request.options.get("row_groups"))
+    also_read = tuple(name for name in asked if isinstance(name, str))
+    return select_rows(replace(dataset, also_read=also_read) if also_read else dataset, request.rows)
 
 
 def as_selected(request: SelectionRequest, selection: Selection) -> SelectionRequest:

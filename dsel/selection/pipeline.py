@@ -95,20 +95,22 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
             {"size": row.size, "error": row.error, "r2": row.r2, "labels": [selection.label(j) for j in row.indices]}
             for row in selection.front
         ]
-        figures = {name: getattr(selection, name) for name in ("r2", "error", "criterion", "passes", "bytes_read")}
+        figures = {name: getattr(selection, name) for name in ("r2", "error", "criterion")}
         figures = {name: value for name, value in figures.items() if value is not None}
         found.update(
             labels=list(selection.labels), **figures, iterations=selection.iterations, stopped_by=selection.ended,
             front=front,
         )  # fmt: skip
 
-    try:
-        yield answer
-    except BaseException as error:
-        state = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
-        emit("run-ends", **values, state=state, failure=f"{type(error).__name__}: {error}")
-        raise
-    emit("run-ends", **values, state="finished", **found)
+    with log_passes() as made:  # of this run: the selection may have been made by an earlier one
+        try:
+            yield answer
+        except BaseException as error:
+            state = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
+            found = {"failure": f"{type(error).__name__}: {error}"}
+            emit("run-ends", **values, state=state, passes=made.passes, bytes_read=made.bytes_read, **found)
+            raise
+    emit("run-ends", **values, state="finished", passes=made.passes, bytes_read=made.bytes_read, **found)
 
 
 def run_selection(dataset: Dataset, request: SelectionRequest, context: RunContext | None = None) -> Selection:

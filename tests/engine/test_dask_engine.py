@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from dask.delayed import delayed
 from distributed import Client
@@ -71,6 +72,16 @@ def test_only_finished_tasks_count_and_their_number_never_falls(client: Any) -> 
     assert said == sorted(said)
     assert said[0] < 8
     assert len(set(said)) > 2
+
+
+def test_tasks_that_compute_an_array_do_not_count(client: Any) -> None:
+    array = pytest.importorskip("dask.array")
+    said: list[tuple[int, int]] = []
+    parts = [(array.ones((20, 3), chunks=(5, 3)) + i).to_delayed() for i in range(2)]
+    leaves = [delayed(np.sum)(part.ravel().tolist(), dask_key_name=f"check-{i}") for i, part in enumerate(parts)]
+    merged = delayed(sum)(leaves, dask_key_name="check-merge-0")
+    assert DaskEngine(client, lambda done, total: said.append((done, total))).run(merged, after=4) == 180
+    assert said[-1] == (3, 7)
 
 
 def test_several_are_brought_in_their_order_and_released(client: Any) -> None:

@@ -28,9 +28,11 @@ class Stopping(Reporter):
     def __init__(self, after: float) -> None:
         super().__init__()
         self._after = after
+        self.seen: list[tuple[int, int]] = []
 
     def tasks(self, done: int, total: int) -> None:
         super().tasks(done, total)
+        self.seen.append((done, total))
         if done >= self._after:
             raise Interrupted("Stopped.")
 
@@ -40,8 +42,11 @@ def test_a_pass_of_a_job_continues(tmp_path: Path) -> None:
     store = make_store(tmp_path / "data.zarr", X, Y, chunks=(10, 24))
     cluster: Any = {"local": {"workers": 1, "memory": "1GiB"}}
     job = JobFile(store=store, k=3, method="forward", out=tmp_path / "out", cluster=cluster, checkpoint_seconds=1e-3)
+    reporter, planned = Stopping(8), dsel.plan(str(store), k=3, method="forward", calibrate=False)
     with pytest.raises(Interrupted):
-        run_job(job, Stopping(8))
+        run_job(job, reporter)
+    assert {total for _, total in reporter.seen} == {planned.stages[0].tasks}  # in waves, too
+    assert reporter.seen == sorted(reporter.seen)
     saved = list((tmp_path / "out" / "passes").rglob("node-*"))
     assert saved
     found = run_job(job, Reporter())

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 import yaml
+import zarr
 
 import dsel
 from dsel._lib.termination import Stopped, _handle, _state, on_force
@@ -30,7 +31,7 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError, DataError, Interrupted, MissingInputError, OutputError
 from dsel.jobs import certify, runner
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.jobs.locations import finished_job, identity_of, require_separate
+from dsel.jobs.locations import finished_job, identity_of, job_dataset, require_separate
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import resume_job, run_job
@@ -57,6 +58,26 @@ def write_job(data: Path, **keys: Any) -> Path:
     path = data.parent / "job.yaml"
     path.write_text(yaml.safe_dump(job))
     return path
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"loss": "huber", "offset": "more"},
+        {"k": "auto", "max_k": 2, "choose_k": {"folds": 3, "row_groups": "more"}},
+        {"method": "kfold", "options": {"row_groups": "more"}},
+    ],
+)
+def test_a_job_is_another_one_when_a_variable_that_it_names_has_changed(store: Path, keys: dict[str, Any]) -> None:
+    def identity() -> Any:
+        job = JobFile.model_validate({"store": store, "k": 2, **keys})
+        return identity_of(job, job_dataset(job))
+
+    values = zarr.open_group(store).create_array("more", data=np.arange(1.0, len(X) + 1.0), dimension_names=["sample"])
+    first = identity()
+    assert identity() == first
+    values[:] = 1.0 + np.arange(len(X)) % 7
+    assert identity() != first
 
 
 class TestARunFromTheShell:

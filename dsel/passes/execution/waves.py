@@ -48,6 +48,10 @@ class Reduction:
     result_bytes: int
     _numbers: Iterator[int] = field(default_factory=count)
 
+    def tasks(self, leaves: int) -> int:
+        """Return the tasks of a node with so many leaves, as plans count them."""
+        return leaves + (0 if self.combine is None else merge_tasks(leaves))
+
     def nodes(self, first: int, last: int, whole: bool) -> list[tuple[int, Any]]:
         """Return level and delayed result of the nodes that cover the leaves [first, last).
 
@@ -89,7 +93,7 @@ class _Open:
         if checkpoints is not None:
             self.saved = checkpoints.open(reduction.identity(), reduction.combine)
         self.tree = MergeTree(reduction.combine) if self.saved is None else self.saved.tree
-        self.next = self.tree.leaves
+        self.next = self.done = self.tree.leaves  # done: tasks, with those of earlier runs
 
     def finish(self) -> list[Any]:
         """Return the result, as a list of one or of all leaves, and settle the checkpoint."""
@@ -114,8 +118,8 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
         It is told what was done.
     """
     checkpoints = CURRENT.get()
-    total = sum(one.leaves for one in reductions)
-    size, begun = math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers), 0
+    left = sum(one.tasks(one.leaves) for one in reductions)
+    size, finished = math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers), 0
     opened: _Open | None = None
     position = 0
     while position < len(reductions):
@@ -131,13 +135,14 @@ def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Ex
             position, opened = position + 1, None
         began, done = time.monotonic(), sum(last - first for _, first, last in wave)
         executed.tasks += done
-        _run_wave(wave, engine, executed, begun, total - begun - done)
-        begun += done
+        _run_wave(wave, engine, executed, finished, left)
         if checkpoints is not None and done:  # as many leaves as take about the time between checkpoints
             fitting = done / max(time.monotonic() - began, 1e-6) * checkpoints.seconds
             size = max(1.0, min(fitting, _GROWTH * max(done, size)))
         for one, _, last in wave:
             if last == one.reduction.leaves:
+                tasks = one.reduction.tasks(last)
+                finished, left = finished + tasks, left - tasks
                 yield one.finish()
             elif one.saved is not None and one.saved.is_due():
                 one.saved.save()
@@ -154,8 +159,12 @@ def _wave_end(opened: _Open, free: float, checkpoints: PassCheckpoints | None) -
     return int(min(leaves, (first // width + 1) * width))
 
 
-def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Executed, before: int, after: int) -> None:
-    """Compute the nodes of a wave as one graph, and add them to their trees."""
+def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Executed, finished: int, left: int) -> None:
+    """Compute the nodes of a wave as one graph, and add them to their trees.
+
+    finished, left: the tasks of the reductions that are finished, and of all others.
+    """
+    done, tasks = sum(one.done for one, _, _ in wave), 0
     wanted: list[tuple[_Open, int, bool]] = []
     graphs: list[Any] = []
     for one, first, last in wave:
@@ -163,8 +172,11 @@ def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Exec
         for level, graph in one.reduction.nodes(first, last, whole):
             wanted.append((one, level, whole))
             graphs.append(graph)
+            merged = last - first if whole and one.reduction.combine is not None else FAN_IN**level
+            one.done += one.reduction.tasks(merged)
+            tasks += one.reduction.tasks(merged)
         if one.reduction.combine is not None and last == one.reduction.leaves:
             executed.tasks += merge_tasks(one.reduction.leaves)
-    values = engine.run(graphs, before=before, after=after) if graphs else []
+    values = engine.run(graphs, before=finished + done, after=left - done - tasks) if graphs else []
     for (one, level, whole), value in zip(wanted, values, strict=True):
         one.tree.add_whole(value) if whole and one.reduction.combine is not None else one.tree.add(level, value)

@@ -317,23 +317,26 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[
         known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
         sentences.append(f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6.")
     if row["dependent_gap"]:
-        sentences.append(dependence(row["near_copies"], row["indices"], row["dependent_gap"], label))
+        compared = "sets of groups" if row["method"].startswith(GROUPS) else "subsets"
+        sentences.append(dependence(row["near_copies"], row["indices"], row["dependent_gap"], label, compared))
     return " ".join(sentences)
 
 
 def dependence(
-    near_copies: Sequence[Sequence[int]], chosen: Sequence[int], gap: float, label: Callable[[int], str]
+    near_copies: Sequence[Sequence[int]], chosen: Sequence[int], gap: float, label: Callable[[int], str],
+    compared: str = "subsets",
 ) -> str:  # fmt: skip
     """Return which columns are nearly dependent, what subsets with them may explain, and what helps, in words.
 
-    chosen: the known subset. gap: the `dependent_gap`. label: the label of a column.
+    chosen: the known subset. gap: the `dependent_gap`. label: the label of a column. compared: what would have to
+    be compared to find such columns.
     """
     what = f"may explain up to {gap:.2g} of ||Y||^2 more, and no proof covers it"
     if not near_copies:
         return (
             "Nearly dependent subsets cannot be excluded: all columns together may be dependent, as with more columns "
-            f"than rows, and there are too many subsets to compare. Such a subset {what}. A ridge penalty covers it: "
-            "lam above 1e-7 of the largest squared norm of a column."
+            f"than rows, and there are too many {compared} to compare. Such a subset {what}. A ridge penalty covers "
+            "it: lam above 1e-7 of the largest squared norm of a column."
         )
     sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
     more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""

@@ -35,7 +35,7 @@ class CommonSetup:
         self.warm_start: Any = None
         self._computed: dict[Callable[..., Any], Any] = {}
         self._problem: BoundProblem | None = None
-        self._limits = Limits(objective.columns_of)
+        self._limits = Limits(objective)
 
     def problem(self, deadline: Deadline | None = None) -> BoundProblem:
         """Return the problem of the bounds. Raises OutOfTime if it would not be there at the deadline."""
@@ -53,7 +53,7 @@ class CommonSetup:
 
     def guarantee(self, k: int, deadline: Deadline | None = None) -> Guarantee:
         """Return the limits of proofs about subsets of at most k columns or groups."""
-        return self._limits.guarantee(self.objective.most_columns(k), deadline=deadline)
+        return self._limits.guarantee(k, deadline=deadline)
 
     def guarantee_within(self, k: int, squares: float, rounding: float) -> Guarantee:
         """Return those of subsets with limited coefficients, see `Limits.within`."""

@@ -24,6 +24,9 @@ depends on the sum of |b_j| ||x_j||, included columns counted. Over T that is at
 Dependent subsets explain at most what all columns explain, but for rounding with their own v_j. If all columns
 are independent to rounding, these are at most the inflation factors. If not, the v_j of a subset whose columns are real
 (`dsel._lib.tolerances.REAL`) have a limit.
+
+Of groups, only whole ones are chosen. If subsets of so many columns are dependent, and the sets of groups are few, the
+v_j are those of their bases (`dsel.search.exact.unions`).
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from dsel._lib.tolerances import MARGIN, REAL, perturbation, ridge
 from dsel._lib.types import Bools, Floats
 from dsel.objective.centering import CenteringError
 from dsel.objective.few_targets import few_targets
+from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import factored, penalized, require_time
@@ -53,6 +57,7 @@ from dsel.search.exact.inflation import (
     variance_inflation,
     without_copies,
 )
+from dsel.search.exact.unions import Unions
 
 #: With more columns, v_j counts as its limit: the decomposition would take minutes.
 _MOST_COLUMNS = 10_000
@@ -130,15 +135,19 @@ def limit_notes(error: float, undecided: bool) -> Iterator[str]:
 
 
 class Limits:
-    """The limits of proofs about subsets of one or more sizes. What does not depend on the size is computed once."""
+    """The limits of proofs about subsets of one or more sizes. What does not depend on the size is computed once.
 
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
+    items: the objective over columns or groups.
+    """
+
+    def __init__(self, items: ItemObjective) -> None:
+        self._items, self._objective = items, items.columns_of
+        self._unions: Unions | None = None
         self._inflation: Inflation | None = None
         self._explained: tuple[float, Floats] | None = None
 
     def guarantee(self, k: int, steps: int | None = None, deadline: Deadline | None = None) -> Guarantee:
-        """Return the limits for subsets of at most k columns. O(n^3), or O(n^2 rank) if the columns are dependent.
+        """Return the limits for at most k columns or groups. O(n^3), or O(n^2 rank) if the columns are dependent.
 
         steps: how many columns the bounds eliminate; by default all. Raises OutOfTime if this would end after the
         deadline.
@@ -146,14 +155,14 @@ class Limits:
         objective, n = self._objective, self._objective.n
         if k == 0:  # the included columns alone
             return Guarantee(min(self._rounding(0.0, np.empty(0), 0), 1.0))
-        most = 1.0 / objective.tolerance
+        groups, k, most = k, self._items.most_columns(k), 1.0 / objective.tolerance
         share = perturbation(n if steps is None else min(steps, n))
         by_penalty = objective.scale / objective.lam if objective.lam > 0.0 else np.full(n, np.inf)
         if by_penalty.max(initial=0.0) < most:  # no subset is dependent
             return Guarantee(min(self._with_penalty(share, by_penalty, k, deadline), 1.0))
         found = Inflation(np.full(n, most))
         if self._knows_columns:
-            found = self._dependence(k, deadline)
+            found = self._dependence(k, deadline, groups)
         error = self._rounding(share, found.factors, k)
         explained = self._explained_by_all(k, deadline) if found.near or self._depends_on_included else 0.0
         return Guarantee(min(error, 1.0), explained, near_copies=found.sets)
@@ -259,11 +268,28 @@ class Limits:
         columns = k + len(objective.included)
         return float(0.5 * (columns * objective.centering.largest / objective.lam) ** 0.5)
 
-    def _dependence(self, k: int, deadline: Deadline | None = None) -> Inflation:
-        """Return upper bounds on v_j in independent subsets of k columns, and what depends on the included ones."""
+    def _dependence(self, k: int, deadline: Deadline | None = None, groups: int = 0) -> Inflation:
+        """Return upper bounds on v_j in independent subsets of k columns, and what depends on the included ones.
+
+        groups: how many groups have these columns, where subsets are whole groups.
+        """
         found, given_up = self._factors(k, 1.0 / self._objective.tolerance, deadline), _given_up(self._objective)
+        if groups and (found.near or self._rounding(perturbation(self._objective.n), found.factors, k) > MARGIN):
+            found = self._of_unions(groups, deadline) or found
         near = found.near or bool(given_up) or self._depends_on_included
         return replace(found, sets=(*found.sets, *given_up), near=near)
+
+    def _of_unions(self, groups: int, deadline: Deadline | None) -> Inflation | None:
+        """Return upper bounds on v_j in sets of so many groups; None for columns, too many sets, or too little time."""
+        if not isinstance(self._items, GroupedObjective):
+            return None
+        if self._unions is None:
+            kept = np.flatnonzero(_may_be_chosen(self._objective))
+            self._unions = Unions(self._items, _correlations(self._objective), kept)
+        try:
+            return self._unions.inflation(groups, deadline)
+        except (OutOfTime, np.linalg.LinAlgError):
+            return None
 
     def _factors(self, k: int, most: float, deadline: Deadline | None) -> Inflation:
         """Return upper bounds on v_j in independent subsets of k columns; see `dsel.search.exact.inflation`."""

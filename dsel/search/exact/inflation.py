@@ -29,7 +29,7 @@ _ROWS = 512
 #: What the others leave of a column of a dependent set, as a share of the tolerance: less, because K is rounded.
 _SURELY = 1.0 - 1e-5
 #: A column has no part in a dependent set if its coefficient is below this. The rest is counted with what is left.
-_NO_PART = 1e-5
+NO_PART = 1e-5
 #: The largest share of the least singular value by which near-copies may differ.
 _MOST_LOST = 0.5
 #: At most this many subsets are compared, and this many at a time.
@@ -37,7 +37,7 @@ _MOST_SUBSETS, _TOGETHER = 100_000, 1 << 14
 #: Of the v_j of a dependent subset, those that are at least this share of the largest one count as equal.
 _AS_LARGE = 0.99
 #: At most this many dependent subsets are named.
-_MOST_NAMED = 1000
+MOST_NAMED = 1000
 #: Eigenvalues of three columns are looked at in at most this many columns, and if no other bound on them is as good.
 _MOST_EIGENVALUES, _GOOD = 2000, 0.1
 
@@ -166,7 +166,7 @@ def _dependent_sets(factor: PivotedFactor, least: float) -> list[_DependentSet] 
     """
     others = np.setdiff1d(np.arange(factor.W.shape[1]), factor.pivots)
     coefficients = scipy.linalg.solve_triangular(factor.triangle.T, factor.W[:, others])
-    real = np.abs(coefficients) > _NO_PART
+    real = np.abs(coefficients) > NO_PART
     if (real.sum(axis=1) > 1).any():
         return None
     sets = []
@@ -301,7 +301,7 @@ def _inflation_of_subsets(C: ScaledMatrix, k: int, most: float, deadline: Deadli
                 continue
             last = int(np.flatnonzero(v >= _AS_LARGE * v.max())[-1])
             named.append((*members[:last], *members[last + 1 :], members[last]))
-        if len(named) > _MOST_NAMED:
+        if len(named) > MOST_NAMED:
             return None
         smaller = dependent
     return Inflation(factors, tuple(named), bool(named), left=left)

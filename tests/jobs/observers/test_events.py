@@ -60,6 +60,7 @@ def test_a_job_tells_of_its_stages_passes_slices_and_proofs_in_order(events: lis
     assert stages == ["statistics", "search", "check", "certificate"]
     assert stages == [event["stage"] for event in events if event["event"] == "stage-ends"]
     assert sum(event["whole"] for event in events if event["event"] == "pass") == 2
+    assert (events[-1]["passes"], events[-1]["bytes_read"]) == (2, 2 * 200 * 13 * 8)
     assert "slice" in kinds
     (proof,) = [event for event in events if event["event"] == "certificate"]
     assert proof["status"] == "optimal"
@@ -96,6 +97,8 @@ def test_proofs_in_python_and_of_a_folder_are_observed_as_runs(tmp_path: Path) -
     assert row == proved.certificate[-1]
     assert seen[-1].values["state"] == "finished"
     assert seen[-1].values["labels"] == proved.labels
+    read = sum(event.values["bytes_read"] for event in seen if event.kind == "pass")
+    assert seen[-1].values["bytes_read"] == read < proved.bytes_read  # without what the selection had read
 
     folder = job(tmp_path).parent / "job.result"
     assert call("run", tmp_path / "job.yaml")[0] == 0
