@@ -49,7 +49,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("unsupervised: 'no'", OPTION, "'unsupervised' is 'no'", "true or false"),
     ("sample_weight: [1, 2]", OPTION, r"'sample_weight' is \[1, 2\]", "the name of a variable"),
     ("sample_weight: yes", OPTION, "'sample_weight' is True", "the name of a variable"),
-    ("sample_weight: nope", DATA, "data.zarr has no variable nope", "Name one of them"),
+    ("sample_weight: nope", DATA, "data.zarr has no variable nope", "Name such a variable"),
     ("groups: {a: [b], b: c}", OPTION, "'groups' is", "map each column"),
     ("groups: 5", OPTION, "'groups' is 5", "a mapping from names to lists of columns"),
     ("groups: nope", OPTION, "no coordinate 'nope' of the features", "Give a mapping"),
