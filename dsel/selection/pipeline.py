@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.events import emit, is_observed
+from dsel._lib.termination import Stopped
 from dsel._lib.types import Ints
 from dsel._lib.versions import now, provenance, versions
 from dsel.config.request import SelectionRequest
@@ -106,7 +107,7 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
         try:
             yield answer
         except BaseException as error:
-            state = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
+            state = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt | Stopped) else "failed"
             found = {"failure": f"{type(error).__name__}: {error}"}
             emit("run-ends", **values, state=state, passes=made.passes, bytes_read=made.bytes_read, **found)
             raise

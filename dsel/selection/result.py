@@ -260,8 +260,9 @@ class Selection(SelectionRecord):
             ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. Y of a store
             has two: one target gives (m, 1), whatever X is. A target that was named in a frame has one. With another
             loss than the squared error: its mean there, such as the probability of the second class, or the hazard
-            ratio to a row of means. Its kind is that of X: a Series or DataFrame for a frame. It is lazy for Dask and
-            xarray objects that are, and for stores. A LazyFrame of polars is collected, and Arrow gives pandas objects.
+            ratio to a row of means, or of zeros with ``preprocess`` "unit" and "none". Its kind is that of X: a Series
+            or DataFrame for a frame. It is lazy for Dask and xarray objects that are, and for stores. A LazyFrame of
+            polars is collected, and Arrow gives pandas objects.
 
         Raises
         ------
