@@ -79,6 +79,10 @@ class ColumnGroups:
         place = {group: i for i, group in enumerate(self.of(S))}
         return np.argsort([place[int(self.of_column[j])] for j in S], kind="stable").astype(np.int64)
 
+    def keep_together(self, sources: Labels) -> bool:
+        """Return whether all columns with the same source, such as those of a category, are in the same group."""
+        return len(set(zip(sources, self.of_column.tolist(), strict=True))) == len(set(sources))
+
     def as_mapping(self, labels: Labels) -> dict[str, list[int]]:
         """Return the columns of each group by its name, without columns that form a group by themselves."""
         found = {name: np.flatnonzero(self.of_column == i).tolist() for i, name in enumerate(self.names)}

@@ -14,10 +14,11 @@ import numpy as np
 
 from dsel._lib.text import counted
 from dsel.search.exact.alternatives import Verdict
+from dsel.search.exact.near_best import EQUAL
 from dsel.selection.front_row import FrontRow
 
-#: Shares that differ by at most this are equal, up to rounding, and values of f that differ by this share of ||Y||^2.
-_SAME_SHARE, _TIE = 1e-9, 1e-12
+#: Shares that differ by at most this are equal, up to rounding.
+_SAME_SHARE = 1e-9
 
 Members = tuple[int, ...]
 
@@ -250,13 +251,13 @@ class Alternatives:
         def judged(price: Price) -> Price:
             known, replaced = errors, price.index in others
             if self.by:  # these are no prices: a copy counts if it is as good
-                most = -1.0 if price.error_with is None else price.error_with + _TIE * self.total
+                most = -1.0 if price.error_with is None else price.error_with + EQUAL * self.total
                 known = {S: f for S, f in errors.items() if swapped[S] == price.index and f <= most}
             price = replace(
                 price.with_known(known), bound_with=max(price.bound_with - lost, 0.0),
                 bound_without=max(min(price.bound_without, price.bound_with if replaced else np.inf) - lost, 0.0),
             )  # fmt: skip
-            near = self.limit_error + _TIE * self.total if self.proven else -1.0
+            near = self.limit_error + EQUAL * self.total if self.proven else -1.0
             if max(np.inf if f is None else f for f in (price.error_with, price.error_without)) <= near:
                 return replace(price, verdict="replaceable")
             return replace(price, verdict="undecided") if replaced and price.verdict == "necessary" else price

@@ -191,7 +191,9 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dataset.categories is not None and validated.request.categories == "groups" and validated.groups is None:
         why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
         yield f"{why} chooses the indicator columns of categories one by one, not as groups"
-    if validated.groups is not None and validated.request.categories == "groups" and _keeps_categories(answer.run):
+    groups, categories = validated.groups, dataset.categories
+    kept = groups is not None and categories is not None and groups.keep_together(categories)
+    if kept and validated.request.categories == "groups":
         yield (
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
@@ -459,14 +461,6 @@ def _correlation_of(
         return None
     value = (float(whole.K[i, j]) - weight * (x * y)) / (math.sqrt(squares[0]) * math.sqrt(squares[1]))
     return min(max(value, -1.0), 1.0) if math.isfinite(value) else None
-
-
-def _keeps_categories(run: SelectionRun) -> bool:
-    """Return whether the indicator columns of each category are in the same group."""
-    sources, groups = run.dataset.categories, run.validated.groups
-    if sources is None or groups is None:
-        return False
-    return all(np.unique(groups.of_column[sources == source]).size == 1 for source in dict.fromkeys(sources))
 
 
 def _class_count(dataset: Dataset) -> int | None:

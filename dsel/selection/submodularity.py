@@ -61,11 +61,6 @@ class Submodularity:
         """1 - e^-bound: at least this share of what the best k columns explain is explained by forward selection."""
         return -math.expm1(-self.bound)
 
-    @property
-    def estimated_guarantee(self) -> float:
-        """1 - e^-estimate: no guarantee, but the most that could be guaranteed, since gamma is at most the estimate."""
-        return -math.expm1(-self.estimate)
-
 
 def submodularity(objective: Objective, k: int, chains: Sequence[Sequence[int]]) -> Submodularity | None:
     """Return the estimate and the bound, or None if there is nothing to choose or no Gram matrix in memory.

@@ -49,7 +49,7 @@ class Reduction:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def tasks(self, leaves: int) -> int:
-        """Return the tasks of a node with so many leaves, as plans count them."""
+        """Return the tasks of a node with this number of leaves, as plans count them."""
         return leaves + (0 if self.combine is None else merge_tasks(leaves))
 
     def nodes(self, first: int, last: int, whole: bool) -> list[tuple[int, Any]]:

@@ -32,7 +32,7 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 from dsel.storage.paths import ICECHUNK
 
-#: From so many columns in memory on, a search that adapts does without the Gram matrix of more columns than rows.
+#: From this number of columns in memory on, a search that adapts does without a Gram matrix if there are fewer rows.
 WIDE = 10_000
 #: Gram rows per pass over column blocks: at least, at most, and bytes of them at most.
 FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20

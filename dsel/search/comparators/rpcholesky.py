@@ -21,7 +21,7 @@ from dsel.search.greedy.path import Path, path_method
 from dsel.search.method import ProblemSummary, Requirements
 from dsel.search.outcome import SearchOutcome, check_size
 
-#: Columns that are proposed at a time: this many times those that are still wanted, and at least so many.
+#: Columns that are proposed at a time: this many times those that are still wanted, and at least the second number.
 _PROPOSED, _FEWEST = 2, 16
 #: The norms are updated, which reads the data again, once a block accepts a smaller share.
 _ACCEPTED = 0.1

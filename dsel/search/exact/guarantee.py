@@ -25,7 +25,7 @@ Dependent subsets explain at most what all columns explain, but for rounding wit
 are independent to rounding, these are at most the inflation factors. If not, the v_j of a subset whose columns are real
 (`dsel._lib.tolerances.REAL`) have a limit.
 
-Of groups, only whole ones are chosen. If subsets of so many columns are dependent, and the sets of groups are few, the
+Of groups, only whole ones are chosen. If subsets of as many columns are dependent, and the sets of groups are few, the
 v_j are those of their bases (`dsel.search.exact.unions`).
 """
 
@@ -279,15 +279,15 @@ class Limits:
         near = found.near or bool(given_up) or self._depends_on_included
         return replace(found, sets=(*found.sets, *given_up), near=near)
 
-    def _of_unions(self, groups: int, deadline: Deadline | None) -> Inflation | None:
-        """Return upper bounds on v_j in sets of so many groups; None for columns, too many sets, or too little time."""
+    def _of_unions(self, k: int, deadline: Deadline | None) -> Inflation | None:
+        """Return upper bounds on v_j in sets of at most k groups; None for columns, and if there are too many sets."""
         if not isinstance(self._items, GroupedObjective):
             return None
         if self._unions is None:
             kept = np.flatnonzero(_may_be_chosen(self._objective))
             self._unions = Unions(self._items, _correlations(self._objective), kept)
         try:
-            return self._unions.inflation(groups, deadline)
+            return self._unions.inflation(k, deadline)
         except (OutOfTime, np.linalg.LinAlgError):
             return None
 

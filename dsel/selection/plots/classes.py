@@ -12,7 +12,7 @@ from dsel.selection.plots import style
 from dsel.selection.record import SelectionRecord
 from dsel.selection.results.score import ScoredRows, class_names, roc_curve, scored_rows
 
-#: Rows are divided by their probability into so many parts of the same size.
+#: Rows are divided by their probability into this number of parts of the same size.
 _PARTS = 10
 
 
