@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+#: What a message that numbers rows says about the numbers. A header of a text file is no row.
+FIRST_ROW = "the first row of data is row 0"
+
 
 def shorten(items: Iterable[str], limit: int = 5) -> str:
     """Return the first `limit` items, separated by commas, and how many more there are."""
