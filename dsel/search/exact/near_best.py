@@ -10,9 +10,9 @@ not. A tree of a proof that looks for all subsets below this f, in place of bett
 and proves that there are no others. If there are more than can be listed, it lists the best ones. Then it visits only
 the nodes that may decide about a column: whether a near-best subset has it, and whether another one lacks it.
 
-A subset of columns must be independent. In a list of groups of columns, a "column" is a group everywhere here, and every
-set of k groups counts, also where a group adds nothing to the others. A smaller set explains no more than it does with
-other groups, so what holds for all sets of k groups holds for those of fewer groups, too.
+A subset of columns must be independent. In a list of groups of columns, a "column" is a group everywhere here, and
+every set of k groups counts, also where a group adds nothing to the others. A smaller set explains no more than it does
+with other groups, so what holds for all sets of k groups holds for those of fewer groups, too.
 """
 
 from __future__ import annotations
