@@ -266,6 +266,11 @@ class Certificate:
         return cls(**{name: value for name, value in known.items() if value is not None})
 
 
+def whole_of(row: Mapping[str, Any]) -> str:
+    """Return what the shares of a proof are relative to, in words. row: what `Certificate.as_dict` returns."""
+    return "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
+
+
 def claim(row: Mapping[str, Any]) -> str | None:
     """Return what a proof of the best subset shows, in words; None if it leaves a gap.
 
@@ -276,7 +281,7 @@ def claim(row: Mapping[str, Any]) -> str | None:
     words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
     words += " for the noisy sums" if row.get("noise") else ""
     if row["rounding_error"] > _NAMED_ROUNDING:
-        words += f" to {row['rounding_error']:.0e} of ||Y||^2"
+        words += f" to {row['rounding_error']:.0e} of {whole_of(row)}"
     if row["status"] != "optimal":
         words += " except for near-copies"
     return f"{words} {covered(row)}".strip()
@@ -360,7 +365,7 @@ def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> l
 def _why_useless(row: Mapping[str, Any]) -> str:
     """Return why a bound is of no use, and what helps."""
     if row["rounding_error"] * row["total"] > 0.5 * row["value"]:
-        why = f"Rounding in the proof may be worth {row['rounding_error']:.2g} of ||Y||^2"
+        why = f"Rounding in the proof may be worth {row['rounding_error']:.2g} of {whole_of(row)}"
         if row["near_copies"]:
             return f"{why}."
         return (
