@@ -41,7 +41,7 @@ class Price:
         an information criterion.
     bound_with, bound_without : float
         Proved: no such subset of this size has a smaller f, also none with columns that others represent. 0 if nothing
-        is proved. A set in which a group adds nothing to the others is a smaller set, and counts in neither.
+        is proved. Sets in which a group adds nothing to the others count.
     with_column, without_column : tuple of int
         The subsets of `error_with` and `error_without`.
     reliance : tuple of float, optional

@@ -119,6 +119,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "coefficients": np.vstack([coefficients, zeros])[order],
         "intercept": intercept,
         "groups": items.by_name(S),
+        "categories": dataset.whole_categories(S.tolist()),
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
         "statistics": _chosen_statistics(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
         "swaps": _substitutes(run, chosen),

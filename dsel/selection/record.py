@@ -264,6 +264,7 @@ class SelectionRecord:
     loss_parameters: dict[str, Any] = field(default_factory=dict)
     class_figures: ClassFigures | None = None
     classes: dict[str, list[str]] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
     weight_sum: float | None = None
 
     def __eq__(self, other: object) -> bool:

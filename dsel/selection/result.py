@@ -128,6 +128,9 @@ class Selection(SelectionRecord):
     classes : dict of str to list of str
         The classes of each target that holds classes. `targets` has NAME=CLASS for each class, and for the second
         one only where there are two.
+    categories : tuple of str
+        The columns of a frame with text or categories of which all indicator columns are chosen. `predict` warns of
+        values that these did not have.
     weight_sum : float, optional
         The sum of the weights of the rows, times those of their classes, which information criteria count as the number
         of rows. None without weights, and for results of older versions.
