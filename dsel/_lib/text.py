@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+#: What a message that numbers rows says about the numbers. A header of a text file is no row.
+FIRST_ROW = "the first row of data is row 0"
+#: The exponential of a larger number, or of its negative, may be out of float64's range.
+_LARGEST_EXPONENT = 700.0
 
 
 def shorten(items: Iterable[str], limit: int = 5) -> str:
@@ -27,6 +33,31 @@ def counted_items(number: int, items: str) -> str:
     """Return a number with what it counts, given in the plural: columns, or groups of columns."""
     word, *rest = items.split(" ", 1)
     return counted(number, " ".join([word.removesuffix("s"), *rest]), items)
+
+
+def percent(share: float) -> str:
+    """Return a share in percent with two decimals, or as a power of ten where these would hide it.
+
+    Examples
+    --------
+    >>> percent(0.01234), percent(2.3e-5), percent(0.0)
+    ('1.23%', '2.3e-05', '0.00%')
+    """
+    return f"{share:.2g}" if 0.0 < share < 5e-4 else f"{share:.2%}"
+
+
+def exponential(exponent: float) -> str:
+    """Return e to this power with four digits, as a power of ten where float64 has no such number.
+
+    Examples
+    --------
+    >>> exponential(0.0), exponential(1000.0), exponential(-1000.0)
+    ('1', '1.97e+434', '5.076e-435')
+    """
+    if abs(exponent) < _LARGEST_EXPONENT:
+        return f"{math.exp(exponent):.4g}"
+    power, rest = divmod(exponent / math.log(10.0), 1.0)
+    return f"{10.0**rest:.4g}e{int(power):+d}"
 
 
 def without_pydantic_prefix(message: str) -> str:

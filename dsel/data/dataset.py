@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -177,6 +177,15 @@ class Dataset:
             str(label).startswith(f"{one}=") for label, one in zip(self.features, sources, strict=True) if label != one
         ]
         return sources if made and all(made) else None
+
+    def whole_categories(self, columns: Collection[int]) -> tuple[str, ...]:
+        """Return the categories of a frame all of whose columns of zeros and ones are among these columns."""
+        sources, chosen = self.categories, set(columns)
+        if sources is None:
+            return ()
+        rest = {sources[j] for j in range(self.n) if j not in chosen}
+        made = dict.fromkeys(str(sources[j]) for j in columns if sources[j] != self.features[j])
+        return tuple(name for name in made if name not in rest)
 
     @property
     def weighted(self) -> bool:

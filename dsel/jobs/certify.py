@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
-from dsel._lib.text import counted_items
+from dsel._lib.text import counted_items, percent
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -32,7 +32,7 @@ from dsel.planning.representations.choice import choose, choose_for_proof, gram_
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort
+from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort, whole_of
 from dsel.search.exact.choose_tree import MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
@@ -327,8 +327,7 @@ def describe(row: dict[str, Any], selection: Selection) -> str:
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
-        whole = "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
-        words = f"{useless}at most {row['relative_to_total']:.2%} of {whole} from the best{among}"
+        words = f"{useless}at most {percent(row['relative_to_total'])} of {whole_of(row)} from the best{among}"
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts)]).strip()
 
 

@@ -102,6 +102,17 @@ class LossData:
     columns: dict[int, Floats] = field(default_factory=dict)
     deviations: Floats | None = None
 
+    @property
+    def weight_sum(self) -> float:
+        """The sum of the weights of the rows, times those of their classes."""
+        w = self.loss.row_weights(self.loss.encode(self.targets.y), self.targets.w)
+        return float(self.dataset.m if w is None else w.sum())
+
+    def in_units(self, unit: Floats) -> LossData:
+        """Return the loss with the scaled columns divided by units (n,), which matter to a penalty only."""
+        deviations = None if self.deviations is None else self.deviations / unit
+        return replace(self, scaling=replace(self.scaling, scale_x=self.scaling.scale_x * unit), deviations=deviations)
+
 
 @dataclass(frozen=True)
 class LossFit:
@@ -414,14 +425,20 @@ class _Newton:
 
 
 def _solve(H: Floats, g: Floats) -> Floats:
-    """Return the solution of a positive semidefinite system, the shortest one where columns depend on each other."""
+    """Return the solution of a positive semidefinite system, the shortest one where columns depend on each other.
+
+    What is short is measured in units by which the diagonal is 1, so that the units of the columns do not matter.
+    """
+    diagonal = np.diag(H)
+    unit = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    H, g = H / unit / unit[:, None], g / unit
     try:
         factor = scipy.linalg.cho_factor(H)
         if np.diag(factor[0]).min() > 1e-7 * np.diag(factor[0]).max():
-            return np.asarray(scipy.linalg.cho_solve(factor, g))
+            return np.asarray(scipy.linalg.cho_solve(factor, g)) / unit
     except scipy.linalg.LinAlgError:
         pass
-    return np.asarray(scipy.linalg.lstsq(H, g, cond=1e-12)[0])
+    return np.asarray(scipy.linalg.lstsq(H, g, cond=1e-12)[0]) / unit
 
 
 #: By subset: the deviance, its gradient and its Hessian.

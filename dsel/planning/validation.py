@@ -31,6 +31,7 @@ from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
 from dsel.passes.loss_fits import keeps, too_many_rows
+from dsel.passes.statistics import ColumnScales
 from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.size_plan import MOST_COLUMNS, partition_of, plan_size
 from dsel.search.method import CrossValidation, Method, Options, ProblemSummary, Requirements
@@ -118,6 +119,11 @@ class ValidatedRequest:
     def items(self) -> Items:
         """What is chosen: groups of columns, if there are any, or single columns."""
         return self.groups or SingleColumns(self.summary.n)
+
+    def useless(self, statistics: ColumnScales) -> NDArray[np.bool_]:
+        """Return (n,) which columns explain nothing: constant ones, too, where the loss has no intercept to learn."""
+        needs_no_constant = self.loss is not None and not self.loss.has_intercept
+        return statistics.unusable("center" if needs_no_constant else self.request.preprocess)
 
     def subject(self, objective: Objective) -> ItemObjective:
         """Return the objective over what is chosen, from that over the columns that may be chosen."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.text import counted
+from dsel._lib.text import counted, percent
 from dsel.search.exact.alternatives import Verdict
 from dsel.search.exact.near_best import EQUAL
 from dsel.selection.front_row import FrontRow
@@ -36,10 +36,12 @@ class Price:
     verdict : {"necessary", "useless", "replaceable", "undecided"}
         Whether all near-best subsets have the column, none has it, or some do and some do not.
     error_with, error_without : float or None
-        f of the best known subset that has the column, and of the best one that lacks it. None if there is none.
+        f of the best known subset that has the column, and of the best one that lacks it. None if none is known: no
+        independent subset of this size is like that, or the time ended before one was found, or none is in a list by
+        an information criterion.
     bound_with, bound_without : float
         Proved: no such subset of this size has a smaller f, also none with columns that others represent. 0 if nothing
-        is proved. A set in which a group adds nothing to the others is a smaller set, and counts in neither.
+        is proved. Sets in which a group adds nothing to the others count.
     with_column, without_column : tuple of int
         The subsets of `error_with` and `error_without`.
     reliance : tuple of float, optional
@@ -148,7 +150,8 @@ class Alternatives:
         The criterion by which subsets of any size were ranked; empty if they all have `size` columns. The rows of
         `subsets` then have it as `criterion`, and the verdicts are about the listed subsets.
     largest_coefficient : float
-        If not 0, all of it is about fits by a loss whose coefficients of scaled columns are at most this.
+        If not 0, all of it is about fits by a loss whose coefficients are at most this; see
+        `dsel.search.exact.certificate.Certificate`.
     copies : tuple of tuple of int
         Clusters of near-copies. The first column of each represents the others, which no listed subset has. Verdicts
         are about subsets without them, but a column that a copy can replace is not necessary.
@@ -213,7 +216,7 @@ class Alternatives:
         counts = {name: len(self.labels(name)) for name in VERDICTS}
         columns = f"{counted(self.size, self.noun)}{'' if self.noun == 'column' else ' of columns'}"
         listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
-        near = f"{listed} within {self.within:.2%} of the best"
+        near = f"{listed} within {percent(self.within)} of the best"
         if self.by:
             sizes = sorted({row.size for row in self.subsets})
             near = f"{len(self.subsets)} best subsets by {self.by}, of {sizes[0]} to {sizes[-1]} columns"
@@ -222,9 +225,9 @@ class Alternatives:
         elif self.by:
             near += ", not proved"
         elif self.more:
-            near += f", and more; the list is complete within {self.complete_within:.2%}"
+            near += f", and more; the list is complete within {percent(self.complete_within)}"
         else:
-            near += f"; proved complete within {self.complete_within:.2%} only"
+            near += f"; proved complete within {percent(self.complete_within)} only"
         if self.largest_coefficient:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]

@@ -63,7 +63,7 @@ class Answer:
     curve: along which k was chosen. forward: the path of forward selection, for comparison. errors: of subsets of the
     front, from the data, where the objective approximates them. loss_parameters: what a loss took from the targets.
     numbered_classes: of a target with classes as numbers, which has a column of coefficients for each.
-    class_figures: how well the fit tells classes apart.
+    class_figures: how well the fit tells classes apart. weight_sum: of the rows, times the weights of their classes.
     """
 
     run: SelectionRun
@@ -78,6 +78,7 @@ class Answer:
     loss_parameters: dict[str, Any] = field(default_factory=dict)
     numbered_classes: dict[str, list[str]] = field(default_factory=dict)
     class_figures: ClassFigures | None = None
+    weight_sum: float | None = None
 
     @property
     def best(self) -> FrontPoint:
@@ -118,6 +119,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "coefficients": np.vstack([coefficients, zeros])[order],
         "intercept": intercept,
         "groups": items.by_name(S),
+        "categories": dataset.whole_categories(S.tolist()),
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
         "statistics": _chosen_statistics(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
         "swaps": _substitutes(run, chosen),
@@ -131,7 +133,7 @@ def assemble(
     """Return the Selection. notes: on the columns; seconds: by stage; provenance: when and where it was made."""
     run, outcome, best = answer.run, answer.outcome, answer.best
     dataset, base = run.dataset, run.validated.included
-    unusable = run.prepared.statistics.unusable(run.validated.request.preprocess)
+    unusable = run.validated.useless(run.prepared.statistics)
     return Selection(
         **answer_fields(run, answer.fit, answer.chosen, answer.kept),
         request=_resolved(run),
@@ -165,6 +167,7 @@ def assemble(
         column_labels=_column_labels(answer),
         loss_parameters=answer.loss_parameters,
         class_figures=answer.class_figures,
+        weight_sum=answer.weight_sum,
     )
 
 
@@ -198,8 +201,8 @@ def _notes(answer: Answer) -> Iterator[str]:
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
         )
-    if answer.curve is not None and dataset.weights is not None:
-        yield from unit_of_weights(answer.curve.rule, dataset.m, float(answer.run.prepared.statistics.weight))
+    if answer.curve is not None and answer.weight_sum is not None:
+        yield from unit_of_weights(answer.curve.rule, dataset.m, answer.weight_sum)
     if "captured" in counts:
         yield _reduction(answer.outcome)
     if rows is not None and rows.recoded:
@@ -299,7 +302,7 @@ def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontR
     criterion = value if answer.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
     if run.validated.items.keeps_dependent:  # included columns that depend on others
-        unusable = run.prepared.statistics.unusable(run.validated.request.preprocess)
+        unusable = run.validated.useless(run.prepared.statistics)
         members = [*members, *(j for j in run.base if not unusable[j] and j not in objective.included)]
     recomputed = answer.errors.get(tuple(sorted(members)))
     if recomputed is not None:

@@ -42,7 +42,7 @@ def candidates_of(
     request, labels = validated.request, dataset.features
     require_variation(whole.total, squared=not dataset.n_targets)
     _require_range(dataset, validated, statistics)
-    unusable = statistics.unusable(request.preprocess)
+    unusable = validated.useless(statistics)
     lost, include, dropped = _included(validated, unusable, whole)
     if lost.size:
         raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
@@ -115,7 +115,7 @@ def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: O
 def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
     """Return notes on columns that explain nothing, and on values that nobody wrote."""
     labels, notes = dataset.features, [*_on_rounded(dataset, statistics)]
-    unusable = statistics.unusable(validated.request.preprocess)
+    unusable = validated.useless(statistics)
     nearly = unusable & (statistics.squares > 0.0)
     filled = validated.request.missing == "mean"
     empty = unusable & ~nearly & filled & (statistics.mean_x == 0.0)
@@ -197,7 +197,7 @@ def answer_of(run: SelectionRun, members: Sequence[int]) -> tuple[Ints, Ints]:
     part = GroupedObjective(objective.restrict([place[int(j)] for j in kept]), groups)
     by_groups, _ = _in_order(part, range(part.n))
     order = np.concatenate([*by_gain(whole, objective.included, []), *(kept[groups[g]] for g in by_groups)])
-    unusable = run.prepared.statistics.unusable(validated.request.preprocess)
+    unusable = validated.useless(run.prepared.statistics)
     everything = [*(j for j in run.base if not unusable[j]), *chosen]
     return order, np.array([j for j in sorted(everything) if j not in order], np.int64)
 

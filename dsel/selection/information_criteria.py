@@ -137,15 +137,22 @@ def unit_of_weights(rule: str, rows: int, weight: float) -> Iterator[str]:
 def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[CriterionRow]:
     """Return the size that each criterion prefers among the best subsets of a selection.
 
-    Errors: OptionError with a ridge penalty, weights, groups, a custom criterion or without targets.
+    Errors: OptionError with a ridge penalty, groups, a custom criterion or without targets, and where the sum of the
+    weights is not known.
     """
-    plain = not (selection.lam or selection.weights or selection.groups) and bool(selection.targets)
+    plain = not (selection.lam or selection.groups) and bool(selection.targets)
     if not plain or selection.criterion is not None:
         raise OptionError(
-            "Information criteria are for targets, without penalty, weights, groups or a criterion.",
+            "Information criteria are for targets, without penalty, groups or a criterion.",
             'Choose the size by k="auto".',
         )
-    m, n = selection.shape
+    weighted = selection.weights is not None or selection.request.class_weight is not None
+    if weighted and selection.weight_sum is None:
+        raise OptionError(
+            "This result is of a version that did not keep the sum of the weights, which information criteria count.",
+            'Select again, or choose the size by k="auto".',
+        )
+    m, n = selection.weight_sum or selection.shape[0], selection.shape[1]
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
     excluded = {*left_out(selection.counts.get("copies", ())), *(j for j in selection.exclude if isinstance(j, int))}
     p = n - len(selection.constant) - len(excluded)
@@ -155,7 +162,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     intercept = selection.preprocess in ("standardize", "center") and selection.loss.has_intercept
     context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
     bounds = {row["size"]: row["bound"] for row in selection.certificate}
-    rows = [row for row in selection.front if row.size <= selection.k]
+    known = [row for row in selection.front if row.size <= selection.k]
     found = []
     for by in INFORMATION:
         if by == "cp" or (selection.by_loss and by not in DEVIANCE_CRITERIA):  # Cp needs the error of all columns
@@ -166,8 +173,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
                 return context.value_of_deviance(by, error, size, intercept)
             return context.value(by, error, size, size)
 
-        values = {row.size: value(row.error, row.size) for row in rows}
-        best = min(rows, key=lambda row: (values[row.size], row.size))
+        values = {row.size: value(row.error, row.size) for row in known}
+        best = min(known, key=lambda row: (values[row.size], row.size))
         least = values[best.size]
         others = range(len(selection.include), selection.k + 1)
         proved = all(
@@ -179,7 +186,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     return found
 
 
-def _as_reported(by: InformationCriterion, value: float, m: int, N: int, selection: SelectionRecord) -> float:
+def _as_reported(by: InformationCriterion, value: float, m: float, N: int, selection: SelectionRecord) -> float:
     """Return a criterion with the constants that R and statsmodels count, and the adjusted R2 itself."""
     if by == "adjusted-r2":
         return -value

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.types import Ints
+from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.column_copy import copied, copy_that_saves
 from dsel.passes.loss_fits import LossData, LossFit, fit_subsets
@@ -62,7 +62,7 @@ def certify_loss(
     shares : callable
         ``shares(sizes)`` yields each size with the seconds and the nodes that its proof may take.
     limit : float, optional
-        The proof is about coefficients of scaled columns, up to this factor times the largest one of the selection.
+        The proof is about coefficients up to this factor times the largest one of the selection, see `_units`.
     all_sizes : bool
         Prove the best subset of each size.
     listing : ListRule, optional
@@ -85,8 +85,10 @@ def certify_loss(
     search.consider([(run.most, selection.indices)])
     known = search.known[tuple(sorted(selection.indices))]
     _require_same(known.value, selection)
-    largest = None if limit is None else limit * float(lengths(known.coefficients).max(initial=0.0))
-    prover = _Prover.of(run, data, selection.front, largest or None)
+    unit = _units(run, data)
+    in_units = (known.coefficients.T * unit[known.columns]).T
+    largest = None if limit is None else limit * float(lengths(in_units).max(initial=0.0))
+    prover = _Prover.of(run, data.in_units(unit), selection.front, largest or None)
     if listing is not None and prover.items is None:
         raise CapacityError(
             "Near-best subsets are not listed: the columns do not fit, and the proof would make passes over the data.",
@@ -239,6 +241,20 @@ class _Prover:
         """Return the fits of subsets, some at a time."""
         sets = [np.array(sorted(S), np.int64) for S in subsets]
         return [fit for i in range(0, len(sets), _FITS) for fit in fit_subsets(self.data, sets[i : i + _FITS])]
+
+
+def _units(run: SelectionRun, data: LossData) -> Floats:
+    """Return (n,) the units of the scaled columns in a proof: their root mean squares, if a penalty has no others.
+
+    Where there is an intercept, the squares are those about the means.
+    """
+    statistics, preprocess = run.prepared.statistics, run.validated.request.preprocess
+    if data.lam > 0.0:
+        return np.ones(run.dataset.n)
+    squares = statistics.preprocessed_squares(preprocess)
+    if data.intercept:
+        squares = statistics.squares / statistics.scaling(preprocess).scale_x ** 2
+    return np.sqrt(np.where(squares > 0.0, squares / statistics.weight, 1.0))
 
 
 def _require_wide(problem: LossProblem, columns: int) -> None:

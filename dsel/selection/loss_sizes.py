@@ -45,7 +45,7 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     assert rule is not None
     by: Any = rule.by
     outputs = search.problem.loss.outputs
-    count = search.problem.loss.count(run.prepared.statistics.weight)
+    count = search.problem.loss.count(search.problem.weight_sum)
     context = CriterionContext(count, outputs, run.subject.n, 0.0, rule.gamma)
     intercept = search.problem.intercept and search.problem.loss.has_intercept
     base = run.validated.included

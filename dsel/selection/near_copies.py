@@ -66,7 +66,7 @@ def one_of_each(
     of_columns = None if whole.has_gram else statistics
     if of_columns is not None and (request.near_copies == "keep" or not isinstance(of_columns, ColumnStatistics)):
         return validated, (), ()
-    unusable = np.flatnonzero(statistics.unusable(request.preprocess))
+    unusable = np.flatnonzero(validated.useless(statistics))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
     if validated.groups is not None:
         left = left[validated.groups.sizes[validated.groups.of_column[left]] == 1]

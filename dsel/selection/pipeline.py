@@ -230,7 +230,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         require_variation(fit.total)
         reference = () if errors else perfect_only(run, forward_reference(run.subject, run.most))
     curve = None if choice is None else choice.curve
-    answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors)
+    weight = None if dataset.weights is None else float(prepared.statistics.weight)
+    answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors, weight_sum=weight)
     selection = assemble(answer, notes, timer.seconds, provenance(started))
     selection = with_certificates(selection, {proof.size: proof for proof in outcome.certificates}, dataset.names)
     for row in selection.certificate:
@@ -274,6 +275,7 @@ def _by_loss(
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
         figures = search.class_figures()
+    weighted = run.dataset.weights is not None or run.validated.request.class_weight is not None
     answer = Answer(
         run,
         outcome,
@@ -285,6 +287,7 @@ def _by_loss(
         loss_parameters=search.problem.loss.parameters(),
         numbered_classes=search.numbered_classes,
         class_figures=figures,
+        weight_sum=search.problem.weight_sum if weighted else None,
     )
     notes = (*notes, *search.notes(run))
     selection = assemble(answer, notes, timer.seconds, provenance(started))

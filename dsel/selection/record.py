@@ -264,6 +264,8 @@ class SelectionRecord:
     loss_parameters: dict[str, Any] = field(default_factory=dict)
     class_figures: ClassFigures | None = None
     classes: dict[str, list[str]] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    weight_sum: float | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -388,6 +390,12 @@ class SelectionRecord:
     def ratio_name(self) -> str | None:
         """What the exponential of a coefficient is: an odds ratio, a rate ratio, a hazard ratio, or None."""
         return self.loss.ratio if self.by_loss else None
+
+    @property
+    def ratios(self) -> Floats:
+        """The exponentials of the coefficients (s, N): infinity where float64 has no such number."""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(self.coefficients))
 
     @property
     def unsupervised(self) -> bool:
@@ -527,7 +535,7 @@ class SelectionRecord:
         if len(self.predicted) == 1:
             columns["coefficient"] = self.coefficients[:, 0]
         if self.ratio_name is not None:
-            columns[self.ratio_name.replace(" ", "_")] = np.exp(self.coefficients[:, 0])
+            columns[self.ratio_name.replace(" ", "_")] = self.ratios[:, 0]
         for j, target in enumerate(self.predicted if len(self.predicted) > 1 else ()):
             columns[f"coefficient_{target}"] = self.coefficients[:, j]
         return pd.DataFrame(columns, index=pd.Index(self.labels, name="feature", dtype=object))
@@ -556,7 +564,7 @@ class SelectionRecord:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
-        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures"):
+        for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures", "weight_sum"):
             if values[name] is None:
                 del values[name]
         for name in ("loss_parameters", "classes"):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, counted_items, noun, printable, shorten
+from dsel._lib.text import counted, counted_items, exponential, noun, percent, printable, shorten
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -197,8 +195,8 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
 
 def _ratios(selection: SelectionRecord) -> str:
     """Return the exponentials of the coefficients, as text."""
-    pairs = zip(selection.names, np.exp(selection.coefficients[:, 0]), strict=True)
-    return shorten([f"{printable(label)} {ratio:.4g}" for label, ratio in pairs], _FEW)
+    pairs = zip(selection.names, selection.coefficients[:, 0].tolist(), strict=True)
+    return shorten([f"{printable(label)} {exponential(b)}" for label, b in pairs], _FEW)
 
 
 def _headline(selection: SelectionRecord) -> str:
@@ -306,14 +304,14 @@ def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
             return f"Certificate, {size}: {words}, {proved} ({took})"
         return (
             f"Certificate, {size}: {useless}{proved}{among}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
-            f"{row['relative_gap']:.2%} of the error; {took})"
+            f"{percent(row['relative_gap'])} of the error; {took})"
         )
     if words is not None:
         return f"Certificate, {size}: {words}, {share} {row['r2']:.6f} ({took})"
     return (
         f"Certificate, {size}: {useless}{share} {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
-        f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
-        f"error; {took})"
+        f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
+        f"{percent(row['relative_gap'])} of the error; {took})"
     )
 
 

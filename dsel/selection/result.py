@@ -126,6 +126,12 @@ class Selection(SelectionRecord):
     classes : dict of str to list of str
         The classes of each target that holds classes. `targets` has NAME=CLASS for each class, and for the second
         one only where there are two.
+    categories : tuple of str
+        The columns of a frame with text or categories of which all indicator columns are chosen. `predict` warns of
+        values that these did not have.
+    weight_sum : float, optional
+        The sum of the weights of the rows, times those of their classes, which information criteria count as the number
+        of rows. None without weights, and for results of older versions.
     """
 
     @property
@@ -154,7 +160,7 @@ class Selection(SelectionRecord):
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
 
         The values have all constants, as those of R. For the squared error, `size_curve` leaves out the constants that
-        all sizes share.
+        all sizes share. A row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
 
         Parameters
         ----------
@@ -169,7 +175,8 @@ class Selection(SelectionRecord):
         Raises
         ------
         OptionError
-            With a ridge penalty, weights, groups or a custom criterion, or without targets.
+            With a ridge penalty, groups or a custom criterion, without targets, or for a result of an older version
+            with weights.
         """
         return preferred_sizes(self, gamma)
 

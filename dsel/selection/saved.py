@@ -124,8 +124,8 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
             values["swaps"] = tuple(Substitute(**row) for row in values["swaps"])
         # Older versions named the fields differently, and judged gaps by other rules.
         values["certificate"] = tuple(Certificate.from_dict(row).as_dict() for row in values.get("certificate", ()))
-        for name in ("indices", "shape", "targets", "constant", "notes"):
-            values[name] = tuple(values[name])
+        for name in ("indices", "shape", "targets", "constant", "notes", "categories"):
+            values[name] = tuple(values.get(name, ()))
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
         return kind(**values)
     except DselError:

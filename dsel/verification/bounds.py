@@ -461,17 +461,6 @@ class GroupChecker(Checker):
                 kept.append(j)
         return kept
 
-    def never_listed(self, S: Sequence[int]) -> bool:
-        """Return whether S is no set that lists may have, because a group adds nothing to the others."""
-        rank = len(self._independent(S))
-        return any(len(self._independent([h for h in S if h != g])) == rank for g in S)
-
-    def _allows(self, S: Sequence[int], level: Any) -> bool:
-        if super()._allows(S, level):
-            return True
-        never = self.listed is not None and len(S) == self.k and self.never_listed(S)
-        return never and bool(self.value(S) >= min(level, self.least))
-
     def _holds(self, chosen: tuple[int, ...], allowed: int, most: int, level: Any, parts: list[int]) -> bool:
         every = (*chosen, *columns_of(allowed))
         if self.listed is not None and allowed and len(every) <= min(self.k, len(chosen) + most):

@@ -112,14 +112,32 @@ def test_each_size_has_its_own_list_and_a_number_may_be_asked_for() -> None:
     assert [row.error for row in best.subsets] == pytest.approx(values[:4])
 
 
-def test_a_group_that_follows_from_the_others_makes_no_set() -> None:
-    country = DATA["city"].map(lambda city: "south" if city in ("ulm", "trier") else "north")
-    data = DATA[["a", "b", "city", "color"]].assign(country=country)
-    found = dsel.alternatives(dsel.select(data, Y, k=3), data, Y, within=0.9, limit=100)
-    sets = {names_of(found, row.indices) for row in found.subsets}
-    assert not any({"city", "country"} <= S for S in sets)
-    assert {"a", "city", "color"} in sets
+@pytest.mark.parametrize("seed", range(6))
+def test_prices_and_verdicts_count_every_set_of_at_most_k_groups_where_one_follows_from_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    data = DATA[["a", "b", "city", "color"]].sample(frac=1, axis=1, random_state=seed)
+    kinds = dict(zip(["ulm", "kiel", "bonn", "jena", "trier"], rng.permutation(["n", "n", "s", "s", "w"]), strict=True))
+    data = data.assign(country=data["city"].map(kinds), town=data["city"].str.upper())
+    y, k = Y + rng.normal() * data["b"].to_numpy(), int(rng.integers(2, 5))
+    Z = {name: pd.get_dummies(data[[name]]).to_numpy(float) for name in data}
+
+    def error(names: tuple[str, ...]) -> float:
+        X = np.hstack([np.ones((M, 1)), *(Z[name] for name in names)])
+        return M * float(np.square(y - X @ np.linalg.lstsq(X, y, rcond=1e-9)[0]).sum() / np.square(y - y.mean()).sum())
+
+    values = {S: error(S) for size in range(k + 1) for S in combinations(data.columns, size)}
+    found = dsel.alternatives(dsel.select(data, y, k=k), data, y, within=0.2, limit=100)
+    limit = min(values.values()) + 0.2 * (M - min(values.values())) + 1e-9
+    near = [set(S) for S, f in values.items() if f <= limit]
     assert found.complete
+    assert {names_of(found, row.indices) for row in found.subsets} == {frozenset(S) for S in near if len(S) == k}
+    for name, price in found.prices.items():
+        having = sum(name in S for S in near)
+        assert price.verdict == {0: "useless", len(near): "necessary"}.get(having, "replaceable")
+        least = [min(f for S, f in values.items() if (name in S) == inside) for inside in (True, False)]
+        assert price.bound_with <= least[0] + 1e-7
+        assert price.bound_without <= least[1] + 1e-7
+        assert (price.error_with, price.error_without) == pytest.approx(least)
 
 
 def test_the_reliance_is_what_leaving_a_group_out_costs() -> None:

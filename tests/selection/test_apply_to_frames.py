@@ -75,9 +75,11 @@ def test_unknown_values_are_zero_in_all_indicators_and_missing_ones_are_nan() ->
     assert found[levels].iloc[1].isna().all()
 
 
-def test_values_that_the_selection_does_not_know_give_a_warning() -> None:
-    selection = dsel.select(FRAME[["size", "energy"]], Y, k=2)
-    assert set(selection.groups) == {"size", "energy"}
+@pytest.mark.parametrize("groups", [None, {"label": ["energy"]}, {"label": ["energy", "size"]}], ids=str)
+def test_values_that_the_selection_does_not_know_give_a_warning(groups: Any, tmp_path: Path) -> None:
+    chosen = dsel.select(FRAME[["size", "energy"]], Y, k=1 if "size" in str(groups) else 2, groups=groups)
+    selection = dsel.open_selection(chosen.save(tmp_path / "saved"))
+    assert selection.categories == ("energy",)
     rows = pd.DataFrame({"size": [0.0, 0.0, 0.0], "energy": ["A", None, "D"]})
     with pytest.warns(UserWarning, match=r"'energy' has values .* such as 'D': they predict") as caught:
         selection.predict(rows)
@@ -85,6 +87,16 @@ def test_values_that_the_selection_does_not_know_give_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         selection.predict(rows[:2])
+
+
+def test_values_whose_column_was_not_chosen_give_no_warning() -> None:
+    known = [f"energy={value}" for value in sorted(set(FRAME["energy"]))]
+    selection = dsel.select(FRAME[["size", "energy"]], Y, k=2, groups={"energy": known[:-1]})
+    assert "energy" in selection.groups
+    assert selection.categories == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selection.predict(FRAME)
 
 
 def test_a_missing_column_is_named_without_the_indicators_that_were_made() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -231,11 +232,25 @@ def test_the_sizes_that_criteria_prefer_have_the_values_of_r_and_are_proved() ->
     assert rows["bic"].value == pytest.approx(-2.0 * log_likelihood + np.log(40) * (len(S) + 2), rel=1e-9)
 
 
-@pytest.mark.parametrize("option", [{"lam": 1.0}, {"sample_weight": np.ones(40)}, {"groups": [[0, 1], [2, 3]]}])
+@pytest.mark.parametrize("option", [{"lam": 1.0}, {"groups": [[0, 1], [2, 3]]}])
 def test_information_criteria_are_for_plain_least_squares(option: dict[str, Any]) -> None:
     X, y = problem(m=40, n=7, noise=2.0)
     with pytest.raises(OptionError, match="Information criteria are for targets"):
         dsel.select(X, y, k=1, method="forward", **option).information_criteria()
+
+
+def test_information_criteria_count_a_row_of_weight_two_twice(tmp_path: Path) -> None:
+    X, y = problem(m=40, n=7, noise=2.0)
+    times = np.arange(40) % 3 + 1
+    dsel.select(X, y, k=4, sample_weight=times).save(tmp_path / "weighted")
+    weighted = dsel.open_selection(tmp_path / "weighted")
+    repeated = dsel.select(np.repeat(X, times, axis=0), np.repeat(y, times), k=4)
+    assert weighted.weight_sum == times.sum()
+    for row, same in zip(weighted.information_criteria(), repeated.information_criteria(), strict=True):
+        assert row.indices == same.indices
+        assert row.value == pytest.approx(same.value, rel=1e-9)
+    with pytest.raises(OptionError, match="did not keep the sum of the weights"):
+        replace(weighted, weight_sum=None).information_criteria()
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])

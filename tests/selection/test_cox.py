@@ -29,6 +29,28 @@ def drawn(m: int = 150, n: int = 8, seed: int = 0, ties: bool = True) -> tuple[n
     return X, y
 
 
+@pytest.mark.parametrize("preprocess", ["standardize", "center", "unit", "none"])
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_constant_columns_are_never_chosen_because_they_change_no_hazard_ratio(preprocess: Any, lam: float) -> None:
+    X, y = drawn()
+    with_constant = np.insert(X, 3, 7.0, axis=1)
+    asked: dict[str, Any] = {"k": 3, "loss": "cox", "preprocess": preprocess, "lam": lam}
+    plain, found = (dsel.certify(dsel.select(data, y, **asked), data, y) for data in (X, with_constant))
+    assert found.constant == ("x3",)
+    assert found.certificate[0]["status"] == "optimal"
+    assert found.error == pytest.approx(plain.error)
+    assert list(dsel.alternatives(found, with_constant, y).verdicts) == [f"x{j}" for j in range(9) if j != 3]
+    with pytest.raises(OptionError, match="Included columns are constant: x3"):
+        dsel.select(with_constant, y, include=["x3"], **asked)
+
+
+def test_a_nearly_constant_column_does_not_spoil_a_proof() -> None:
+    X, y = drawn()
+    X[:, 3] = 1e6 + 1e-3 * X[:, 3]
+    found = dsel.certify(dsel.select(X, y, k=3, loss="cox", preprocess="unit"), X, y)
+    assert found.certificate[0]["status"] == "optimal"
+
+
 def likelihood(
     Z: np.ndarray, y: np.ndarray, b: np.ndarray, w: np.ndarray, o: np.ndarray
 ) -> tuple[Any, np.ndarray, np.ndarray]:

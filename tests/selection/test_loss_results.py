@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -308,6 +311,28 @@ def test_the_table_has_ratios() -> None:
         table = dsel.select(X, y, k=2, loss=loss).to_frame()
         np.testing.assert_allclose(table[name], np.exp(table["coefficient"]))
     assert "odds_ratio" not in dsel.select(X, CLASSES, k=2).to_frame()
+
+
+def test_ratios_of_large_coefficients_are_printed_as_powers(tmp_path: Path) -> None:
+    tiny = X / 1e5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = dsel.select(tiny, COUNTS, k=2, loss="poisson")
+        assert re.search(r"Rate ratios.*\d\.\d+e[+-]\d{4,}", str(found))
+        found.report(tmp_path / "report.html")
+        ratios = found.to_frame()["rate_ratio"]
+    assert set(ratios) <= {0.0, np.inf}
+
+
+def test_texts_name_what_rounding_and_gaps_are_shares_of() -> None:
+    found = dsel.certify(dsel.select(X, CLASSES, k=2, loss="logistic", lam=1.0), X, CLASSES)
+    (row,) = found.certificate
+    rounded = {**row, "rounding_error": 2e-8, "status": "optimal"}
+    assert "proved optimal to 2e-08 of the deviance without columns" in str(replace(found, certificate=(rounded,)))
+    near = {**row, "status": "bounded", "gap": 2e-5 * row["value"], "relative_gap": 2e-5}
+    assert ", 2e-05 of the error;" in str(replace(found, certificate=(near,)))
+    squared = {**rounded, "method": "branch-and-bound"}
+    assert "to 2e-08 of ||Y||^2" in str(replace(found, certificate=(squared,)))
 
 
 def test_the_report_speaks_of_the_deviance(tmp_path: Path) -> None:

@@ -165,6 +165,18 @@ def test_chooses_k_by_an_information_criterion() -> None:
     assert point.value == pytest.approx(row.error + (row.size + 1) * np.log(400))  # with the intercept
 
 
+def test_information_criteria_count_the_weights_of_classes_as_those_of_rows() -> None:
+    X, y = drawn("logistic", m=200)
+    times = np.where(y > 0.0, 3, 1)
+    asked: dict[str, Any] = {"k": "auto", "max_k": 3, "loss": "logistic", "choose_k": "bic"}
+    found = dsel.select(X, y, class_weight={1: 3.0}, **asked)
+    repeated = dsel.select(np.repeat(X, times, axis=0), np.repeat(y, times), **asked)
+    values = [[point.value for point in one.size_curve.points] for one in (found, repeated) if one.size_curve]
+    np.testing.assert_allclose(*values, rtol=1e-9)
+    assert found.information_criteria()[1].value == pytest.approx(min(values[0]))
+    assert any("BIC counts a row of weight 2 as two rows" in note for note in found.notes)
+
+
 @pytest.mark.parametrize("by", ["folds", "log-loss", "auc"])
 def test_chooses_k_on_left_out_rows(by: str, tmp_path: Path) -> None:
     X, y = drawn("logistic", m=200)
@@ -318,6 +330,22 @@ def test_the_unit_of_columns_does_not_make_a_fit_infinite(preprocess: Any, loss:
     for unit in (1e-3, 1.0, 1e3):
         found = dsel.select(unit * X, (X[:, 3] > 0.0).astype(float), **{**asked, "loss": "logistic", "k": 1})
         assert any("x3 separate the classes" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("preprocess", ["center", "none", "unit"])
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+def test_proofs_without_a_penalty_do_not_depend_on_the_units_of_columns(preprocess: Any, loss: str) -> None:
+    X, y = drawn(loss)
+    units = 10.0 ** np.random.default_rng(2).permutation(np.linspace(-3.0, 5.0, X.shape[1]))
+    asked: dict[str, Any] = {"k": 3, "loss": loss, "preprocess": preprocess}
+    of_units = {}
+    for name, unit in (("equal", np.ones(X.shape[1])), ("very different", units)):
+        found = dsel.certify(dsel.select(X * unit, y, **asked), X * unit, y)
+        (proof,) = found.certificate
+        assert proof["status"] == "optimal"
+        assert not any("do not converge" in note for note in found.notes)
+        of_units[name] = (set(found.indices), pytest.approx(found.error), pytest.approx(proof["largest_coefficient"]))
+    assert of_units["equal"] == of_units["very different"]
 
 
 def test_columns_that_separate_the_classes_are_named() -> None:

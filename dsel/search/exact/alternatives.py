@@ -11,7 +11,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.objective.objective_interface import ItemObjective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.near_best import EQUAL, Members, NearBest, OpenBounds
+from dsel.search.exact.near_best import EQUAL, Members, NearBest, OpenBounds, counts
 
 #: Swaps of the members of at most this many subsets are tried before the tree begins, and for prices after it.
 _SWAPPED = 10
@@ -111,7 +111,8 @@ def swap_values(objective: ItemObjective, S: Sequence[int]) -> Floats:
         return values
     for place, i in enumerate(S):
         state.delete(i)
-        values[place] = np.where(state.residual_norms() > 0.0, state.value - state.gains(), np.inf)
+        allowed = objective.groups is not None or state.residual_norms() > 0.0
+        values[place] = np.where(allowed, state.value - state.gains(), np.inf)
         values[place, i] = np.inf
         state.insert(i)
     values[:, list(S)] = np.inf
@@ -120,7 +121,7 @@ def swap_values(objective: ItemObjective, S: Sequence[int]) -> Floats:
 
 def _take(near: NearBest, objective: ItemObjective, S: Iterable[int]) -> None:
     members = tuple(sorted(S))
-    if objective.rank(members) == len(members):
+    if counts(objective, members):
         near.take(members, objective.value(members))
 
 
@@ -173,7 +174,7 @@ def search_prices(near: NearBest, objective: ItemObjective, deadline: Deadline) 
                 i, l = np.unravel_index(int(values.argmin()), values.shape)
                 trial = tuple(sorted((*known[:i], *known[i + 1 :], int(l))))
                 value = objective.value(trial)
-                if not value < objective.value(known) - EQUAL * near.total or objective.rank(trial) < near.k:
+                if not value < objective.value(known) - EQUAL * near.total or not counts(objective, trial):
                     break
                 near.take(trial, value)
                 known = trial

@@ -92,7 +92,8 @@ class Certificate:
         share of ||Y||^2. Others may be better.
     largest_coefficient : float
         If not 0, the bound is about fits whose coefficients are at most this: of columns of norm 1 by the squared
-        error, and of columns after preprocessing by a loss. Others may be better.
+        error, and by a loss of columns after preprocessing, without a penalty of those divided by their standard
+        deviation, or where there is no intercept by their root mean square. Others may be better.
     represented : int
         How many columns were left out because another one, which nearly copies them, represents them. Without a
         penalty and a limit for coefficients, multiples up to the rounding of float64 do not count.
@@ -266,6 +267,11 @@ class Certificate:
         return cls(**{name: value for name, value in known.items() if value is not None})
 
 
+def whole_of(row: Mapping[str, Any]) -> str:
+    """Return what the shares of a proof are relative to, in words. row: what `Certificate.as_dict` returns."""
+    return "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
+
+
 def claim(row: Mapping[str, Any]) -> str | None:
     """Return what a proof of the best subset shows, in words; None if it leaves a gap.
 
@@ -276,7 +282,7 @@ def claim(row: Mapping[str, Any]) -> str | None:
     words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
     words += " for the noisy sums" if row.get("noise") else ""
     if row["rounding_error"] > _NAMED_ROUNDING:
-        words += f" to {row['rounding_error']:.0e} of ||Y||^2"
+        words += f" to {row['rounding_error']:.0e} of {whole_of(row)}"
     if row["status"] != "optimal":
         words += " except for near-copies"
     return f"{words} {covered(row)}".strip()
@@ -360,7 +366,7 @@ def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> l
 def _why_useless(row: Mapping[str, Any]) -> str:
     """Return why a bound is of no use, and what helps."""
     if row["rounding_error"] * row["total"] > 0.5 * row["value"]:
-        why = f"Rounding in the proof may be worth {row['rounding_error']:.2g} of ||Y||^2"
+        why = f"Rounding in the proof may be worth {row['rounding_error']:.2g} of {whole_of(row)}"
         if row["near_copies"]:
             return f"{why}."
         return (

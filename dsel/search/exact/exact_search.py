@@ -17,7 +17,7 @@ from dsel.search.anytime import AnytimeSearch, Deadline, OutOfTime, SavedAs
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import CONTRADICTION, Certificate, without_bound
 from dsel.search.exact.guarantee import Guarantee, Limits
-from dsel.search.exact.near_best import NearBest
+from dsel.search.exact.near_best import NearBest, counts
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, check_size
 
 V = TypeVar("V")
@@ -178,7 +178,7 @@ class ExactSearch:
         """
         members = tuple(sorted(int(j) for j in S))
         value = self.objective.value(members)
-        if self.near_best is not None and self.objective.rank(members) == len(members):
+        if self.near_best is not None and counts(self.objective, members):
             self.near_best.take(members, value)
         if len(members) > self.k or not value < self.best_value:
             return False

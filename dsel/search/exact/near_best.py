@@ -10,8 +10,9 @@ not. A tree of a proof that looks for all subsets below this f, in place of bett
 and proves that there are no others. If there are more than can be listed, it lists the best ones. Then it visits only
 the nodes that may decide about a column: whether a near-best subset has it, and whether another one lacks it.
 
-In a list of groups of columns, a "column" is a group everywhere here. A set of groups is near-best only if each of them
-adds something to the others, as a subset of columns is independent.
+A subset of columns must be independent. In a list of groups of columns, a "column" is a group everywhere here, and
+every set of k groups counts, also where a group adds nothing to the others. A smaller set explains no more than it does
+with other groups, so what holds for all sets of k groups holds for those of fewer groups, too.
 """
 
 from __future__ import annotations
@@ -219,6 +220,11 @@ class OpenBounds:
         outside = np.ones(self.having.size, np.bool_)
         outside[inside] = False
         self.lacking[outside] = np.minimum(self.lacking[outside], lower)
+
+
+def counts(objective: ItemObjective, S: Members) -> bool:
+    """Return whether lists may have S: independent columns, or any groups."""
+    return objective.groups is not None or objective.rank(S) == len(S)
 
 
 def near_best_of(objective: ItemObjective, k: int, rule: ListRule, error: float) -> NearBest:

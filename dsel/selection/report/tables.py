@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import shorten
+from dsel._lib.text import percent, shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.front_row import FrontRow
@@ -47,8 +47,8 @@ def aligned(value: float | None) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share in percent."""
-    return f"{value:.2%}".replace("%", " %").replace("-", "−")
+    """Return a share in percent, or as a power of ten where two decimals would hide it."""
+    return percent(value).replace("%", " %").replace("-", "−")
 
 
 def duration(seconds: float) -> str:
@@ -234,7 +234,7 @@ def chosen_rows(selection: SelectionRecord) -> list[dict[str, Any]]:
     standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
     listed = selection.coefficients[:, : len(coefficient_heads(selection))]
     if selection.ratio_name is not None:
-        listed = np.hstack([selection.coefficients, np.exp(selection.coefficients)])
+        listed = np.hstack([selection.coefficients, selection.ratios])
     return [
         {
             "place": i + 1,

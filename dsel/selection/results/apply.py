@@ -212,7 +212,8 @@ def column_positions(
     place = {name: i for i, name in enumerate(names)}
     missing = [label for label in chosen if label not in place]
     if missing:
-        missing, of = (list(dict.fromkeys(_category_of(selection, one) for one in some)) for some in (missing, chosen))
+        known = selection.categories
+        missing, of = (list(dict.fromkeys(column_of(one, known) for one in some)) for some in (missing, chosen))
         remedy = "Add or rename them."
         if unlabelled and count == n:
             remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
@@ -229,16 +230,6 @@ def column_positions(
     return np.array([place[label] for label in chosen], np.int64)
 
 
-def _category_of(selection: SelectionRecord, label: str) -> str:
-    """Return the column whose categories became a group with this column of 0 and 1; the label itself if none did."""
-    labels = dict(zip(selection.indices, selection.names, strict=True))
-    for name, columns in selection.groups.items():
-        members = [labels[j] for j in columns if j in labels]
-        if label in members and all(member.startswith(f"{name}=") for member in members):
-            return name
-    return label
-
-
 def opened(selection: SelectionRecord, X: Any) -> Any:
     """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions.
 
@@ -253,8 +244,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
     X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if _is_frame(X):
-        complete = {name for name in map(partial(_category_of, selection), selection.names) if name in selection.groups}
-        return with_columns(X, selection.names, selection.request.dates, complete)
+        return with_columns(X, selection.names, selection.request.dates, selection.categories)
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})
     if is_a(X, "xarray", "DataArray") and X.ndim > 2:

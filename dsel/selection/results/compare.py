@@ -7,7 +7,7 @@ from typing import Any
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, printable
+from dsel._lib.text import counted, percent, printable
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
@@ -148,7 +148,7 @@ def _notes(a: Selection, b: Selection) -> list[str]:
         notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
     found = [(one.size, one.noun, one.within) for one in (a.alternatives, b.alternatives) if one is not None]
     if len(found) == 2 and found[0] != found[1]:
-        sizes = " and ".join(f"{counted(size, noun)} within {within:.2%}" for size, noun, within in found)
+        sizes = " and ".join(f"{counted(size, noun)} within {percent(within)}" for size, noun, within in found)
         notes.append(f"the verdicts are about other subsets: {sizes} of the best")
     return notes
 
