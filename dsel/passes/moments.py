@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyr, get_blas_funcs
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import dense_rows
 from dsel.data.dataset import Dataset
@@ -210,7 +210,7 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     place = where.removeprefix("X") if in_memory else f" of {where}"
     raise NonFiniteError(
         f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {{count}} in these rows, "
-        f"in {{columns}}, {shown}.",
+        f"in {{columns}}, {shown} ({FIRST_ROW}).",
         remedy, variable, {int(j) + first_column: int(bad[:, j].sum()) for j in np.unique(columns)},
     )  # fmt: skip
 

@@ -36,7 +36,9 @@ class Price:
     verdict : {"necessary", "useless", "replaceable", "undecided"}
         Whether all near-best subsets have the column, none has it, or some do and some do not.
     error_with, error_without : float or None
-        f of the best known subset that has the column, and of the best one that lacks it. None if there is none.
+        f of the best known subset that has the column, and of the best one that lacks it. None if none is known: no
+        independent subset of this size is like that, or the time ended before one was found, or none is in a list by
+        an information criterion.
     bound_with, bound_without : float
         Proved: no such subset of this size has a smaller f, also none with columns that others represent. 0 if nothing
         is proved. Sets in which a group adds nothing to the others count.
@@ -148,7 +150,8 @@ class Alternatives:
         The criterion by which subsets of any size were ranked; empty if they all have `size` columns. The rows of
         `subsets` then have it as `criterion`, and the verdicts are about the listed subsets.
     largest_coefficient : float
-        If not 0, all of it is about fits by a loss whose coefficients of scaled columns are at most this.
+        If not 0, all of it is about fits by a loss whose coefficients are at most this; see
+        `dsel.search.exact.certificate.Certificate`.
     copies : tuple of tuple of int
         Clusters of near-copies. The first column of each represents the others, which no listed subset has. Verdicts
         are about subsets without them, but a column that a copy can replace is not necessary.

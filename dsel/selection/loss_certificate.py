@@ -62,7 +62,7 @@ def certify_loss(
     shares : callable
         ``shares(sizes)`` yields each size with the seconds and the nodes that its proof may take.
     limit : float, optional
-        The proof is about coefficients of scaled columns, up to this factor times the largest one of the selection.
+        The proof is about coefficients up to this factor times the largest one of the selection, see `_units`.
     all_sizes : bool
         Prove the best subset of each size.
     listing : ListRule, optional

@@ -65,5 +65,5 @@ def test_an_error_names_the_category_and_what_helps(tmp_path: Path) -> None:
     for data in ((HOLES, Y), (tmp_path / "kept.zarr",)):
         with pytest.raises(DataError, match=says):
             dsel.select(*data, k=2)
-    with pytest.raises(DataError, match=r"in column 'x', rows 0, 1\. .*of each column\.$"):
+    with pytest.raises(DataError, match=r"in column 'x', rows 0, 1 .*of each column\.$"):
         dsel.select(HOLES[["x", "z"]], Y, k=1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel.data.formats.source import Array, DerivedSource, Missing, Rows, Source, buffer_rows, buffers
 from dsel.data.labels import by_source, default_labels, of_means
 from dsel.errors import DataError
@@ -153,7 +153,7 @@ def _refused(source: Source, found: _Counts) -> DataError:
         said.append(f"the weights ({found.w})")
     have = "column has" if len(said) == 1 else "columns have"
     return DataError(
-        f"{source.name}: {len(said)} {have} missing values: {shorten(said, 20)}.",
+        f"{source.name} ({FIRST_ROW}): {len(said)} {have} missing values: {shorten(said, 20)}.",
         "Fill them in, or give missing: rows leaves such rows out, mean fills in means, keep stores NaN.",
     )
 

@@ -92,7 +92,8 @@ class Certificate:
         share of ||Y||^2. Others may be better.
     largest_coefficient : float
         If not 0, the bound is about fits whose coefficients are at most this: of columns of norm 1 by the squared
-        error, and of columns after preprocessing by a loss. Others may be better.
+        error, and by a loss of columns after preprocessing, without a penalty of those divided by their standard
+        deviation, or where there is no intercept by their root mean square. Others may be better.
     represented : int
         How many columns were left out because another one, which nearly copies them, represents them. Without a
         penalty and a limit for coefficients, multiples up to the rounding of float64 do not count.
