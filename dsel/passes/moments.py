@@ -161,7 +161,7 @@ class NonFiniteError(DataError):
         How many such values each column has, by its number, or by its label where that is known.
     """
 
-    def __init__(self, what: str, remedy: str, variable: str, counts: Mapping[int | str, int]) -> None:
+    def __init__(self, what: str, remedy: str, variable: str, counts: Mapping[int, int] | Mapping[str, int]) -> None:
         several = len(counts) > 1
         names = shorten((f"{name!r} ({count})" if several else repr(name) for name, count in counts.items()), _NAMED)
         where = f"column{'s' if several else ''} {names}"

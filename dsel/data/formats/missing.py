@@ -65,9 +65,9 @@ class FilledSource(DerivedSource):
             labels = _labels(source, np.flatnonzero(counts == 0))
             raise DataError(f"{source.name}: no value of {labels} is there.", "Name these columns under drop.")
         self.means = found.sums / counts
-        labels = default_labels("x", source.shape[1]) if source.features is None else list(source.features)
-        missing = by_source(found.x.tolist(), labels, source.sources)
-        self.notes = (*source.notes, *of_means(missing, source.shape[0], labels))
+        names = default_labels("x", source.shape[1]) if source.features is None else list(source.features)
+        missing = by_source(found.x.tolist(), names, source.sources)
+        self.notes = (*source.notes, *of_means(missing, source.shape[0], names))
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "missing": "mean"}
