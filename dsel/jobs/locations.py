@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,8 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.offset import names_target
+from dsel.data.dataset import Dataset
+from dsel.data.requested import dataset_of
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError, OutputError
 from dsel.jobs.reporting import Reporter, output_errors

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import counted, counted_items
 from dsel._lib.types import Ints
+from dsel.data.blocks import missing_values
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.formats.tables.scan import rounding_note
-from dsel.data.labels import Labels, format_labels
+from dsel.data.labels import Labels, by_source, format_labels, of_means
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
@@ -129,6 +130,10 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     if empty.any():  # the statistics do not tell the two apart
         have = counted(int(empty.sum()), "column that is never chosen has", "columns that are never chosen have")
         notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, np.flatnonzero(empty))}")
+    counts = missing_values(dataset.blocks, dataset.n) if filled else None
+    if counts is not None:
+        counts[unusable] = counts[validated.exclude] = 0
+        notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
     if filled and isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:
