@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any
 from dsel.config.import_path import guarding_imports
 from dsel.config.job import JobFile, RunSeries
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.divide_rows import select_rows
-from dsel.data.offset import names_target
 from dsel.data.dataset import Dataset
 from dsel.data.requested import dataset_of
 from dsel.data.store.reader import Store
@@ -35,28 +32,6 @@ if TYPE_CHECKING:
     from dsel.passes.statistics_cache import StatisticsCache
 
 log = logging.getLogger("dsel")
-
-
-def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
-    """Return the data of a request: the rows, targets and weights that it names. Only labels are read.
-
-    Errors: those of `as_dataset` and `select_rows`.
-    """
-
-    def read(targets: Sequence[str | int] | None) -> Dataset:
-        return as_dataset(
-            X, Y, targets=targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight,
-            categories=request.categories, dates=request.dates, exclude=request.exclude,
-        )  # fmt: skip
-
-    dataset = read(request.targets)
-    if names_target(dataset, request.offset) and request.offset in dataset.targets:
-        if request.targets is not None or dataset.n_targets == 1:
-            raise OptionError(f"{request.offset} is the offset and a target.", "Name another column as the target.")
-        dataset = read([label for label in dataset.targets.tolist() if label != request.offset])
-    asked = (request.offset, getattr(request.choose_k, "row_groups", None), request.options.get("row_groups"))
-    also_read = tuple(name for name in asked if isinstance(name, str))
-    return select_rows(replace(dataset, also_read=also_read) if also_read else dataset, request.rows)
 
 
 def as_selected(request: SelectionRequest, selection: Selection) -> SelectionRequest:
