@@ -178,7 +178,8 @@ class RunStatus:
             "finished": "finished",
             "interrupted": f"interrupted; continue it with: dsel resume {self.folder}",
             "failed": f"failed; after the remedy, continue it with: dsel resume {self.folder}",
-            "silent": "no sign of life: it was killed, its machine is down, or its storage does not answer",
+            "silent": "no sign of life: it was killed, its machine is down, or its storage does not answer; "
+            f"once it has ended, continue it with: dsel resume {self.folder}",
             "not started": f"it never ran to a checkpoint; start it with: dsel resume {self.folder}",
         }[self.state]
 
