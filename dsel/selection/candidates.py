@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -54,15 +55,7 @@ def candidates_of(
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
     pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram and not request.lam else []
     pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
-    if pairs:
-        more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
-        named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
-        alone = (
-            validated.groups is None
-            or max(validated.groups.sizes[validated.groups.of_column[np.array(pairs)]].flat) == 1
-        )
-        most = ", of which at most one is chosen, and no proof covers subsets with two" if alone else ""
-        notes.append(f"columns that are multiples of each other{most}: {named}{more}")
+    notes += _on_copies(validated, used, pairs)
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
@@ -87,6 +80,31 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
         raise OptionError(
             f"The included columns depend on each other: {named}.", "Leave out those that repeat."
         ) from error
+
+
+def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield notes on pairs of columns of different groups that are multiples of each other. used: the candidates."""
+    groups, labels = validated.groups, validated.dataset.features
+    more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
+
+    def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
+        return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more
+
+    most = ", of which at most one is chosen, and no proof covers subsets with two"
+    if groups is not None and pairs:
+        sizes = np.bincount(groups.of_column[used], minlength=groups.size)
+        copied: dict[tuple[int, int], set[int]] = defaultdict(set)
+        of_pairs = [(min(both), max(both)) for both in map(groups.of, pairs)]
+        for of_pair, pair in zip(of_pairs, pairs, strict=True):
+            copied[of_pair].update(pair)
+        same = sorted(key for key, columns in copied.items() if len(columns) == sizes[list(key)].sum())
+        if same:
+            which = named(_sets(same), groups.names)
+            yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
+        pairs = [pair for of_pair, pair in zip(of_pairs, pairs, strict=True) if of_pair not in same]
+        most = " in different groups"
+    if pairs:
+        yield f"columns that are multiples of each other{most}: {named(_sets(pairs), labels.tolist())}"
 
 
 def _sets(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
