@@ -7,13 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import alternatives, certify, check_part, eigh, from_sums, open_sums, plan, select, stability, sums
+    from dsel.api.proofs import alternatives, certify, submodularity_ratio
+    from dsel.api.select import eigh, plan, select, stability
+    from dsel.api.sums import check_part, from_sums, open_sums, sums
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated, Remembered
     from dsel.data.append.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
-    from dsel.jobs.certify import submodularity_ratio
     from dsel.jobs.verify import verify
     from dsel.planning.eigh import Eigendecomposition
     from dsel.selection.alternatives import Alternatives
@@ -55,22 +56,22 @@ _HOMES = {
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
-    "alternatives": "dsel.api",
+    "alternatives": "dsel.api.proofs",
     "append": "dsel.data.append.append",
-    "certify": "dsel.api",
-    "check_part": "dsel.api",
-    "eigh": "dsel.api",
-    "from_sums": "dsel.api",
+    "certify": "dsel.api.proofs",
+    "check_part": "dsel.api.sums",
+    "eigh": "dsel.api.select",
+    "from_sums": "dsel.api.sums",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.result",
     "open_store": "dsel.data.store.reader",
-    "open_sums": "dsel.api",
-    "plan": "dsel.api",
+    "open_sums": "dsel.api.sums",
+    "plan": "dsel.api.select",
     "report": "dsel.selection.result",
-    "select": "dsel.api",
-    "stability": "dsel.api",
-    "submodularity_ratio": "dsel.jobs.certify",
-    "sums": "dsel.api",
+    "select": "dsel.api.select",
+    "stability": "dsel.api.select",
+    "submodularity_ratio": "dsel.api.proofs",
+    "sums": "dsel.api.sums",
     "verify": "dsel.jobs.verify",
 }
 

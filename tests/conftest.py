@@ -32,7 +32,8 @@ settings.load_profile("steady")
 
 #: What a worker of a cluster imports before its first task, or soon after.
 _WORKER_MODULES = [
-    "distributed", "distributed.nanny", "zarr", "dsel.engine.dask_engine", "dsel.passes.gram", "dsel.api",
+    "distributed", "distributed.nanny", "zarr", "dsel.engine.dask_engine", "dsel.passes.gram", "dsel.api.run_proofs",
+    "dsel.search.portfolio.method",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ CHECKS = {
 }  # fmt: skip
 
 PUBLIC = [
-    "dsel.api.select_from",
+    "dsel.api.run_select.select_from",
     "dsel.select",
     "dsel.plan",
     "dsel.ingest",

@@ -1,4 +1,4 @@
-"""A first step imports only what it needs: `import dsel`, `dsel --help`, `dsel.select`, and a selection from arrays."""
+"""A first step imports only what it needs: `import dsel`, `dsel --help`, a name of `dsel`, a selection from arrays."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from dask.utils import format_bytes as dask_format
 from dask.utils import parse_bytes as dask_parse
 
+import dsel
 from dsel._lib.byte_sizes import format_bytes, parse_bytes
 
 #: Packages that take long to import, from the largest to the smallest.
@@ -17,12 +18,18 @@ HEAVY = (
     "xarray", "zarr", "sklearn", "matplotlib", "pydantic", "jinja2", "rich", "typer", "cryptography", "obstore",
 )  # fmt: skip
 OF_SEARCH = {"numpy", "numba", "scipy.linalg", "pydantic"}
+#: What a class or function imports when it is named. What it needs besides comes with the first call.
+NAMED = {
+    "select": set(), "plan": set(), "stability": set(), "eigh": set(), "sums": set(), "open_sums": set(),
+    "from_sums": set(), "check_part": set(), "certify": set(), "alternatives": set(), "submodularity_ratio": set(),
+    "Alternatives": {"numpy"}, "Eigendecomposition": {"numpy"}, "open_store": {"numpy"},
+    "verify": {"numpy", "pydantic", "scipy.linalg"},
+}  # fmt: skip
 STEPS: dict[str, set[str]] = {
     "import dsel": set(),
     "import dsel; assert dsel.__version__[0].isdigit()": set(),
     "import runpy; sys.argv = ['dsel', '--help']; runpy.run_module('dsel', run_name='__main__')": {"rich", "typer"},
-    "import dsel; dsel.open_selection": OF_SEARCH,
-    "import dsel; dsel.select": OF_SEARCH,
+    **{f"import dsel; dsel.{name}": NAMED.get(name, {"numpy", "pydantic"}) for name in dsel.__all__},
     "import dsel, numpy; X = numpy.eye(9, 4); dsel.select(X, X[:, 1], k=2, method='forward')": OF_SEARCH,
 }
 
@@ -54,3 +61,13 @@ def test_bytes_are_read_as_dask_reads_them(text: str) -> None:
             parse_bytes(text)
     else:
         assert parse_bytes(text) == expected
+
+
+def test_a_selection_imports_its_own_method_only() -> None:
+    program = (
+        "import sys, dsel, numpy; X = numpy.eye(9, 4); dsel.select(X, X[:, 1], k=2, method='forward')\n"
+        "print(*(m for m in sys.modules if m.startswith('dsel.search.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True)
+    others = {"astar", "branch_and_bound", "comparators", "out_of_core", "penalized", "portfolio", "tabu"}
+    assert not others & {part for module in done.stdout.split() for part in module.split(".")}

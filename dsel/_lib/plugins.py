@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from dsel.errors import MissingExtraError, OptionError
 
@@ -24,13 +25,14 @@ class Registry(Mapping[str, T], Generic[T]):
         The class of the objects.
     group : str
         The entry-point group in which a package lists its objects, each under its name.
-    own : iterable
-        The objects of dsel.
+    own : iterable or mapping
+        The objects of dsel. Or the place of each by its name, ``"module:attribute"``, which is imported when it is
+        asked for.
     """
 
-    def __init__(self, what: str, kind: type[T], group: str, own: Iterable[T]) -> None:
+    def __init__(self, what: str, kind: type[T], group: str, own: Iterable[T] | Mapping[str, str]) -> None:
         self._what, self._kind, self._group = what, kind, group
-        self.own: Mapping[str, T] = {_name(value): value for value in own}
+        self.own: Mapping[str, T] = _Places(own) if isinstance(own, Mapping) else {_name(value): value for value in own}
         self._given: Mapping[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
@@ -82,6 +84,26 @@ class Registry(Mapping[str, T], Generic[T]):
                 f"{where} calls itself {_name(value)!r}.", f"The entry point must have the name of the {self._what}."
             )
         return value
+
+
+class _Places(Mapping[str, T], Generic[T]):
+    """Objects by their names, each imported from its place when it is asked for."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> T:
+        module, _, attribute = self._places[name].partition(":")
+        return cast(T, getattr(import_module(module), attribute))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def _name(value: Any) -> str:

@@ -8,6 +8,7 @@ main thread. So a thread reads the signals, too, and ends the process if that ta
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -72,6 +73,7 @@ def leave(code: int) -> NoReturn:
     """
     handle_signals()  # there is nothing more to save
     threading.Timer(END_SECONDS, os._exit, [code]).start()
+    logging.disable()  # all is said; what threads of libraries log now is about their own end
     _stop_zarr()
     with suppress(Exception):
         atexit._run_exitfuncs()

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+#: What a message that numbers rows says about the numbers. A header of a text file is no row.
+FIRST_ROW = "the first row of data is row 0"
 #: The exponential of a larger number, or of its negative, may be out of float64's range.
 _LARGEST_EXPONENT = 700.0
 

@@ -208,6 +208,17 @@ def path_of(text: str) -> AnyPath:
     return as_path(text)
 
 
+def folder_of(text: str) -> str:
+    """Return the folder that is named, or in which the job file that is named has its result."""
+    job = Path(text)
+    if job.suffix not in (".yaml", ".yml") or not job.is_file():
+        return text
+    from dsel.config.job import read_job
+    from dsel.jobs.locations import out_folder
+
+    return str(out_folder(read_job(job)))
+
+
 def reporter_of(log_format: LogFormat, events: Sequence[str] | None = None) -> Reporter:
     """Return what shows the progress of a job in this terminal, or logs it, and the observers that are told."""
     from dsel.jobs.reporting import Reporter
@@ -248,7 +259,13 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 Out = Annotated[str | None, typer.Option(help="Folder for the result: a path, or an s3://, gs:// or az:// URL.")]
 Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section, used instead of the job file's.")]
-Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
+Folder = Annotated[
+    str,
+    typer.Argument(
+        help="Result folder: a path, or an s3://, gs:// or az:// URL. A job file stands for its result.",
+        callback=folder_of,
+    ),
+]
 Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 Weight = Annotated[
     str | None, typer.Option(help="Variable with the weights of the rows; by default weight, if it is there.")

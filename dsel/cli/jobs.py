@@ -18,6 +18,7 @@ from dsel.cli.application import (
     Store,
     app,
     examples,
+    folder_of,
     path_of,
     print_answer,
     print_selection,
@@ -299,7 +300,7 @@ def alternatives(
     print_answer(json, values, lambda: render_alternatives(selection, terminal_width()).rstrip("\n"))
 
 
-@app.command(epilog=examples("dsel status result", "dsel status s3://bucket/result --json"))
+@app.command(epilog=examples("dsel status result", "dsel status job.yaml", "dsel status s3://bucket/result --json"))
 def status(folder: Folder, json: Json = False) -> None:
     """Print whether a job runs, on which host, how far it is, and what it said last."""
     from dsel.jobs.status import read_status
@@ -323,7 +324,13 @@ def demo(
 
 @app.command(epilog=examples("dsel history runs", "dsel history s3://bucket/runs --json"))
 def history(
-    folder: Annotated[str, typer.Argument(help="Folder of runs: a path, or an s3://, gs:// or az:// URL.")],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of runs: a path, or an s3://, gs:// or az:// URL. A job file stands for its runs.",
+            callback=folder_of,
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Print a table of runs: rows, k, error, bound, duration, bytes read, and what changed from run to run."""

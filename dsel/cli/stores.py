@@ -140,7 +140,7 @@ def ingest(
     Repeat the command to continue after an interruption. All problems of a table are listed together, before anything
     is written.
     """
-    from dsel.engine.clusters.local import worker_memory
+    from dsel.engine.this_machine import worker_memory
 
     options |= {"worker_memory": worker_memory(memory=memory)}
     with show_progress() as (scanned, progress):
@@ -204,7 +204,7 @@ def append(
     The options are by default those with which the store was ingested. Repeat the command to continue after an
     interruption. A file that was appended before is not appended again.
     """
-    from dsel.engine.clusters.local import worker_memory
+    from dsel.engine.this_machine import worker_memory
 
     options |= {"worker_memory": worker_memory(memory=memory), "time": time, "again": again}
     with show_progress() as (scanned, progress):
@@ -233,7 +233,7 @@ def eigh(
     With --out, the same command continues after an interruption.
     """
     from dsel.jobs.workers import eigh_run
-    from dsel.planning.eigh import eigh_request
+    from dsel.planning.decompose import eigh_request
 
     request = eigh_request(
         rank, accuracy, oversampling, power_iterations, preprocess=preprocess,

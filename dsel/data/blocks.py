@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -151,6 +152,19 @@ def part_bytes(part: Any, columns: NDArray[np.int64] | None = None) -> int:
 def array_bytes(data: Any) -> int:
     """Return the bytes of a dense array or of the values and column numbers of a sparse matrix."""
     return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
+
+
+def missing_values(blocks: Iterable[Block], n: int) -> NDArray[np.int64] | None:
+    """Return how many values of each column of X (n,) are NaN; None for blocks that are not in memory."""
+    counts = np.zeros(n, np.int64)
+    for block in blocks:
+        if block.lazy or hasattr(block.x, "bytes_read"):
+            return None
+        if hasattr(block.x, "tocsr"):
+            counts += np.bincount(block.x.indices[np.isnan(block.x.data)], minlength=n)
+        else:
+            counts += np.isnan(block.x).sum(axis=0)
+    return counts
 
 
 def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None, dtype: Any = np.float64) -> Any:

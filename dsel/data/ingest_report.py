@@ -20,7 +20,7 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.text import counted, shorten
 from dsel.data.formats.source import Source, SparseSource
-from dsel.data.labels import default_labels
+from dsel.data.labels import by_source, column_of, default_labels
 
 #: Lines of an IngestReport in its short form.
 _REPR_LINES: Final = 20
@@ -131,9 +131,11 @@ class IngestReport(WriteReport):
         text += [f"{name} became {count} columns of zeros and ones" for name, count in self.categories.items()]
         text += [f"target {name} has the classes {shorten(found, 20)}" for name, found in self.classes.items()]
         if self.missing:
-            shown = shorten((f"{name} ({count})" for name, count in self.missing.items()), 8)
+            sources = [column_of(label, self.categories) for label in self.missing]
+            missing = by_source(self.missing.values(), self.missing, sources)
+            shown = shorten((f"{name} ({count})" for name, count in missing.items()), 8)
             text.append(
-                f"missing values in {counted(len(self.missing), 'column')}: {shown}; select with missing=mean, or "
+                f"missing values in {counted(len(missing), 'column')}: {shown}; select with missing=mean, or "
                 "ingest again with missing"
             )
         if self.missing_targets:

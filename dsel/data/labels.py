@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,28 @@ def column_of(label: str, columns: Collection[str]) -> str:
     """Return the longest of these names of columns of which a label `name=class` is a class, or else the label."""
     names = (label[:i] for i in range(len(label) - 1, 0, -1) if label[i] == "=")
     return next((name for name in names if name in columns), label)
+
+
+def by_source(counts: Iterable[int], labels: Iterable[str], sources: Iterable[str] | None = None) -> dict[str, int]:
+    """Return the counts that are not 0 by column; those of the columns that were made of a category count once.
+
+    counts, labels: of each column. sources: for each the column of the frame that it was made from, if that differs.
+    """
+    labels = list(labels)
+    named = zip(labels if sources is None else sources, counts, strict=True)
+    return {str(name): int(count) for name, count in named if count}
+
+
+def of_means(counts: Mapping[str, int], rows: int, labels: Iterable[str]) -> list[str]:
+    """Return a note on missing values that means replace, if there are any.
+
+    counts: by the column of the frame. labels: of the columns, which have no label of a category.
+    """
+    if not counts:
+        return []
+    shown = shorten(f"{count} of {rows} in {name!r}" for name, count in counts.items())
+    shares = "; a row without a category has the share of each value in its indicator columns"
+    return [f"missing values became the mean of their column: {shown}{'' if counts.keys() <= set(labels) else shares}"]
 
 
 def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel._lib.types import Floats
 from dsel.data import schema
 from dsel.data.schema import bounds
@@ -153,7 +153,7 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
                 shown = shorten(map(str, rows.tolist()))
                 raise DataError(
                     f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size - 1}, "
-                    f"row{'s' if rows.size > 1 else ''} {shown}.",
+                    f"row{'s' if rows.size > 1 else ''} {shown} ({FIRST_ROW}).",
                     "Weights are finite numbers >= 0.",
                 )
         total, largest = total + float(w.sum()), max(largest, float(w.max(initial=0.0)))

@@ -19,7 +19,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.parcel import Parcel, Shipment
 from dsel.engine.scheduler_watch import NO_WORKER_LIMIT, check_workers, scheduler_lost
 from dsel.errors import CriterionError
-from dsel.search.ask_tell import Executor, ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work, call_all
+from dsel.search.ask_tell import ExecutorOptions, LostTask, Task, TaskResult, Work, call_all
 from dsel.search.pareto import evaluations as on_worker
 
 log = logging.getLogger("dsel")
@@ -243,10 +243,3 @@ class LocalProcessExecutor(DaskExecutor):
         """Cancel all tasks and stop the processes."""
         with self._cluster:
             super().close()
-
-
-def local_executor(work: Work, options: ExecutorOptions) -> Executor:
-    """Return an executor on local processes if the options need them, else in this process."""
-    if options.processes > 1 or options.evaluation_limit is not None:
-        return LocalProcessExecutor(work, options)
-    return SerialExecutor(work, options)

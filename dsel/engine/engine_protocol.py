@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dsel._lib.blas import one_blas_thread
-from dsel.search.ask_tell import Executor, ExecutorOptions, Work
+from dsel.search.ask_tell import Executor, ExecutorOptions, SerialExecutor, Work
 
 
 class Engine(Protocol):
@@ -188,9 +188,11 @@ class ThreadEngine:
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor in this process, or on local processes if the options need them."""
-        from dsel.engine.dask_futures import local_executor
+        if options.processes <= 1 and options.evaluation_limit is None:
+            return SerialExecutor(work, options)
+        from dsel.engine.dask_futures import LocalProcessExecutor
 
-        return local_executor(work, options)
+        return LocalProcessExecutor(work, options)
 
 
 #: The default engine.

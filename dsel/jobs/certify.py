@@ -18,13 +18,14 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.frames import targets_in
 from dsel.data.offset import split_offset
-from dsel.engine.clusters.connect import active_client, engine_of
+from dsel.data.requested import dataset_of
+from dsel.engine.connect import engine_for
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.jobs.locations import as_selected, dataset_of
+from dsel.jobs.locations import as_selected
 from dsel.jobs.proof_store import LossWatcher, ProofBudget
 from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
-from dsel.objective.objective_interface import Objective
+from dsel.objective.objective_interface import MOST_DENSE, Objective
 from dsel.passes.data_pass import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
@@ -32,7 +33,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort, whole_of
-from dsel.search.exact.choose_tree import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
+from dsel.search.exact.choose_tree import MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
@@ -330,50 +331,8 @@ def describe(row: dict[str, Any], selection: Selection) -> str:
     return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts)]).strip()
 
 
-def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_weight: Any = None) -> Selection:
-    """Return a selection with an estimate and a proved bound of its submodularity ratio gamma.
-
-    Parameters
-    ----------
-    selection : Selection
-        What `select` returned.
-    X, Y : array-like, store or dataset
-        The data of the selection.
-    sample_weight : (m,) array or str, optional
-        The weights of the selection.
-
-    Returns
-    -------
-    Selection
-        The selection with `submodularity`. Forward selection and POSS explain at least the share 1 - e^-gamma of what
-        the best k columns explain.
-
-    Raises
-    ------
-    DataError
-        The data are not those of the selection.
-    CapacityError
-        The Gram matrix does not fit in memory.
-    OptionError
-        The selection is one of groups.
-
-    Notes
-    -----
-    It takes one pass. `certify` does the same for up to 2000 columns. With more, the bound is
-    Gershgorin's, which is 0 unless all correlations are small.
-
-    Source: Das and Kempe, "Submodular meets spectral", ICML 2011.
-
-    Examples
-    --------
-    >>> import dsel
-    >>> import numpy as np
-    >>> X = np.linalg.qr(np.random.default_rng(0).normal(size=(50, 20)))[0]
-    >>> y = X[:, 3] - 2 * X[:, 7]
-    >>> selection = dsel.select(X, y, k=2, preprocess="none")
-    >>> round(dsel.submodularity_ratio(selection, X, y).submodularity.guarantee, 3)
-    0.632
-    """
+def with_ratio(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> Selection:
+    """Return a selection with its submodularity ratio. See `dsel.submodularity_ratio`."""
     if selection.groups:
         raise OptionError("The submodularity ratio is for single columns, not for groups.", "Select without groups.")
     if selection.by_loss:
@@ -384,7 +343,7 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     dataset, request = data_again(selection, X, Y, sample_weight)
     validated = validated_again(dataset, request, selection)
     dataset = validated.dataset
-    with engine_of(None if dataset.in_memory else active_client()) as engine:
+    with engine_for(dataset) as engine:
         resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
         shape = ProblemShape.of(dataset, validated.request.limit, Requirements(whole_gram=True))
         prepared = choose(shape, resources).prepare(validated, engine)

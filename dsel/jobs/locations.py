@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from dsel.config.import_path import guarding_imports
 from dsel.config.job import JobFile, RunSeries
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.divide_rows import select_rows
+from dsel.data.dataset import Dataset
+from dsel.data.requested import dataset_of
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError, OutputError
 from dsel.jobs.reporting import Reporter, output_errors
@@ -33,20 +32,6 @@ if TYPE_CHECKING:
     from dsel.passes.statistics_cache import StatisticsCache
 
 log = logging.getLogger("dsel")
-
-
-def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
-    """Return the data of a request: the rows, targets and weights that it names. Only labels are read.
-
-    Errors: those of `as_dataset` and `select_rows`.
-    """
-    dataset = as_dataset(
-        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight,
-        categories=request.categories, dates=request.dates, exclude=request.exclude,
-    )  # fmt: skip
-    asked = (request.offset, getattr(request.choose_k, "row_groups", None), request.options.get("row_groups"))
-    also_read = tuple(name for name in asked if isinstance(name, str))
-    return select_rows(replace(dataset, also_read=also_read) if also_read else dataset, request.rows)
 
 
 def as_selected(request: SelectionRequest, selection: Selection) -> SelectionRequest:

@@ -15,9 +15,10 @@ from typing import Any
 from dsel._lib.byte_sizes import format_bytes
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
-from dsel.engine.clusters.connect import cluster_of, engine_of
+from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.clusters.local import local_cluster
+from dsel.engine.connect import engine_of
 from dsel.errors import ClusterError, CriterionError, DselError
 from dsel.jobs.certify import certify_selection, proof_events, require_listable, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
@@ -324,6 +325,8 @@ def certify_run(
         If the data have changed since.
     OptionError
         If the job belongs to another user and names functions, and is not trusted.
+    Interrupted
+        If a signal arrives.
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
@@ -341,6 +344,7 @@ def certify_run(
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
         certified.save(folder, overwrite=True)
+        interrupts.raise_received()  # what is proved so far is saved
         ended(certified)
         return certified
 

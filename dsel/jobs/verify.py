@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dsel._lib.text import counted
 from dsel.data.column_groups import Items, SingleColumns, column_groups
-from dsel.engine.clusters.connect import engine_of
-from dsel.engine.clusters.local import local_cluster
+from dsel.data.requested import dataset_of
+from dsel.engine.connect import engine_of
 from dsel.errors import MissingInputError, OptionError
-from dsel.jobs.locations import dataset_of, unchanged_dataset
+from dsel.jobs.locations import unchanged_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
-from dsel.planning.validation import with_category_groups
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside
@@ -76,6 +75,8 @@ def verify(
     represent shows which are multiples. Each leaf then costs one elimination of at most
     n columns, O(n^3). A check that is interrupted continues where it was. Files that changed since are checked again.
     """
+    from dsel.planning.validation import with_category_groups  # here: it imports the methods
+
     path, state = as_path(folder), None if state is None else Path(state).expanduser()
     _require_sense(path, sample, seed, tolerance, state)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
@@ -103,8 +104,7 @@ def verify(
         items = column_groups(dataset, request.groups, request.categories == "groups")
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
-    started = local_cluster(workers) if workers > 1 else nullcontext()
-    with log_passes() as made, started as client, engine_of(client) as engine:
+    with log_passes() as made, _processes(workers) as client, engine_of(client) as engine:
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
         found = [
             check_log(
@@ -124,6 +124,15 @@ def verify(
     precision = f"extended precision, eps {EPSILON:.1g}"
     unverified = (*_unverified(selection.certificate, checks), *_unverified_lists(selection.alternatives, checks))
     return Verification(checks, unverified, made.passes, precision)
+
+
+def _processes(workers: int) -> AbstractContextManager[Any]:
+    """Provide a client of processes on this machine, None for this process alone."""
+    if workers <= 1:
+        return nullcontext()
+    from dsel.engine.clusters.local import local_cluster
+
+    return local_cluster(workers)
 
 
 def _require_sense(folder: AnyPath, sample: int | None, seed: int | None, tolerance: float, state: Path | None) -> None:

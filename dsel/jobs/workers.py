@@ -19,16 +19,17 @@ import numpy as np
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
+from dsel.data.requested import dataset_of
 from dsel.engine.clusters.cluster import Cluster
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.engine.dask_engine import DaskEngine, WorkersOnDemand
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OutputError
-from dsel.jobs.locations import dataset_of
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
-from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose, plan_lines
+from dsel.planning.decompose import decompose, plan_lines
+from dsel.planning.eigh import Eigendecomposition, EighMethod
 from dsel.planning.plan import available_resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
@@ -173,8 +174,8 @@ def eigh_run(
 ) -> Eigendecomposition:  # fmt: skip
     """Return the eigendecomposition of a store, and write it to `out` if that is given.
 
-    request: see `dsel.planning.eigh.eigh_request`. on_plan: called with each line of the plan before the first pass.
-    Passes are saved next to `out` while they run, and the files are removed at the end.
+    request: see `dsel.planning.decompose.eigh_request`. on_plan: called with each line of the plan before the first
+    pass. Passes are saved next to `out` while they run, and the files are removed at the end.
 
     Raises
     ------

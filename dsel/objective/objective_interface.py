@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: With at most this many targets, residuals are kept for each target (B); with more, their cross-moments (M).
 FEW_TARGETS = 8
+#: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
+MOST_DENSE = 5000
 
 
 class ItemState(Protocol):

@@ -19,7 +19,7 @@ the triangle over that of a worker, rounded up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyr, get_blas_funcs
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import dense_rows
 from dsel.data.dataset import Dataset
+from dsel.data.labels import by_source
 from dsel.errors import CapacityError, DataError
 from dsel.passes.execution.pass_checkpoints import UpperTriangle, storable
 
@@ -153,30 +154,32 @@ class NonFiniteError(DataError):
     Parameters
     ----------
     what, remedy : str
-        As for `DataError`. `what` has the place of the columns as ``{columns}``.
+        As for `DataError`. `what` has the places of the number of values ``{count}`` and of the columns ``{columns}``.
     variable : str
         X or Y.
-    columns : tuple of int
-        The columns with such values, in ascending order.
-    labels : tuple of str
-        The labels of the first of these columns, where they are known.
+    counts : dict of int or str to int
+        How many such values each column has, by its number, or by its label where that is known.
     """
 
-    def __init__(
-        self, what: str, remedy: str, variable: str, columns: tuple[int, ...], labels: tuple[str, ...] = ()
-    ) -> None:
-        shown = [repr(label) for label in labels] or [str(j) for j in columns[:_NAMED]]
-        more = f" and {len(columns) - len(shown)} more" if len(columns) > len(shown) else ""
-        names = f"column{'s' if len(columns) > 1 else ''} {', '.join(shown)}{more}"
-        super().__init__(what.replace("{columns}", names), remedy)
-        self.args = (what, remedy, variable, columns, labels)
+    def __init__(self, what: str, remedy: str, variable: str, counts: Mapping[int, int] | Mapping[str, int]) -> None:
+        several = len(counts) > 1
+        names = shorten((f"{name!r} ({count})" if several else repr(name) for name, count in counts.items()), _NAMED)
+        where = f"column{'s' if several else ''} {names}"
+        super().__init__(what.replace("{count}", str(sum(counts.values()))).replace("{columns}", where), remedy)
+        self.args = (what, remedy, variable, counts)
 
     def named(self, dataset: Dataset) -> NonFiniteError:
-        """Return the error with the labels of the columns."""
-        what, remedy, variable, columns, _ = self.args
+        """Return the error with the labels of the columns, and the category in place of its columns of 0 and 1."""
+        what, remedy, variable, counts = self.args
         labels = dataset.features if variable == "X" else dataset.targets
-        known = tuple(str(labels[j]) for j in columns[:_NAMED]) if columns[-1] < len(labels) else ()
-        return NonFiniteError(what, remedy, variable, columns, known)
+        sources = dataset.categories if variable == "X" else None
+        if any(isinstance(j, str) or j >= len(labels) for j in counts):
+            return self
+        columns = list(counts)
+        known = by_source(counts.values(), labels[columns], None if sources is None else sources[columns])
+        if not known.keys() <= set(labels):
+            remedy += ' A category may also have a value of its own where it is missing, such as "unknown".'
+        return NonFiniteError(what, remedy, variable, known)
 
 
 @contextmanager
@@ -206,9 +209,9 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     in_memory = where.partition(",")[0] == "X"  # the name of the matrix in memory
     place = where.removeprefix("X") if in_memory else f" of {where}"
     raise NonFiniteError(
-        f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {int(bad.sum())} in these rows, "
-        f"in {{columns}}, {shown}.",
-        remedy, variable, tuple(int(j) + first_column for j in np.unique(columns)),
+        f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {{count}} in these rows, "
+        f"in {{columns}}, {shown} ({FIRST_ROW}).",
+        remedy, variable, {int(j) + first_column: int(bad[:, j].sum()) for j in np.unique(columns)},
     )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ class MemoryStatisticsCache(StatisticsCache):
     Examples
     --------
     >>> import numpy as np
-    >>> from dsel.api import select_from
+    >>> from dsel.api.run_select import select_from
     >>> from dsel.config.request import SelectionRequest
     >>> from dsel.data.dataset import as_dataset
     >>> from dataclasses import replace

@@ -5,31 +5,45 @@ from __future__ import annotations
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
-from dsel.search.comparators import exhaustive
-from dsel.search.comparators.arp import ARP
-from dsel.search.comparators.methods import APPROX_SVD, LEVERAGE, PIVOTED_QR, RANDOM, RFE, TWO_STAGE
-from dsel.search.comparators.rpcholesky import RPCHOLESKY
-from dsel.search.cross_validation.methods import GREEDY_RLS, KFOLD
-from dsel.search.exact.astar import method as astar
-from dsel.search.exact.branch_and_bound import method as branch_and_bound
-from dsel.search.greedy.exchange import EXCHANGE, SPLICING
-from dsel.search.greedy.path import BACKWARD, FOBA, FORWARD, OMP
 from dsel.search.method import Method
-from dsel.search.pareto.run import POSS, PPOSS, PPOSS_ASY
-from dsel.search.penalized import LASSO, MCP, SCAD
-from dsel.search.portfolio import method as portfolio
 
 #: The entry-point group in which a package lists its methods.
 GROUP = "dsel.methods"
 
+#: Each method, by the place of its declaration: a selection imports its own method only.
 METHODS: Registry[Method] = Registry(
-    "method", Method, GROUP,
-    (
-        POSS, PPOSS, PPOSS_ASY, FORWARD, OMP, FOBA, BACKWARD, RFE, SPLICING,
-        EXCHANGE, branch_and_bound.METHOD, astar.METHOD, GREEDY_RLS, KFOLD, TWO_STAGE, APPROX_SVD,
-        LEVERAGE, ARP, RPCHOLESKY, PIVOTED_QR, RANDOM, LASSO, MCP, SCAD, exhaustive.METHOD, portfolio.METHOD,
-    ),
-)  # fmt: skip
+    "method",
+    Method,
+    GROUP,
+    {
+        "poss": "dsel.search.pareto.run:POSS",
+        "pposs": "dsel.search.pareto.run:PPOSS",
+        "pposs-asy": "dsel.search.pareto.run:PPOSS_ASY",
+        "forward": "dsel.search.greedy.path:FORWARD",
+        "omp": "dsel.search.greedy.path:OMP",
+        "foba": "dsel.search.greedy.path:FOBA",
+        "backward": "dsel.search.greedy.path:BACKWARD",
+        "rfe": "dsel.search.comparators.methods:RFE",
+        "splicing": "dsel.search.greedy.exchange:SPLICING",
+        "exchange": "dsel.search.greedy.exchange:EXCHANGE",
+        "branch-and-bound": "dsel.search.exact.branch_and_bound.method:METHOD",
+        "astar": "dsel.search.exact.astar.method:METHOD",
+        "greedy-rls": "dsel.search.cross_validation.methods:GREEDY_RLS",
+        "kfold": "dsel.search.cross_validation.methods:KFOLD",
+        "two-stage": "dsel.search.comparators.methods:TWO_STAGE",
+        "approx-svd": "dsel.search.comparators.methods:APPROX_SVD",
+        "leverage": "dsel.search.comparators.methods:LEVERAGE",
+        "arp": "dsel.search.comparators.arp:ARP",
+        "rpcholesky": "dsel.search.comparators.rpcholesky:RPCHOLESKY",
+        "pivoted-qr": "dsel.search.comparators.methods:PIVOTED_QR",
+        "random": "dsel.search.comparators.methods:RANDOM",
+        "lasso": "dsel.search.penalized:LASSO",
+        "mcp": "dsel.search.penalized:MCP",
+        "scad": "dsel.search.penalized:SCAD",
+        "exhaustive": "dsel.search.comparators.exhaustive:METHOD",
+        "portfolio": "dsel.search.portfolio.method:METHOD",
+    },
+)
 
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import PassLog, log_passes
-from dsel.search.exact.all_sizes import BestByCriterion
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
@@ -24,6 +24,9 @@ from dsel.selection.front_row import FrontRow
 from dsel.selection.represented import over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
+
+if TYPE_CHECKING:
+    from dsel.search.exact.all_sizes import BestByCriterion
 
 #: At most this many listed subsets are looked at for the reliance on each column.
 _MOST_RELIANCE = 1000

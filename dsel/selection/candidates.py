@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import counted, counted_items
 from dsel._lib.types import Ints
+from dsel.data.blocks import missing_values
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.formats.tables.scan import rounding_note
-from dsel.data.labels import Labels, format_labels
+from dsel.data.labels import Labels, by_source, format_labels, of_means
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
@@ -53,15 +56,7 @@ def candidates_of(
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
     pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram and not request.lam else []
     pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
-    if pairs:
-        more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
-        named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
-        alone = (
-            validated.groups is None
-            or max(validated.groups.sizes[validated.groups.of_column[np.array(pairs)]].flat) == 1
-        )
-        most = ", of which at most one is chosen, and no proof covers subsets with two" if alone else ""
-        notes.append(f"columns that are multiples of each other{most}: {named}{more}")
+    notes += _on_copies(validated, used, pairs)
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
@@ -88,7 +83,30 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
         ) from error
 
 
-def _sets(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield notes on pairs of columns of different groups that are multiples of each other. used: the candidates."""
+    groups, labels = validated.groups, validated.dataset.features
+    more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
+
+    def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
+        return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more
+
+    sets, most = _sets(pairs), ", of which at most one is chosen, and no proof covers subsets with two"
+    if groups is not None:
+        sizes, most = np.bincount(groups.of_column[used], minlength=groups.size), " in different groups"
+        copied: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        for pair in pairs:
+            copied[tuple(sorted(groups.of(pair)))].update(pair)
+        same = [both for both, columns in sorted(copied.items()) if len(columns) == sizes[list(both)].sum()]
+        if same:
+            which = named(_sets(same), groups.names)
+            yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
+        sets = [columns for columns in sets if not set(combinations(sorted(groups.of(columns)), 2)) <= set(same)]
+    if sets:
+        yield f"columns that are multiples of each other{most}: {named(sets, labels.tolist())}"
+
+
+def _sets(pairs: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return sets of columns of which all pairs are given."""
     sets: dict[int, list[int]] = {}
     for i, j in pairs:
@@ -129,6 +147,10 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     if empty.any():  # the statistics do not tell the two apart
         have = counted(int(empty.sum()), "column that is never chosen has", "columns that are never chosen have")
         notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, np.flatnonzero(empty))}")
+    counts = missing_values(dataset.blocks, dataset.n) if filled else None
+    if counts is not None:
+        counts[unusable] = counts[validated.exclude] = 0
+        notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
     if filled and isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.passes.class_tables import ClassTable
+
+if TYPE_CHECKING:
+    from dsel.passes.class_tables import ClassTable
 
 #: Points of a ROC curve that are kept.
 _POINTS = 200

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsel._lib.text import shorten
 from dsel.selection.alternatives import Alternatives
-from dsel.selection.changes.runs import SUMMARY, read_history
 from dsel.selection.information_criteria import CriterionRow, preferred_sizes
-from dsel.selection.plots.accessor import SelectionPlots
 from dsel.selection.record import SelectionRecord
 from dsel.selection.render import render
-from dsel.selection.report.page import notebook_html, write_report
 from dsel.selection.results.apply import Kind, predict, transform
 from dsel.selection.results.score import score
 from dsel.selection.saved import read_selection, save_selection
-from dsel.selection.stability.result import FILE as STABILITY
-from dsel.selection.stability.result import Stability
 from dsel.storage.paths import AnyPath, as_path, resolve_run
+
+if TYPE_CHECKING:
+    from dsel.selection.plots.accessor import SelectionPlots
 
 #: Labels in the short form of a selection.
 _SHOWN = 8
@@ -139,6 +137,8 @@ class Selection(SelectionRecord):
     @property
     def plot(self) -> SelectionPlots:
         """Pictures of the selection: `plot.front()`, `plot.path()`, `plot.trace()` and others."""
+        from dsel.selection.plots.accessor import SelectionPlots
+
         return SelectionPlots(self)
 
     def with_alternatives(self, alternatives: Alternatives) -> Selection:
@@ -200,9 +200,13 @@ class Selection(SelectionRecord):
         MissingExtraError
             If matplotlib is not installed.
         """
+        from dsel.selection.report.page import write_report
+
         return write_report(self, as_path("report.html" if out is None else out))
 
     def _repr_html_(self) -> str:
+        from dsel.selection.report.page import notebook_html
+
         return notebook_html(self)
 
     def __repr__(self) -> str:
@@ -428,9 +432,13 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     """
     if isinstance(result, Selection):
         return result.report(out)
+    from dsel.selection.changes.runs import SUMMARY, read_history
+    from dsel.selection.report.page import write_report
+    from dsel.selection.stability.result import FILE, Stability
+
     folder = resolve_run(as_path(result))
     selection = open_selection(folder)
-    stability = Stability.open(folder) if (folder / STABILITY).is_file() else None
+    stability = Stability.open(folder) if (folder / FILE).is_file() else None
     history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
     place = folder / "report.html" if out is None else as_path(out)
     return write_report(selection, place, stability, history)

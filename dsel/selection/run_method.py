@@ -28,7 +28,6 @@ from dsel.search.ask_tell import Task
 from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import REDUCED, nothing_to_choose
 from dsel.search.exact.guarantee import Limits
-from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.exchange import polish
 from dsel.search.greedy.path import forward
 from dsel.search.method import Criterion, SearchTask
@@ -49,12 +48,16 @@ def run_method(run: SelectionRun) -> SearchOutcome:
         value = objective.c if criterion is None else _value_of(criterion, data, included)
         proof = replace(nothing_to_choose(objective, Limits(objective).guarantee(0).error), size=validated.included)
         return SearchOutcome((FrontPoint(0, value, ()),), certificates=() if criterion is not None else (proof,))
-    engine = context.search_engine
+    engine, runner = context.search_engine, None
+    if not engine.in_process:
+        from dsel.search.exact.trees_on_workers import on_workers
+
+        runner = on_workers(engine.executor)
     shared_folder = None if engine.in_process or not context.shares_folder else context.shared_folder
     task = SearchTask(
         objective, k, validated.request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=run.rows, data=data, executor=engine.executor, journal=context.journal,
-        runner=None if engine.in_process else on_workers(engine.executor), on_workers=not engine.in_process,
+        runner=runner, on_workers=not engine.in_process,
         shared_folder=shared_folder, groups=validated.items.local(objective.columns), start=_start(objective, context),
     )  # fmt: skip
     with threads_for(task.subject):

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from dsel.api import select_from
+from dsel.api.run_select import select_from
 from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset

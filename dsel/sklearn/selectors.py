@@ -9,7 +9,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from dsel.api import alternatives_from
+from dsel.api.run_proofs import alternatives_from
 from dsel.config.job import ListLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from dsel._lib.types import Floats
-from dsel.api import select
+from dsel.api.select import select
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import OptionError

@@ -72,7 +72,7 @@ def _step(what: str, step: str, selection: Path) -> None:
     import dsel
 
     if what == "import":
-        for name in ("api", "jobs.certify", "search.portfolio.method"):
+        for name in ("api.run_proofs", "search.portfolio.method"):
             import_module(f"dsel.{name}")
         return
     X, y = _data(step)

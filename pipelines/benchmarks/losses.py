@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
-from dsel.api import select
+from dsel.api.select import select
 from dsel.data.dataset import as_dataset
 from dsel.objective.losses.registry import find_loss
 from dsel.passes.gram import gram_statistics

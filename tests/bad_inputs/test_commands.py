@@ -92,7 +92,7 @@ TABLES: list[tuple[list[str], int, str, str]] = [
     (["plain.txt"], MISSING, "format of plain.txt", "Installed formats: npy"),
     (["empty"], MISSING, "format of the folder empty", "Installed formats"),
     (["s3://me:pw@b/x.csv"], OPTION, "s3:// URL contains credentials", "from the environment"),
-    (["text.csv"], DATA, "text.csv: row 0, column 'b': 'x' is not a number", "under categorical"),
+    (["text.csv"], DATA, "text.csv: row 0, column 'b': 'x' is not a number", "under categorical.*The first row of data is row 0"),
     (["ragged.csv"], DATA, "ragged.csv: line 2 has 2 fields and the header has 3", "Correct these lines"),
     (["empty.csv"], DATA, "empty.csv has no header line", "column names"),
     (["head.csv"], DATA, "head.csv: X has shape 0 x 3", "at least one row"),

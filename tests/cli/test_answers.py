@@ -81,6 +81,11 @@ class TestStatus:
         assert found["state"] == "finished"
         assert found["r2"] == pytest.approx(dsel.open_selection(folder / "job.result").r2)
 
+    @pytest.mark.parametrize("command", ["status", "show"])
+    def test_a_job_file_stands_for_its_result(self, folder: Path, command: str) -> None:
+        assert (folder / "job.yaml").is_file()
+        assert invoke(command, folder / "job.yaml") == invoke(command, folder / "job.result")
+
     def test_a_job_that_failed_says_why(self, tmp_path: Path) -> None:
         X = np.random.default_rng(0).normal(size=(30, 4))
         X[3, 1] = np.nan

@@ -31,7 +31,7 @@ def test_every_option_of_a_table(table: Path, tmp_path: Path) -> None:
     assert store.targets.tolist() == ["kind=blue", "kind=red"]
     assert "3 samples x 1 features and 2 targets" in out
     assert "target kind has the classes blue, red" in out
-    assert "1 missing values became the mean of their column" in out
+    assert "missing values became the mean of their column: 1 of 3 in 'size'\n" in out + "\n"
 
 
 def test_a_name_of_digits_is_a_name_and_other_digits_are_a_position(table: Path, tmp_path: Path) -> None:

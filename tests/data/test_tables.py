@@ -44,7 +44,7 @@ def test_all_problems_are_reported_together_with_the_value_the_row_and_the_remed
     with pytest.raises(DataError) as caught:
         ingest(write(tmp_path, HOUSES), tmp_path / "s.zarr", target="price")
     lines = str(caught.value).splitlines()
-    assert lines[0].endswith("has 5 problems:")
+    assert lines[0].endswith("has 5 problems (the first row of data is row 0):")
     for line, words in zip(
         lines[1:],
         [

@@ -14,7 +14,7 @@ from dask.delayed import delayed
 from distributed import Client
 
 import dsel
-from dsel.engine.clusters.connect import active_client
+from dsel.engine.connect import active_client
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CapacityError, OptionError
 from tests.stores import make_store, regression

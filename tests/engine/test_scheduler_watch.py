@@ -20,8 +20,9 @@ from dask.delayed import delayed
 import dsel
 from dsel.config.cluster import ClusterSection
 from dsel.engine import scheduler_watch as module
-from dsel.engine.clusters.connect import cluster_of, engine_of
+from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
+from dsel.engine.connect import engine_of
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError
 from dsel.jobs.checkpoint import Checkpoints

@@ -11,8 +11,8 @@ import pytest
 
 import dsel
 from dsel.errors import DataError, DselError, OptionError
+from dsel.objective.objective_interface import MOST_DENSE
 from dsel.planning.representations import choice
-from dsel.search.exact.choose_tree import MOST_DENSE
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((40, 9)) @ (np.eye(9) + RNG.standard_normal((9, 9)) / 2)

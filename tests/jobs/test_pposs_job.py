@@ -15,7 +15,7 @@ import yaml
 
 import dsel
 from dsel.search.journal import read_journal
-from tests.cli_runner import call, start_held, wait_for
+from tests.cli_runner import call, start, start_held, wait_for
 from tests.stores import make_store, regression
 
 ROOT = Path(__file__).parents[2]
@@ -113,3 +113,16 @@ class TestAJobFromTheShell:
         events = list(read_journal(folder / "job.result" / "journal.jsonl"))
         longest = max(event["units"] for event in events if event["event"] == "sent")
         assert len(lines) - len(set(lines)) <= 2 * 4 * longest  # twice, four packages were out
+
+    def test_stopped_in_a_slow_evaluation_only_dsel_speaks(self, folder: Path) -> None:
+        slow = OWN.replace("time.sleep(0.01)", "time.sleep(60)").replace("score(S", "slow(S")
+        (folder / "own.py").write_text(slow)
+        job = yaml.safe_load((folder / "job.yaml").read_text()) | {"criterion": "own:slow"}
+        (folder / "job.yaml").write_text(yaml.safe_dump(job))
+        run = start("run", folder / "job.yaml", cwd=folder)
+        wait_for(lambda: (folder / "calls").exists() or run.poll() is not None)
+        run.send_signal(signal.SIGTERM)
+        _, err = run.communicate(timeout=60)
+        assert run.returncode == 75, err
+        said = [line for line in err.splitlines() if " INFO " not in line]
+        assert said == ["dsel: Stopped by SIGTERM.", "  remedy: Start the same job again to continue."]

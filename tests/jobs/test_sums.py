@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.api import select_from
+from dsel.api.run_select import select_from
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, DselError, MissingInputError, OptionError, OutputError

@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 import dsel
-from dsel.api import select_from
+from dsel.api.run_select import select_from
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.divide_rows import partition_rows, split_held_out

@@ -21,6 +21,10 @@ def test_options_that_are_yes_or_no_take_nothing_else():
     assert METHODS["astar"].options(prune=True).prune
 
 
+def test_each_method_is_registered_by_its_own_name():
+    assert {name: method.name for name, method in METHODS.own.items()} == {name: name for name in METHODS.own}
+
+
 @pytest.mark.parametrize("name", ["poss", "pposs", "pposs-asy"])
 def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
     objective, done = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0), []

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten, suggest
+from dsel._lib.text import FIRST_ROW, shorten, suggest
 from dsel.data.formats.source import (
     Array,
     Format,
@@ -188,7 +188,8 @@ def _read(array: LazyArray, start: int, stop: int) -> Array:
         raise
     except (RuntimeError, ValueError, KeyError) as error:  # of h5py and zarr, for damaged chunks
         raise DataError(
-            f"{array.where} cannot be read at row {start} and after: {error}.", "Copy or write the file again."
+            f"{array.where} cannot be read at row {start} and after ({FIRST_ROW}): {error}.",
+            "Copy or write the file again.",
         ) from error
 
 

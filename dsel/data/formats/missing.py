@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel.data.formats.source import Array, DerivedSource, Missing, Rows, Source, buffer_rows, buffers
+from dsel.data.labels import by_source, default_labels, of_means
 from dsel.errors import DataError
 
 
@@ -64,7 +65,9 @@ class FilledSource(DerivedSource):
             labels = _labels(source, np.flatnonzero(counts == 0))
             raise DataError(f"{source.name}: no value of {labels} is there.", "Name these columns under drop.")
         self.means = found.sums / counts
-        self.notes = (*source.notes, f"{int(found.x.sum())} missing values became the mean of their column")
+        names = default_labels("x", source.shape[1]) if source.features is None else list(source.features)
+        missing = by_source(found.x.tolist(), names, source.sources)
+        self.notes = (*source.notes, *of_means(missing, source.shape[0], names))
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "missing": "mean"}
@@ -150,7 +153,7 @@ def _refused(source: Source, found: _Counts) -> DataError:
         said.append(f"the weights ({found.w})")
     have = "column has" if len(said) == 1 else "columns have"
     return DataError(
-        f"{source.name}: {len(said)} {have} missing values: {shorten(said, 20)}.",
+        f"{source.name} ({FIRST_ROW}): {len(said)} {have} missing values: {shorten(said, 20)}.",
         "Fill them in, or give missing: rows leaves such rows out, mean fills in means, keep stores NaN.",
     )
 

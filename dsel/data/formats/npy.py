@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from dsel._lib.npz import parser_lock
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel.data.formats.lazy_arrays import PIECE_BYTES, LazyArray, LazyReader, LazySource, Parts
 from dsel.data.formats.source import Array, Format, Reader, SourceOptions, file_identity, require_real
 from dsel.errors import DataError, MissingInputError, OptionError
@@ -197,7 +197,9 @@ def _archive(path: AnyPath, stack: ExitStack) -> zipfile.ZipFile:
 
 
 def _broken(array: NpyArray, row: int, error: Exception) -> DataError:
-    return DataError(f"{array.where} cannot be read at row {row} and after: {error}.", "Copy or save the file again.")
+    return DataError(
+        f"{array.where} cannot be read at row {row} and after ({FIRST_ROW}): {error}.", "Copy or save the file again."
+    )
 
 
 FORMAT = Format(

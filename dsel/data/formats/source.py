@@ -40,6 +40,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import FIRST_ROW
 from dsel._lib.types import Ints
 from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.data.schema import stored_dtype
@@ -409,7 +410,7 @@ def put(out: Array, values: Array, source: str, first_row: int, columns: Sequenc
         name = repr(columns[column]) if columns is not None else str(column)
         raise DataError(
             f"{source}: row {first_row + row}, column {name}: the value {values[row, column]} does not fit "
-            f"{out.dtype} ({int(is_lost.sum())} such values in this block).",
+            f"{out.dtype} ({int(is_lost.sum())} such values in this block; {FIRST_ROW}).",
             'Give a wider dtype, such as dtype="float64".',
         )
 

@@ -12,9 +12,7 @@ from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from dsel._lib.byte_sizes import format_bytes, parse_bytes
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.disk import has_room, is_disk_full
 from dsel._lib.text import counted
 from dsel.config.cluster import LocalSection
@@ -22,12 +20,11 @@ from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.cluster import Cluster, close
 from dsel.engine.clusters.tls import SecurityOption, run_security
 from dsel.engine.scheduler_watch import watched
+from dsel.engine.this_machine import machine_memory, usable_cores, worker_memory
 from dsel.errors import CapacityError, ClusterError, DselError, OptionError
 
 log = logging.getLogger("dsel")
 
-#: Less is a forgotten unit.
-_LEAST_BYTES = 1 << 20
 #: Threads of workers per core, at most: more is a slip of the keyboard, and would fill the machine with processes.
 _MOST_PER_CORE = 16
 
@@ -49,30 +46,6 @@ class LocalWorkers(Cluster[LocalSection]):
         return fitting_workers(self.section.workers, self.section.memory, self.section.threads)
 
 
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _machine_memory() -> int:
-    from distributed.system import MEMORY_LIMIT
-
-    return int(min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
-
-
-def worker_memory(workers: int | None = None, memory: str | int | None = None) -> int:
-    """Return the memory limit of each worker in bytes, by default an equal share of 80 % of the memory."""
-    if memory is None:
-        return int(0.8 * _machine_memory()) // (workers or usable_cores())
-    try:
-        limit = int(parse_bytes(memory))
-    except ValueError:
-        limit = 0
-    if limit < _LEAST_BYTES:
-        raise OptionError(f"memory is {memory!r}.", "Write it as 1GiB or 800MB.")
-    return limit
-
-
 def fitting_workers(workers: int | None, memory: str | int | None, threads: int) -> tuple[int, int]:
     """Return the number of workers, by default one per core, and the memory of each.
 
@@ -80,9 +53,9 @@ def fitting_workers(workers: int | None, memory: str | int | None, threads: int)
     """
     cores, limit = usable_cores(), worker_memory(workers, memory)
     count = workers or cores
-    if limit > _machine_memory():  # Dask would silently use less than the plan assumes
+    if limit > machine_memory():  # Dask would silently use less than the plan assumes
         raise OptionError(
-            f"A worker asks for {format_bytes(limit)}; this machine has {format_bytes(_machine_memory())}.",
+            f"A worker asks for {format_bytes(limit)}; this machine has {format_bytes(machine_memory())}.",
             "Give each worker less memory.",
         )
     if count * threads > _MOST_PER_CORE * cores:

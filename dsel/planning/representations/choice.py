@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from dsel.errors import CapacityError, DselError
+from dsel.objective.objective_interface import MOST_DENSE
 from dsel.planning.representations.column_blocks import InColumnBlocks
 from dsel.planning.representations.gram import GivenSums, GramMatrix, TiledGram
 from dsel.planning.representations.reduced import RowGram, Sketch
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources
-from dsel.search.exact.choose_tree import MOST_DENSE
 from dsel.search.method import ProblemSummary
 from dsel.search.registry import METHODS
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.plugins import Registry
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.objective_interface import ItemObjective, Objective
+from dsel.objective.objective_interface import MOST_DENSE, ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundName
@@ -47,8 +47,6 @@ GROUP = "dsel.trees"
 _START = 0.2
 #: A smaller penalty, as a share of the largest squared norm, is rounding for the relaxation in passes.
 _LEAST_RIDGE = 1e-6
-#: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
-MOST_DENSE = 5000
 #: With more subsets than this, and one target, relaxations may be better.
 _TOO_MANY_TO_TRY = 10**11
 #: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.

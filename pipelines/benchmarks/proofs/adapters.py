@@ -87,7 +87,7 @@ def _times_largest(selection: Any, X: Any, y: Any, options: Found) -> float:
 
 def _is_wide(X: Any) -> bool:
     """Return whether dsel proves such a problem in passes, without the Gram matrix."""
-    from dsel.search.exact.choose_tree import MOST_DENSE
+    from dsel.objective.objective_interface import MOST_DENSE
 
     return bool(X.shape[1] > MOST_DENSE)
 

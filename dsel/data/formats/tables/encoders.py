@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dsel._lib.text import shorten
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel.data.formats.source import Array, Missing, put
 from dsel.data.formats.tables.scan import (
     MOST_LEVELS,
@@ -87,9 +87,10 @@ class Encoder:
         values, bad = as_days(text) if self.scan.is_dates else as_numbers(text, self.scan.decimal)
         if bad.any():
             i = int(bad.argmax())
+            what = "date" if self.scan.is_dates else "number"
             raise DataError(
-                f"{where}: row {first_row + i}, column {self.scan.name!r}: {text[i].as_py()[:60]!r} is not a "
-                f"{'date' if self.scan.is_dates else 'number'}, unlike the values in the first reading.",
+                f"{where}: row {first_row + i}, column {self.scan.name!r}: {text[i].as_py()[:60]!r} is not a {what}, "
+                f"unlike the values in the first reading ({FIRST_ROW}).",
                 "Start when nothing writes to it.",
             )
         return values
@@ -164,7 +165,7 @@ def choose_encoders(
         if not wrong and role == "weight":
             found.weight = _encoder(column)
     if problems:
-        raise DataError(_listed(where, problems))
+        raise DataError(_listed(where, problems, words is IN_INGEST))
     found.targets = [_encoder(scan.columns[i]) for i in roles.targets]
     return found
 
@@ -264,10 +265,13 @@ def _sentence(name: str, found: Found, what: str, remedy: str) -> str:
     return f"row {found.row}, column {name!r}: {value} {what}{more}. {remedy}"
 
 
-def _listed(where: str, problems: list[str]) -> str:
+def _listed(where: str, problems: list[str], of_file: bool) -> str:
+    """Return all problems as a message. Those of a file say how rows count, which users of frames know."""
+    counting = of_file and any("row " in problem for problem in problems)
     if len(problems) == 1:
-        return f"{where}: {problems[0]}"
+        return f"{where}: {problems[0]}" + (f" ({FIRST_ROW[0].upper()}{FIRST_ROW[1:]}.)" if counting else "")
     shown = problems[:MOST_PROBLEMS]
     if len(problems) > MOST_PROBLEMS:
         shown.append(f"and {len(problems) - MOST_PROBLEMS} more problems.")
-    return "\n".join([f"{where} has {len(problems)} problems:", *(f"  - {problem}" for problem in shown)])
+    title = f"{where} has {len(problems)} problems" + (f" ({FIRST_ROW}):" if counting else ":")
+    return "\n".join([title, *(f"  - {problem}" for problem in shown)])

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import FIRST_ROW, counted, shorten
 from dsel.data.formats.source import EXACT_INTEGERS, SourceOptions, lost
 from dsel.data.formats.tables.table import (
     TRUTH_WORDS,
@@ -273,7 +273,9 @@ def plain_values(batch: Any, columns: list[int]) -> NDArray[Any]:
 def cannot_read(table: Table, row: int, error: Exception) -> DataError:
     """Return the error for a table whose rows from `row` on cannot be read."""
     said = str(error).rstrip(".").splitlines() or [type(error).__name__]
-    return DataError(f"{table.where} cannot be read at row {row} and after: {said[0]}.", "Copy or write it again.")
+    return DataError(
+        f"{table.where} cannot be read at row {row} and after ({FIRST_ROW}): {said[0]}.", "Copy or write it again."
+    )
 
 
 def is_text_type(kind: Any) -> bool:
