@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,24 +91,22 @@ def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[in
     def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
         return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more
 
-    most = ", of which at most one is chosen, and no proof covers subsets with two"
-    if groups is not None and pairs:
-        sizes = np.bincount(groups.of_column[used], minlength=groups.size)
-        copied: dict[tuple[int, int], set[int]] = defaultdict(set)
-        of_pairs = [(min(both), max(both)) for both in map(groups.of, pairs)]
-        for of_pair, pair in zip(of_pairs, pairs, strict=True):
-            copied[of_pair].update(pair)
-        same = sorted(key for key, columns in copied.items() if len(columns) == sizes[list(key)].sum())
+    sets, most = _sets(pairs), ", of which at most one is chosen, and no proof covers subsets with two"
+    if groups is not None:
+        sizes, most = np.bincount(groups.of_column[used], minlength=groups.size), " in different groups"
+        copied: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        for pair in pairs:
+            copied[tuple(sorted(groups.of(pair)))].update(pair)
+        same = [both for both, columns in sorted(copied.items()) if len(columns) == sizes[list(both)].sum()]
         if same:
             which = named(_sets(same), groups.names)
             yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
-        pairs = [pair for of_pair, pair in zip(of_pairs, pairs, strict=True) if of_pair not in same]
-        most = " in different groups"
-    if pairs:
-        yield f"columns that are multiples of each other{most}: {named(_sets(pairs), labels.tolist())}"
+        sets = [columns for columns in sets if not set(combinations(sorted(groups.of(columns)), 2)) <= set(same)]
+    if sets:
+        yield f"columns that are multiples of each other{most}: {named(sets, labels.tolist())}"
 
 
-def _sets(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _sets(pairs: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return sets of columns of which all pairs are given."""
     sets: dict[int, list[int]] = {}
     for i, j in pairs:
