@@ -138,8 +138,8 @@ def select(
         The intercept is not penalized.
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
-        of a variable over the samples; for a frame that of a column, which is then no feature. It needs a loss other
-        than the squared error.
+        of a target, which is then none, or of another variable over the samples; for a frame that of a column, which is
+        then no feature. It needs a loss other than the squared error.
     class_weight : {"balanced"} or dict, optional
         Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
         gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are

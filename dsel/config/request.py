@@ -271,7 +271,8 @@ class SelectionRequest(Section):
         ``{"quantile": {"level": 0.9}}``: `level` and `width` of "quantile", and `delta` of "huber".
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure; for a store the name of
-        a variable over the samples. It needs a loss other than the squared error.
+        a target, which is then none, or of another variable over the samples. It needs a loss other than the squared
+        error.
     class_weight : "balanced" or mapping, optional
         Weights of the classes, which multiply those of the rows in a loss for classes. "balanced": all classes weigh
         the same in total. A mapping from classes to weights leaves the others at 1. Columns are centered and scaled

@@ -13,6 +13,10 @@ from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.frames import collected, columns_of, frame_labels, split_targets
 from dsel.data.labels import is_a
+from dsel.data.schema import METADATA_FILE
+from dsel.data.store.array import StoredArray
+from dsel.data.store.reader import Store
+from dsel.data.store.sparse import SparseStore
 from dsel.data.weights import stored_variable
 from dsel.errors import DataError, OptionError
 
@@ -41,15 +45,23 @@ def unnamed(offset: str) -> OptionError:
     )
 
 
+def names_target(dataset: Dataset, offset: Any) -> bool:
+    """Return whether an offset is the name of a target of a store, and of no other variable over its samples."""
+    store = dataset.store
+    if not isinstance(offset, str) or not isinstance(store, Store) or offset not in store.targets:
+        return False
+    return not (store.path / offset / METADATA_FILE).is_file()
+
+
 def with_offset(dataset: Dataset, offset: Any) -> Dataset:
-    """Return the dataset with an offset for each row: an array, or the name of a variable of a store.
+    """Return the dataset with an offset for each row: an array, or the name of a variable or a target of a store.
 
     Errors: OptionError for a name without a store; DataError for a wrong shape, and values that are not finite.
     """
     if isinstance(offset, str):
         if dataset.store is None:
             raise unnamed(offset)
-        stored, first = stored_variable(dataset.store, offset, "offset", "offsets"), dataset.first_row
+        stored, first = _stored(dataset, dataset.store, offset), dataset.first_row
         _require_numbers(np.asarray(stored.read(first, first + dataset.m)), dataset.m, f"{offset} of {dataset.name}")
         blocks = [replace(b, offset=StoredRows(stored, first + b.start, first + b.stop)) for b in dataset.blocks]
         return replace(dataset, blocks=tuple(blocks))
@@ -58,6 +70,13 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
     _require_numbers(values, dataset.m, "offset")
     values = values.astype(np.float64)
     return replace(dataset, blocks=tuple(replace(b, offset=values[b.start : b.stop]) for b in dataset.blocks))
+
+
+def _stored(dataset: Dataset, store: Store | SparseStore, name: str) -> StoredArray:
+    """Return the offset of a store by its name. Errors: DataError where there is none."""
+    if isinstance(store, Store) and store.y is not None and names_target(dataset, name):
+        return store.y.column(store.targets.tolist().index(name))
+    return stored_variable(store, name, "offset", "offsets")
 
 
 def _require_numbers(values: NDArray[Any], m: int, what: str) -> None:

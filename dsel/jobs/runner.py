@@ -325,6 +325,8 @@ def certify_run(
         If the data have changed since.
     OptionError
         If the job belongs to another user and names functions, and is not trusted.
+    Interrupted
+        If a signal arrives.
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
@@ -342,6 +344,7 @@ def certify_run(
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
         certified.save(folder, overwrite=True)
+        interrupts.raise_received()  # what is proved so far is saved
         ended(certified)
         return certified
 

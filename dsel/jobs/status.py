@@ -173,12 +173,16 @@ class RunStatus:
         return "\n".join(printable(line) for line in lines)
 
     def _headline(self) -> str:
+        proof = {"certificate": "certify", "alternatives": "alternatives"}.get(self.stage or "", "")
+        is_alone = proof and self.r2 is not None and self.job.get(proof) is None  # the job does not ask for it
+        command = f"dsel {proof if is_alone else 'resume'} {self.folder}"
         return {
             "running": "running",
             "finished": "finished",
-            "interrupted": f"interrupted; continue it with: dsel resume {self.folder}",
-            "failed": f"failed; after the remedy, continue it with: dsel resume {self.folder}",
-            "silent": "no sign of life: it was killed, its machine is down, or its storage does not answer",
+            "interrupted": f"interrupted; continue it with: {command}",
+            "failed": f"failed; after the remedy, continue it with: {command}",
+            "silent": "no sign of life: it was killed, its machine is down, or its storage does not answer; "
+            f"once it has ended, continue it with: {command}",
             "not started": f"it never ran to a checkpoint; start it with: dsel resume {self.folder}",
         }[self.state]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +56,7 @@ def candidates_of(
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
     pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram and not request.lam else []
     pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
-    if pairs:
-        more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
-        named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
-        alone = (
-            validated.groups is None
-            or max(validated.groups.sizes[validated.groups.of_column[np.array(pairs)]].flat) == 1
-        )
-        most = ", of which at most one is chosen, and no proof covers subsets with two" if alone else ""
-        notes.append(f"columns that are multiples of each other{most}: {named}{more}")
+    notes += _on_copies(validated, used, pairs)
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
@@ -89,7 +83,30 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
         ) from error
 
 
-def _sets(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield notes on pairs of columns of different groups that are multiples of each other. used: the candidates."""
+    groups, labels = validated.groups, validated.dataset.features
+    more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
+
+    def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
+        return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more
+
+    sets, most = _sets(pairs), ", of which at most one is chosen, and no proof covers subsets with two"
+    if groups is not None:
+        sizes, most = np.bincount(groups.of_column[used], minlength=groups.size), " in different groups"
+        copied: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        for pair in pairs:
+            copied[tuple(sorted(groups.of(pair)))].update(pair)
+        same = [both for both, columns in sorted(copied.items()) if len(columns) == sizes[list(both)].sum()]
+        if same:
+            which = named(_sets(same), groups.names)
+            yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
+        sets = [columns for columns in sets if not set(combinations(sorted(groups.of(columns)), 2)) <= set(same)]
+    if sets:
+        yield f"columns that are multiples of each other{most}: {named(sets, labels.tolist())}"
+
+
+def _sets(pairs: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return sets of columns of which all pairs are given."""
     sets: dict[int, list[int]] = {}
     for i, j in pairs:

@@ -7,6 +7,7 @@ of nearly the same norm are one signal, and two of them may be better than one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -97,7 +98,7 @@ def one_of_each(
         which = "that correlate by at least 1 - 1e-6"
     if request.preprocess not in _CENTERED and of_columns is not None:
         which += " and have means in the same proportion"
-    notes = (*notes, note_on(clusters, labels.tolist(), which, any_scale))
+    notes = (*notes, note_on(clusters, validated.dataset, which, any_scale))
     return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters, notes
 
 
@@ -210,13 +211,23 @@ def estimated_clusters(
     return tuple(found)
 
 
-def note_on(clusters: Clusters, labels: Sequence[str], which: str, any_scale: bool) -> str:
-    """Return which columns represent which others, and by which rule. which: what their columns have in common."""
-    named = "; ".join(
-        f"{labels[first]} for {format_labels(np.asarray(labels, object), rest)}"
-        for first, *rest in clusters[:_MOST_NAMED]
-    )
-    more = f"; and {len(clusters) - _MOST_NAMED} more" if len(clusters) > _MOST_NAMED else ""
+def note_on(clusters: Clusters, dataset: Dataset, which: str, any_scale: bool) -> str:
+    """Return which columns represent which others, and by which rule. which: what their columns have in common.
+
+    Several columns of a category that represent those of others are named together.
+    """
+    labels = dataset.features
+    sources = labels if dataset.categories is None else dataset.categories
+    alike: dict[tuple[str, ...], list[tuple[int, ...]]] = defaultdict(list)
+    for cluster in clusters:
+        alike[tuple(sources[list(cluster)])].append(cluster)
+    every = [
+        f"{labels[found[0][0]]} for {format_labels(labels, found[0][1:])}" if len(found) == 1
+        else f"the {len(found)} columns of {first} for those of {' and '.join(dict.fromkeys(others))}"
+        for (first, *others), found in alike.items()
+    ]  # fmt: skip
+    named = "; ".join(every[:_MOST_NAMED])
+    more = f"; and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
     norms = "" if any_scale else ", and have nearly the same norm,"
     means = "; means count, and large ones hide what differs: preprocess=center compares without them"
     return (

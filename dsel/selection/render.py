@@ -171,7 +171,9 @@ def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
     read = f"{passes_made(selection)}; {bytes_taken(selection)}"
-    yield f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"
+    evaluated = selection.counts.get("evaluated") if selection.criterion is not None else None
+    evaluations = "" if evaluated is None else f", {evaluated:,} evaluations of the criterion"
+    yield f"{selection.iterations:,} iterations{evaluations}, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan, bool(selection.certificate))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import nullcontext
 from itertools import combinations
 
@@ -20,6 +21,7 @@ from dsel.jobs import runner
 from dsel.jobs.certify import certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective
@@ -29,6 +31,7 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import open_selection
 from dsel.storage.json_files import read_json, write_json
+from tests.cli_runner import call
 
 RNG = np.random.default_rng(21)
 X = RNG.standard_normal((60, 14)) @ (np.eye(14) + RNG.standard_normal((14, 14)) / 2)
@@ -91,6 +94,19 @@ def test_a_proof_over_nearly_dependent_columns_notes_its_limits():
             assert sum("nearly dependent" in note for note in selection.notes) == notes
 
 
+def test_stopped_by_a_signal_it_saves_its_proof_and_ends_with_75(tmp_path, monkeypatch):
+    job = job_file(tmp_path)
+    finished(job)
+    with monkeypatch.context() as patched:
+        patched.setattr(Reporter, "search", lambda self, search: signal.raise_signal(signal.SIGTERM))
+        code, _, said = call("certify", job.out, "--time", "1h")
+    assert (code, "Stopped by SIGTERM" in said) == (75, True)
+    assert open_selection(job.out).certificate[-1]["size"] == 5
+    assert f"interrupted; continue it with: dsel certify {job.out}" in call("status", job.out)[1]
+    assert call("certify", job.out)[0] == 0
+    assert open_selection(job.out).certificate[-1]["proven"]
+
+
 @pytest.mark.parametrize("damage", ["list", "no proof", "no search", "of another kind"])
 def test_a_damaged_proof_starts_again(tmp_path, damage):
     job = job_file(tmp_path)
@@ -117,7 +133,7 @@ def test_proofs_of_all_sizes_continue(tmp_path):
     selection, dataset = finished(job), as_dataset(str(job.store))
     seen = []
 
-    def signal(search):
+    def signalled(search):
         seen.append(search.k)
         if search.k == 4:
             raise Interrupted("stopped")
@@ -127,11 +143,11 @@ def test_proofs_of_all_sizes_continue(tmp_path):
         return certify_selection(dataset, job.request(), selection, budget, RunContext(on_slice=on_slice), job.out)
 
     with pytest.raises(Interrupted):
-        certified(signal)
+        certified(signalled)
     assert {4} < set(seen) <= {1, 2, 3, 4}
     proofs = {size: read_json(job.out / f"proof-{size}.json") for size in (3, 4)}
     assert proofs[3]["proof"]["search"]["open"] == []
-    part = certified(signal, keep_partial=True)
+    part = certified(signalled, keep_partial=True)
     assert [row["size"] for row in part.certificate] == [1, 2, 3, 4]
     seen.clear()
     whole = certified(lambda search: seen.append(search.k))

@@ -260,6 +260,27 @@ def test_a_store_is_predicted_block_by_block_with_its_offset(tmp_path: Path) -> 
         predict_store(s, store, tmp_path / "e.zarr", offset="other")
 
 
+def test_an_offset_is_ingested_as_a_target_and_is_then_none(tmp_path: Path) -> None:
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(count=COUNTS, hours=np.log(EXPOSURE))
+    store = tmp_path / "data.zarr"
+    half = len(table) // 2
+    dsel.ingest(table[:half], store, target=["count", "hours"])
+    dsel.append(table[half:], store)
+    found = dsel.select(store, k=2, loss="poisson", offset="hours")
+    expected = dsel.select(X, COUNTS, k=2, loss="poisson", offset=np.log(EXPOSURE))
+    assert (found.indices, found.targets) == (expected.indices, ("count",))
+    assert found.error == pytest.approx(expected.error, rel=1e-10)
+    assert dsel.certify(found, store).certificate[-1]["proven"]
+    np.testing.assert_allclose(
+        np.asarray(found.predict(store))[:, 0], expected.predict(X, offset=np.log(EXPOSURE)), rtol=1e-9
+    )
+    predict_store(found, store, tmp_path / "p.zarr")
+    np.testing.assert_allclose(xr.open_zarr(tmp_path / "p.zarr").prediction.values, np.asarray(found.predict(store)))
+    assert found.score(store, COUNTS)["d2"] == pytest.approx(found.r2, rel=1e-9)
+    with pytest.raises(OptionError, match="hours is the offset and a target"):
+        dsel.select(store, k=2, loss="poisson", offset="hours", targets=["count", "hours"])
+
+
 def test_probabilities_of_a_store_are_those_of_the_arrays(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s.zarr", X, CLASSES[:, None], chunks=(64, 3))
     s = dsel.select(store, k=2, loss="logistic")

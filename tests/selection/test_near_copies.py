@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -382,3 +383,20 @@ def test_sums_without_rows_cannot_tell_a_multiple() -> None:
     sums = dsel.sums(X, Y)
     row = dsel.certify(dsel.select(sums, k=3), sums).certificate[-1]
     assert (row["status"], row["represented"]) == ("optimal-except-near-copies", 1)
+
+
+def test_a_category_under_two_names_is_named_once() -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "city": rng.choice(["bonn", "kiel", "ulm"], 60)})
+    frame["town"], y = frame["city"].str.upper(), frame["x"] + frame["city"].eq("ulm")
+    single = dsel.select(frame, y, k=2, categories="columns").notes
+    assert any(
+        "the first represents the others: the 3 columns of city for those of town, in proofs" in n for n in single
+    )
+    same = "columns or groups that explain the same, so that it does not matter which is chosen: city and town"
+    assert same in dsel.select(frame, y, k=2).notes
+    frame["land"] = frame["city"].eq("ulm").map({True: "south", False: "north"})
+    notes = dsel.select(frame, y, k=2).notes
+    shared = "city=ulm and town=ULM and land=north and land=south"
+    assert same in notes
+    assert f"columns that are multiples of each other in different groups: {shared}" in notes

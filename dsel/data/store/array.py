@@ -121,6 +121,10 @@ class StoredArray:
         rows = min(-(-stop // height) * height, max(down, stop)) - start // height * height if stop > start else 0
         return rows * across * int(handle.array.dtype.itemsize)
 
+    def column(self, j: int) -> StoredColumn:
+        """Return column j of a variable with two dimensions."""
+        return StoredColumn(self.path, self.variable, self.tag, j)
+
     def _unreadable(
         self, handle: ArrayHandle, start: int, stop: int, columns: Array | None, error: Exception
     ) -> DataError:
@@ -154,6 +158,21 @@ class StoredArray:
         return (
             f"Chunk {index[: handle.array.ndim]} of {self.variable} in {self.path} (file {key}, rows {row} to {last})"
         )
+
+
+@dataclass(frozen=True)
+class StoredColumn(StoredArray):
+    """One column of a variable with two dimensions, read as a variable with one dimension."""
+
+    j: int = 0
+
+    def read(self, start: int, stop: int, columns: object = None) -> Array:
+        """Read rows [start, stop), shape (r,). There are no `columns` to choose."""
+        return super().read(start, stop, [self.j])[:, 0]
+
+    def bytes_read(self, start: int, stop: int, columns: object = None) -> int:
+        """Return the uncompressed bytes of the chunks (or shards) that reading rows [start, stop) needs."""
+        return super().bytes_read(start, stop, np.array([self.j]))
 
 
 def open_array(path: str, variable: str, tag: str = "") -> ArrayHandle:
@@ -310,7 +329,7 @@ def chunk_key(array: zarr.Array[Any], index: tuple[int, ...]) -> str:
 def describe_error(error: Exception) -> str:
     """Return the class and the first line of an error of another library."""
     first = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first[:200]}".rstrip(": ") + "."
+    return f"{type(error).__name__}: {first[:200]}".rstrip(": .") + "."
 
 
 def _files_of(handle: ArrayHandle, start: int, stop: int, columns: Array | None) -> Iterator[tuple[int, int]]:

@@ -19,6 +19,7 @@ from dsel._lib.events import Event, Observer, emit, observing
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import CriterionError, OptionError
 from dsel.jobs.observers import registry
+from dsel.jobs.observers.jsonl import open_jsonl
 from dsel.jobs.observers.mlflow import MlflowRun
 from dsel.jobs.observers.opentelemetry import SdkSpans, Trace
 from tests.cli_runner import call
@@ -45,6 +46,16 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     code, _, output = call("run", str(job(folder, "certify: {time: 30s}\n")), "--events", "jsonl")
     assert code == 0, output
     return [json.loads(line) for line in (folder / "job.result" / "events.jsonl").read_text().splitlines()]
+
+
+def test_the_file_has_a_slice_each_second_and_the_last_one_of_a_stage(tmp_path: Path) -> None:
+    observer = open_jsonl(tmp_path, "run")
+    for i in range(26):
+        observer.observe(Event("slice", i / 10, {"stage": "search", "iterations": i, "best": None}))
+    observer.observe(Event("stage-ends", 2.6, {"stage": "search", "seconds": 2.6}))
+    observer.close()
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [line.get("iterations", line["event"]) for line in lines] == [0, 10, 20, 25, "stage-ends"]
 
 
 def as_event(values: dict[str, Any]) -> Event:
