@@ -190,7 +190,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole)
+        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole, context.engine)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         notes = (*notes, *on_copies)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
