@@ -58,7 +58,17 @@ def test_they_select_what_select_selects(name: str) -> None:
     expected = dsel.select(X, y, k=k, **arguments)
     selector.fit(X, y)
     assert tuple(selector.indices_) == expected.indices
+    assert selector.selection_.method == expected.method
     np.testing.assert_array_equal(selector.transform(X), X[:, np.sort(expected.indices)])
+
+
+@pytest.mark.parametrize(("kind", "method"), [(ForwardSelector, "forward"), (OMPSelector, "omp")])
+def test_each_runs_its_own_method_where_methods_differ(kind: type[SubsetSelector], method: str) -> None:
+    mixed = X[:, :8].copy()
+    mixed[:, 7] = mixed[:, 0] + mixed[:, 1] + 0.5 * mixed[:, 7]  # the first choice of a greedy search, not of the best pair
+    summed = mixed[:, 0] + mixed[:, 1]
+    assert tuple(kind(2).fit(mixed, summed).indices_) == dsel.select(mixed, summed, k=2, method=method).indices
+    assert set(SubsetSelector(2).fit(mixed, summed).indices_) == {0, 1} != set(kind(2).fit(mixed, summed).indices_)
 
 
 def test_column_subset_selection_ignores_y() -> None:
