@@ -65,7 +65,7 @@ def test_they_select_what_select_selects(name: str) -> None:
 @pytest.mark.parametrize(("kind", "method"), [(ForwardSelector, "forward"), (OMPSelector, "omp")])
 def test_each_runs_its_own_method_where_methods_differ(kind: type[SubsetSelector], method: str) -> None:
     mixed = X[:, :8].copy()
-    mixed[:, 7] = mixed[:, 0] + mixed[:, 1] + 0.5 * mixed[:, 7]  # the first choice of a greedy search, not of the best pair
+    mixed[:, 7] = mixed[:, 0] + mixed[:, 1] + 0.5 * mixed[:, 7]  # a greedy search takes it first
     summed = mixed[:, 0] + mixed[:, 1]
     assert tuple(kind(2).fit(mixed, summed).indices_) == dsel.select(mixed, summed, k=2, method=method).indices
     assert set(SubsetSelector(2).fit(mixed, summed).indices_) == {0, 1} != set(kind(2).fit(mixed, summed).indices_)
