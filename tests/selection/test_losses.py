@@ -421,6 +421,14 @@ def test_alternatives_are_all_near_best_subsets_with_verdicts(loss: str, lam: fl
     assert ("scaled coefficients are at most" in str(found)) == (lam == 0.0)
 
 
+def test_a_list_has_as_many_columns_as_may_be_chosen() -> None:
+    X, y = drawn("logistic")
+    X[:, 3:] = 1.0
+    found = dsel.alternatives(dsel.select(X, y, k=5, loss="logistic", lam=1.0), X, y)
+    assert [row.indices for row in found.subsets] == [(0, 1, 2)]
+    assert (found.size, set(found.verdicts.values())) == (3, {"necessary"})
+
+
 def test_alternatives_by_a_loss_are_shown_and_saved(tmp_path: Path) -> None:
     X, y = drawn("logistic", seed=4)
     selection = dsel.select(X, y, k=3, loss="logistic", lam=1.0)
