@@ -174,7 +174,8 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
     import pyarrow as pa
 
     names = [str(name) for name in frame.columns]
-    parts, problems, whole = [], [], set()
+    parts, whole = [], set()
+    problems: list[str] = []
     for j, name in enumerate(names):
         column = frame.iloc[:, j]
         try:
