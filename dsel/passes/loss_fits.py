@@ -47,8 +47,11 @@ KEPT_BYTES = 512 << 20
 _RANGE_BYTES = 16 << 20
 #: Of each size, this number of fits is complete where others end early.
 COMPLETE_FITS = 8
-#: A coefficient of a column with standard deviation 1 beyond this says that the fit is infinite.
-_INFINITE = 30.0
+#: A coefficient of a column with standard deviation 1 beyond this says that the fit may be infinite. Outliers need such
+#: coefficients, too. Infinite ones grow by the same in each step, by more than the second number as a share.
+_INFINITE, _GROWING = 30.0, 1e-4
+#: The fit is infinite after as many steps beyond, or if this share of the deviance at the start is left.
+_STEPS_BEYOND, _SEPARATED = 25, 1e-6
 
 
 @dataclass(frozen=True)
@@ -391,6 +394,8 @@ class _Newton:
         self._step: Floats = np.zeros(shape)
         deviations = problem.deviations
         self._deviations = np.ones(columns.size) if deviations is None else deviations[columns]
+        self._first, self._steps_beyond, self._growth = np.inf, 0, 0.0
+        self._where_beyond: tuple[Floats, float, float] | None = None
 
     def tell(self, deviance: float, g: Floats, H: Floats) -> None:
         """Take the sums of a pass at the trial point, and choose the next one."""
@@ -402,6 +407,8 @@ class _Newton:
             self.trial = self.best + self._step
             self.safe = min(1.0, _SAFER * self.safe)
             self.done = bool(np.abs(self._step).max(initial=0.0) <= 1e-12 * (1.0 + np.abs(self.best).max(initial=0.0)))
+            if self.done:
+                self._judge(converged=True)
             return
         self.best, self.value, self.deviance = self.trial, value, deviance
         self.safe = max(self.safe / _BOLDER, _LEAST_SAFE) if self._mixes else 1.0
@@ -413,9 +420,27 @@ class _Newton:
         self.decrement = float(-g @ step)
         self._step = step.reshape(self.trial.shape)
         self.trial = self.best + self._step
-        endless = lam == 0.0 and bool(self.problem.loss.endless)
-        self.infinite = endless and bool((np.abs(self.best[:s].T * self._deviations) > _INFINITE).any())
-        self.done = self.decrement <= _TOLERANCE * max(abs(value), 1e-300) or self.infinite
+        if not np.isfinite(self._first):
+            self._first = deviance
+        self.done = self.decrement <= _TOLERANCE * max(abs(value), 1e-300)
+        if lam == 0.0 and self.problem.loss.endless:
+            sizes = np.abs(self.best[:s].T * self._deviations)
+            beyond = sizes > _INFINITE
+            if self.decrement > 0.0:  # else rounding made the step
+                grown = np.abs(self._step[:s].T * self._deviations)[beyond] / sizes[beyond]
+                self._growth = float(grown.max(initial=0.0))
+            self._steps_beyond += int(beyond.any())
+            if beyond.any() and self._where_beyond is None:
+                self._where_beyond = self.best, self.value, self.deviance
+            self._judge(converged=self.done)
+
+    def _judge(self, *, converged: bool) -> None:
+        """Say that the fit is infinite, and end it where its coefficients became large, if they would grow on."""
+        over = self._steps_beyond >= _STEPS_BEYOND or self.deviance <= _SEPARATED * self._first
+        if self._where_beyond is None or not (self._growth > _GROWING and (converged or over)):
+            return
+        self.infinite = self.done = True
+        self.best, self.value, self.deviance = self._where_beyond
 
     def result(self) -> LossFit:
         """Return the fit."""

@@ -110,6 +110,8 @@ def certify_loss(
                 if fit.infinite:  # the proof stopped at other coefficients than the answer has: its bound alone counts
                     proof = replace(proof, value=fit.value, proven=False)
                     better = fit.value < best.error - _SAME * total
+                elif fit.value < proof.value:  # the answer has coefficients beyond the limit
+                    proof = replace(proof, value=fit.value)
             limit_of_proof = min(proof.limit, largest or np.inf)
             method = f"{'branch-and-bound' if run.validated.groups is None else GROUPS} ({data.loss.name} loss)"
             found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)

@@ -60,6 +60,8 @@ log = logging.getLogger("dsel")
 _SWAPS = 60
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
+#: Columns that nearly depend on others are in the answer if they lower F by this share.
+_NOT_DEPENDENT = 1e-7
 
 
 @dataclass(frozen=True)
@@ -324,6 +326,10 @@ class LossSearch:
         best, problem = self.best, self.problem
         base = [j for j in run.base if j in best]
         chosen, dependent = by_gain(run.whole, base, [j for j in best if j not in base])
+        if dependent.size:
+            without, whole = fit_subsets(problem, [chosen, np.array(best, np.int64)])
+            if whole.value < without.value * (1.0 - _NOT_DEPENDENT):
+                chosen, dependent = np.concatenate([chosen, dependent]), dependent[:0]
         if not problem.loss.by_rows:  # gains by squares of the targets say nothing
             chosen = self._by_fits([j for j in chosen if j in base], [j for j in chosen if j not in base])
         prefixes = [chosen[:i] for i in range(chosen.size + 1)]
@@ -435,9 +441,12 @@ def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset |
     assert validated.loss is not None
     targets = targets or loss_targets(run.dataset)
     scaling = without_scale_of_targets(statistics.scaling(request.preprocess))
+    centered = request.preprocess in ("standardize", "center") or not validated.loss.has_intercept
+    if centered:  # a constant changes nothing where there is no intercept, and means that are large do
+        scaling = replace(scaling, center_x=statistics.mean_x)
     return LossData(
         rows or run.dataset, validated.loss.fitted_to(targets.y, targets.w), scaling, targets, request.lam,
-        request.preprocess in ("standardize", "center") or not validated.loss.has_intercept,
+        centered,
         statistics.mean_x if request.missing == "mean" else None,
         run.context.engine,
         deviations=np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight) / scaling.scale_x,

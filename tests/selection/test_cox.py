@@ -51,6 +51,17 @@ def test_a_nearly_constant_column_does_not_spoil_a_proof() -> None:
     assert found.certificate[0]["status"] == "optimal"
 
 
+@pytest.mark.parametrize("preprocess", ["unit", "none"])
+def test_means_that_are_large_do_not_matter(preprocess: Any) -> None:
+    X, y = drawn()
+    moved = X.copy()
+    moved[:, 4] += 1e7
+    plain, found = (dsel.select(data, y, k=2, loss="cox", preprocess=preprocess) for data in (X, moved))
+    assert set(found.indices) == set(plain.indices)
+    assert found.error == pytest.approx(plain.error, rel=1e-6)
+    assert dsel.certify(found, moved, y).certificate[0]["status"] == "optimal"
+
+
 def likelihood(
     Z: np.ndarray, y: np.ndarray, b: np.ndarray, w: np.ndarray, o: np.ndarray
 ) -> tuple[Any, np.ndarray, np.ndarray]:

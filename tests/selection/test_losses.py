@@ -348,6 +348,28 @@ def test_proofs_without_a_penalty_do_not_depend_on_the_units_of_columns(preproce
     assert of_units["equal"] == of_units["very different"]
 
 
+def test_outliers_in_columns_do_not_make_a_fit_infinite() -> None:
+    rng = np.random.default_rng(0)
+    X = np.exp(3.0 * rng.normal(size=(150, 4)))  # coefficients per standard deviation are in the thousands
+    y = (rng.logistic(size=150) < 0.8 * X[:, 0] - 1.2 * X[:, 1]).astype(float)
+    found = dsel.certify(dsel.select(X, y, k=2, loss="logistic"), X, y)
+    assert sorted(found.indices) == [0, 1]
+    assert not any("separate the classes" in note for note in found.notes)
+    assert found.certificate[0]["status"] == "optimal"
+    Z = np.column_stack([np.ones(150), X[:, [0, 1]] / X[:, [0, 1]].std(axis=0)])
+    np.testing.assert_allclose(Z.T @ (y - found.predict(X)), 0.0, atol=1e-6)  # the score equations
+
+
+@pytest.mark.parametrize("loss", ["logistic", "gamma"])
+def test_a_proof_that_finds_nearly_dependent_columns_gives_them_as_the_answer(loss: str) -> None:
+    X, y = drawn(loss)
+    X[:, [0, 3]] += 1e5  # without an intercept, their difference is what explains
+    found = dsel.certify(dsel.select(X[:, :5], y, k=2, loss=loss, preprocess="none"), X[:, :5], y)
+    (proof,) = found.certificate
+    assert sorted(found.indices) == sorted(proof["indices"])
+    assert proof["r2"] == pytest.approx(found.r2, abs=1e-6)
+
+
 def test_columns_that_separate_the_classes_are_named() -> None:
     X, _ = drawn("logistic")
     found = dsel.select(X, (X[:, 3] > 0.0).astype(float), k=1, loss="logistic")
