@@ -49,30 +49,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Alternatives": "dsel.selection.alternatives",
-    "CrossValidated": "dsel.criteria",
-    "Eigendecomposition": "dsel.planning.eigh",
-    "Remembered": "dsel.criteria",
-    "Selection": "dsel.selection.result",
-    "SizeRule": "dsel.config.size_rule",
-    "Stability": "dsel.selection.stability.result",
-    "alternatives": "dsel.api.proofs",
-    "append": "dsel.data.append.append",
-    "certify": "dsel.api.proofs",
-    "check_part": "dsel.api.sums",
-    "eigh": "dsel.api.select",
-    "from_sums": "dsel.api.sums",
-    "ingest": "dsel.data.ingest",
-    "open_selection": "dsel.selection.result",
-    "open_store": "dsel.data.store.reader",
-    "open_sums": "dsel.api.sums",
-    "plan": "dsel.api.select",
-    "report": "dsel.selection.result",
-    "select": "dsel.api.select",
-    "stability": "dsel.api.select",
-    "submodularity_ratio": "dsel.api.proofs",
-    "sums": "dsel.api.sums",
-    "verify": "dsel.jobs.verify",
+    name: module
+    for module, names in {
+        "dsel.api.proofs": "alternatives certify submodularity_ratio",
+        "dsel.api.select": "eigh plan select stability",
+        "dsel.api.sums": "check_part from_sums open_sums sums",
+        "dsel.config.size_rule": "SizeRule",
+        "dsel.criteria": "CrossValidated Remembered",
+        "dsel.data.append.append": "append",
+        "dsel.data.ingest": "ingest",
+        "dsel.data.store.reader": "open_store",
+        "dsel.jobs.verify": "verify",
+        "dsel.planning.eigh": "Eigendecomposition",
+        "dsel.selection.alternatives": "Alternatives",
+        "dsel.selection.result": "Selection open_selection report",
+        "dsel.selection.stability.result": "Stability",
+    }.items()
+    for name in names.split()
 }
 
 

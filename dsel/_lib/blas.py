@@ -1,9 +1,15 @@
-"""How many threads the linear algebra uses."""
+"""How many threads this process may use, and how many the linear algebra uses."""
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from dsel._lib.blas import usable_cores
 from dsel._lib.jit import is_compiled
 from dsel._lib.quick_numba import without_collection
 from dsel._lib.separate_kernel import SeparateKernel
@@ -108,7 +109,7 @@ def compiling_in_background(*entries: Any, without: Sequence[Any] = ()) -> Itera
     """
     in_order = dict.fromkeys(kernel for entry in entries for kernel in reachable((entry,), without))
     missing = _missing(list(in_order))
-    process = _process(missing) if missing and _cores() > 1 else None
+    process = _process(missing) if missing and usable_cores() > 1 else None
     try:
         yield
     finally:
@@ -128,11 +129,7 @@ def _helpers(missing: list[SeparateKernel]) -> Iterator[None]:
 
 
 def _helpers_for(missing: list[SeparateKernel]) -> int:
-    return min(_cores() - 1, _MOST_PROCESSES - 1, len(missing) // KERNELS_OF_A_HELPER)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable_cores() - 1, _MOST_PROCESSES - 1, len(missing) // KERNELS_OF_A_HELPER)
 
 
 def _process(kernels: list[SeparateKernel]) -> subprocess.Popen[bytes] | None:

@@ -82,6 +82,7 @@ def certify(
     Examples
     --------
     >>> import numpy as np
+    >>> from dsel import select
     >>> X = np.random.default_rng(0).normal(size=(50, 20))
     >>> y = X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2
     >>> certify(select(X, y, k=2), X, y).certificate[0]["proven"]
@@ -169,6 +170,7 @@ def alternatives(
     Examples
     --------
     >>> import numpy as np
+    >>> from dsel import select
     >>> X = np.random.default_rng(0).normal(size=(50, 20))
     >>> y = X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2
     >>> found = alternatives(select(X, y, k=2), X, y)

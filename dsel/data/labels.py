@@ -74,9 +74,9 @@ def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) ->
     raise DataError(f"{where}: {len(repeated)} {what} label{occur} more than once: {shown}.", remedy)
 
 
-def format_labels(labels: Labels, indices: NDArray[np.int64] | Sequence[int], limit: int = 5) -> str:
-    """Return the labels of the first `limit` columns, and how many more there are."""
-    return shorten((str(labels[i]) for i in indices), limit)
+def format_labels(labels: Labels, indices: NDArray[np.int64] | Sequence[int]) -> str:
+    """Return the labels of the first columns, and how many more there are."""
+    return shorten(str(labels[i]) for i in indices)
 
 
 def column_list(wanted: Any, argument: str) -> tuple[Any, ...]:

@@ -1,21 +1,15 @@
-"""The cores and the memory of this machine, and the share of a worker."""
+"""The memory of this machine, and the share of a worker."""
 
 from __future__ import annotations
 
-import os
-
 import psutil
 
+from dsel._lib.blas import usable_cores
 from dsel._lib.byte_sizes import parse_bytes
 from dsel.errors import OptionError
 
 #: Less is a forgotten unit.
 _LEAST_BYTES = 1 << 20
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine_memory() -> int:

@@ -131,7 +131,8 @@ class StripSums:
     def shift(self, left: Floats, right: Floats) -> None:
         """Add the outer product of two (n,) vectors."""
         for total, s in zip(self.sums, self.strips, strict=True):
-            total += np.outer(left[s.top : s.bottom], right[s.left : s.right])
+            block: Floats = np.outer(left[s.top : s.bottom], right[s.left : s.right])
+            total += block
 
     def __iadd__(self, other: StripSums) -> StripSums:
         for mine, its in zip(self.sums, other.sums, strict=True):

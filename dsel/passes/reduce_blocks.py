@@ -11,7 +11,6 @@ saved.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from functools import partial, reduce
 from typing import Any
 from uuid import uuid4
 
-from dsel._lib.blas import one_blas_thread
+from dsel._lib.blas import one_blas_thread, usable_cores
 from dsel._lib.types import Ints
 from dsel.data.blocks import Block, StoredRows, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
@@ -174,7 +173,7 @@ class RowPass(Pass):
         if len(groups) == 1:
             with one_blas_thread():
                 return leaf(groups[0])
-        with one_blas_thread(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(usable_cores()) as pool:
             return merge_stream(pool.map(leaf, groups), self.merge)
 
     def _as_graphs(self, per_block: PerBlock, engine: Engine, executed: Executed) -> Iterator[PartialResult]:

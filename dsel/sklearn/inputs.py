@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from dsel._lib.blas import usable_cores
 from dsel.data.classes import class_labels, one_hot
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
@@ -254,7 +254,7 @@ def _hash(values: NDArray[Any]) -> bytes:
     flat = np.ascontiguousarray(values.T if fortran else values).reshape(-1).view(np.uint8)
     pieces = [flat[i : i + _PIECE] for i in range(0, flat.size, _PIECE)]
     head = f"{values.dtype.str} {values.shape} {fortran}".encode()
-    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(max(1, min(len(pieces), usable_cores()))) as pool:
         hashes = pool.map(lambda piece: hashlib.blake2b(piece, digest_size=16).digest(), pieces)
         return head + b"".join(hashes)
 

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.blas import usable_cores
 from dsel._lib.types import Floats
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.this_machine import usable_cores
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem

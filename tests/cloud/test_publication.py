@@ -204,7 +204,7 @@ class TestAStore:
             open_store(store).x.read(0, 60)
         dataset = as_dataset(store)
         chunk.unlink()
-        with pytest.raises(DataError, match="lost 1 chunks: X/c/3/0"):
+        with pytest.raises(DataError, match="lost 1 chunk: X/c/3/0"):
             open_store(store)
         with pytest.raises(DataError, match="is lost"):
             dataset.blocks[3].x.read()

@@ -96,7 +96,7 @@ def test_a_chunk_lost_after_the_store_was_opened_is_named(store: str) -> None:
     assert opened.x.read(60, 70).shape == (10, 20)
     with pytest.raises(DataError, match=r"Chunk \(7, 0\) of X .*rows 70 to 79\) is lost"):
         opened.x.read(65, 85)
-    with pytest.raises(DataError, match="has lost 1 chunks: X/c/7/0"):
+    with pytest.raises(DataError, match="has lost 1 chunk: X/c/7/0"):
         open_store(store)
 
 

@@ -171,7 +171,7 @@ def test_a_lost_chunk_is_found_when_the_store_is_opened(tmp_path: Path, values: 
     (tmp_path / "s/X/c/3/1").unlink()
     assert store.absent_chunks() == ["X/c/3/1"]
     for call in (store.fingerprint, lambda: open_store(tmp_path / "s")):
-        with pytest.raises(DataError, match="lost 1 chunks: X/c/3/1"):
+        with pytest.raises(DataError, match="lost 1 chunk: X/c/3/1"):
             call()
 
 

@@ -110,7 +110,7 @@ def match_sparse(source: SparseSource, n: int, columns: StoreColumns, wanted: Ma
     families = columns.target_families()
     missing = [label for label in wanted if label not in obs and label not in families]
     extra = [label for label in obs if label not in wanted]
-    found += list(_named("target or weight", missing, extra, families, columns.name))
+    found += list(_named("target or weight", missing, extra, families))
     shared = [(f"the column {label!r}", obs[label], wanted[label]) for label in wanted if label in obs]
     found += _differences_of_types((("X", source.dtype, columns.dtype), *shared))
     require_no_differences(found, source.name, columns.name)
@@ -138,7 +138,7 @@ def _feature_places(source: Source | SparseSource, count: int, columns: StoreCol
         elif labels is not None and list(labels) != default_labels("x", n):
             found.append(f"X has labels ({shorten(labels)}), and the store has none")
         return np.arange(n)
-    return _by_label("column", labels, columns.features, columns.feature_families(), columns.name, found)
+    return _by_label("column", labels, columns.features, columns.feature_families(), found)
 
 
 def _target_places(source: Source, columns: StoreColumns, found: list[str]) -> Ints:
@@ -152,22 +152,22 @@ def _target_places(source: Source, columns: StoreColumns, found: list[str]) -> I
         if count != len(wanted):
             found.append(f"Y has {count} columns, and {len(wanted)} in the store")
         return np.arange(len(wanted))
-    return _by_label("target", labels, wanted, columns.target_families(), columns.name, found)
+    return _by_label("target", labels, wanted, columns.target_families(), found)
 
 
 def _by_label(
-    kind: str, labels: Sequence[str], wanted: Sequence[str], families: Mapping[str, str], store: str, found: list[str]
+    kind: str, labels: Sequence[str], wanted: Sequence[str], families: Mapping[str, str], found: list[str]
 ) -> Ints:
     place = {label: i for i, label in enumerate(labels)}
     categories = set(families.values())
     there = {column for label in labels if (column := column_of(label, categories)) != label}
     missing = [w for w in wanted if w not in place and families.get(w) not in there]
     extra = [label for label in labels if label not in set(wanted)]
-    found += list(_named(kind, missing, extra, families, store))
+    found += list(_named(kind, missing, extra, families))
     return np.array([place.get(w, ABSENT) for w in wanted], np.int64)
 
 
-def _named(kind: str, missing: list[str], extra: list[str], families: Mapping[str, str], store: str) -> Iterator[str]:
+def _named(kind: str, missing: list[str], extra: list[str], families: Mapping[str, str]) -> Iterator[str]:
     """Yield what differs: categories that are new, columns that changed their kind, renamed, missing and extra ones."""
     new = [label for label in extra if column_of(label, set(families.values())) != label]
     extra = [label for label in extra if label not in new]

@@ -329,7 +329,7 @@ def chunk_key(array: zarr.Array[Any], index: tuple[int, ...]) -> str:
 def describe_error(error: Exception) -> str:
     """Return the class and the first line of an error of another library."""
     first = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first[:200]}".rstrip(": ") + "."
+    return f"{type(error).__name__}: {first[:200]}".rstrip(": .") + "."
 
 
 def _files_of(handle: ArrayHandle, start: int, stop: int, columns: Array | None) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel.data import schema
 from dsel.data.formats.registry import find_format
 from dsel.data.labels import Labels, as_labels, default_labels, require_unique
@@ -341,7 +341,7 @@ def _require_all_chunks(store: Store) -> None:
         return
     absent = store.absent_chunks()
     if absent:
-        raise DataError(f"{store.path} has lost {len(absent)} chunks: {shorten(absent)}.", REMEDY)
+        raise DataError(f"{store.path} has lost {counted(len(absent), 'chunk')}: {shorten(absent)}.", REMEDY)
 
 
 def _absent(path: AnyPath, variable: str, rows: int) -> list[str]:

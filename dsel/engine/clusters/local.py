@@ -12,6 +12,7 @@ from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 
+from dsel._lib.blas import usable_cores
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.disk import has_room, is_disk_full
 from dsel._lib.text import counted
@@ -20,7 +21,7 @@ from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.cluster import Cluster, close
 from dsel.engine.clusters.tls import SecurityOption, run_security
 from dsel.engine.scheduler_watch import watched
-from dsel.engine.this_machine import machine_memory, usable_cores, worker_memory
+from dsel.engine.this_machine import machine_memory, worker_memory
 from dsel.errors import CapacityError, ClusterError, DselError, OptionError
 
 log = logging.getLogger("dsel")

@@ -7,7 +7,6 @@ block by block, on several threads. Errors are added in the order of the blocks,
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.blas import usable_cores
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats
 from dsel.objective.cross_validation.leave_one_out import LooRound, n_errors
@@ -151,7 +151,7 @@ class LooCache:
                 self._advance(block, last, int(round.members[-1]))
             return self._sweep(block, round, rho, inverse, tau, last is not None)
 
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             total = np.zeros(n_errors(round))
             for part in pool.map(work, self._blocks):
                 total += part

@@ -152,7 +152,8 @@ class PartSums:
     def error(self, S: Sequence[int], sums: Floats) -> float:
         """Return min ||Y - X_S A||^2 + lam ||A||^2 over the rows of these sums."""
         if self.centered:
-            sums = sums - np.outer(sums[0], sums[0]) / (sums[0, 0] or 1.0)
+            first: Floats = sums[0]
+            sums = sums - np.outer(first, first) / (float(first[0]) or 1.0)
         members, targets = 1 + np.searchsorted(self.columns, np.asarray(S, np.int64)), 1 + self.columns.size
         total = float(np.trace(sums[targets:, targets:]))
         if not members.size:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsel._lib.blas import usable_cores
 from dsel._lib.types import Floats
-from dsel.engine.this_machine import usable_cores
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.benchmarks.scaling import N_COLUMNS, Costly, cluster, costly

@@ -468,15 +468,12 @@ class AStar(ExactSearch):
         }  # fmt: skip
 
     @classmethod
-    def restore(
-        cls, objective: Objective, state: dict[str, Any], *, target_gram: Floats | None = None,
-        memory_limit: int = 4 << 30,
-    ) -> AStar:  # fmt: skip
+    def restore(cls, objective: Objective, state: dict[str, Any], *, memory_limit: int = 4 << 30) -> AStar:
         """Return the search as it was when `state` was taken; it continues with the same nodes."""
         check_saved(objective, state)
         search = cls(
             objective, state["k"], gamma=float(state["gamma"]), epsilon=state.get("epsilon", 0.0), bound=state["bound"],
-            target_gram=target_gram, incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
+            incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
         )  # fmt: skip
         search._restore_shared(state)
         search._fringe = []
