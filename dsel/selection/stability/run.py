@@ -109,8 +109,10 @@ def _quadratic_model(
     preprocess = request.preprocess
     assert validated.loss is not None
     if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
-        same = {"none": "center", **({"unit": "standardize"} if request.lam == 0.0 else {})}
-        preprocess = same.get(preprocess, preprocess)
+        if preprocess == "none":
+            preprocess = "center"
+        elif preprocess == "unit" and request.lam == 0.0:
+            preprocess = "standardize"
     asked = {"loss": "squared", "offset": None, "sample_weight": "model", "preprocess": preprocess}
     return model, request.model_copy(update=asked)
 
