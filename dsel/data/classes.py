@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import FIRST_ROW, shorten
 from dsel.errors import DataError
 
 #: The dtypes of categories in pandas and polars.
@@ -39,9 +40,16 @@ def one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.flo
     missing, or there is only one.
     """
     if values.dtype.kind == "O":
-        absent = [label is None or label != label for label in values.tolist()]
-        if any(absent):
-            raise DataError(f"Input y contains NaN: the class in row {absent.index(True)} is missing.", "Leave it out.")
+        absent = [i for i, label in enumerate(values.tolist()) if _is_missing(label)]
+        if absent:
+            of = f" of {prefix.removesuffix('=')!r}" if prefix else ""
+            what = f"class{of} in row {absent[0]} is"
+            if len(absent) > 1:
+                what = f"classes{of} in rows {shorten(map(str, absent))} are"
+            raise DataError(
+                f"Input y contains NaN: the {what} missing ({FIRST_ROW}).",
+                "Leave such rows out, or give them a class of their own.",
+            )
         if any(isinstance(label, str) for label in values.tolist()):
             values = np.array([str(label) for label in values.tolist()])
     classes = np.unique(values)
@@ -50,6 +58,10 @@ def one_hot(values: NDArray[Any], prefix: str) -> tuple[dict[str, NDArray[np.flo
         raise DataError(f"y has {classes.size} class: a selection needs at least two classes.", "Check the column.")
     kept = classes[1:] if classes.size == 2 else classes
     return {f"{prefix}{label}": (values == label).astype(np.float64) for label in kept.tolist()}, classes
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or type(label).__name__ == "NAType" or label != label  # pandas.NA has no truth value
 
 
 def _require_no_numbers(values: NDArray[Any], classes: NDArray[Any]) -> None:

@@ -158,8 +158,6 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     request = _with_own_loss(method, request)
     options = _options(method, request)
     n = dataset.n
-    if request.k != "auto" and request.limit > n:
-        raise OptionError(f"k is {request.k}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
     if method.unsupervised_only and dataset.n_targets:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
@@ -170,6 +168,13 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     request = with_category_groups(dataset, request)
     groups = _groups(dataset, request, method, options)
     items = groups or SingleColumns(n)
+    if request.k != "auto" and request.limit > items.size:
+        counts = "k" if groups is None else "k counts groups: it"
+        one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
+        raise OptionError(
+            f"k is {request.k}, and X has {counted_items(items.size, items.noun)}.",
+            f"{counts} is a whole number from 1 to {items.size}{one_by_one}.",
+        )
     include, exclude = _columns(dataset, request, items)
     count = items.count
     if isinstance(dataset, Sums):
@@ -353,14 +358,7 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     conflict = options.conflict_with_groups()
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
-    groups = column_groups(dataset, request.groups, request.categories == "groups")
-    if request.k != "auto" and request.limit > len(groups.names):
-        one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
-        raise OptionError(
-            f"k is {request.k}, and there are {len(groups.names)} groups of columns.",
-            f"k counts groups: it is a whole number from 1 to {len(groups.names)}{one_by_one}.",
-        )
-    return groups
+    return column_groups(dataset, request.groups, request.categories == "groups")
 
 
 def with_category_groups(dataset: Dataset, request: SelectionRequest) -> SelectionRequest:

@@ -64,13 +64,14 @@ class CriterionContext:
             return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
         return fit + self._penalty(by, df, s)
 
-    def value_of_deviance(self, by: InformationCriterion, deviance: float, s: int, intercept: bool) -> float:
-        """Return a criterion of s columns from a deviance, -2 log likelihood but for a constant that is 0 for classes.
+    def value_of_deviance(self, by: InformationCriterion, deviance: float, df: int, s: int, intercept: bool) -> float:
+        """Return a criterion from a deviance, -2 log likelihood but for a constant that is 0 for classes.
 
-        intercept: whether the model has one, which counts.
+        df: the number of independent columns. s: of how many columns or groups was chosen. intercept: whether the model
+        has one, which counts.
         """
         return (
-            deviance + self._penalty(by, float(s), s) + intercept * self.N * (2.0 if by == "aic" else math.log(self.m))
+            deviance + self._penalty(by, float(df), s) + intercept * self.N * (2.0 if by == "aic" else math.log(self.m))
         )
 
     def _penalty(self, by: InformationCriterion, df: float, s: int) -> float:
@@ -170,7 +171,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
 
         def value(error: float, size: int, by: InformationCriterion = by) -> float:
             if selection.by_loss:
-                return context.value_of_deviance(by, error, size, intercept)
+                return context.value_of_deviance(by, error, size, size, intercept)
             return context.value(by, error, size, size)
 
         values = {row.size: value(row.error, row.size) for row in known}

@@ -208,8 +208,8 @@ class _Prover:
             for S in (set(base), set(best.indices))
         )
         proof = prove_loss(
-            self.problem, size, include=include, incumbent=(tuple(incumbent), best.error), seconds=seconds,
-            nodes=nodes, listing=listing, watcher=watcher,
+            self.problem, min(size, len(items)), include=include, incumbent=(tuple(incumbent), best.error),
+            seconds=seconds, nodes=nodes, listing=listing, watcher=watcher,
         )  # fmt: skip
         return replace(proof, members=tuple(int(j) for i in proof.members for j in items[i]))
 

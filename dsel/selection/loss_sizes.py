@@ -13,6 +13,7 @@ from dsel.data.row_partition import Part
 from dsel.errors import DataError
 from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_fits import LossData, LossFit, deviances, on_rows
+from dsel.selection.candidates import by_gain
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
 from dsel.selection.loss_search import LossSearch, class_names
@@ -49,11 +50,12 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     context = CriterionContext(count, outputs, run.subject.n, 0.0, rule.gamma)
     intercept = search.problem.intercept and search.problem.loss.has_intercept
     base = run.validated.included
-    points = [
-        SizePoint(base + size, context.value_of_deviance(by, search.known[S].deviance, size, intercept))
-        for S in search.front()
-        if (size := search.sizes[S]) <= run.most
-    ]
+
+    def value(S: tuple[int, ...], size: int) -> float:
+        df = by_gain(run.whole, [], S)[0].size  # all columns that count, also those of a group and included ones
+        return context.value_of_deviance(by, search.known[S].deviance, df, size, intercept)
+
+    points = [SizePoint(base + size, value(S, size)) for S in search.front() if (size := search.sizes[S]) <= run.most]
     return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))
 
 

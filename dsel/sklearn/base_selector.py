@@ -198,7 +198,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         seed = self.random_state
         if not isinstance(seed, numbers.Integral):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        fields = {name: value for name, value in vars(self).items() if name in SelectionRequest.model_fields}
+        fields = {name: getattr(self, name) for name in SelectionRequest.model_fields if hasattr(self, name)}
         fields |= {"k": _size(self.n_features_to_select, self.n_features_in_), "seed": int(seed)}
         fields |= {"options": dict(fields.get("options") or {})}
         return SelectionRequest.of(**{**fields, **self._method_fields()})

@@ -232,7 +232,8 @@ def _check_list(manifest: dict[str, Any], problem: Problem, slack: float) -> tup
     if max(values, default=best) > found.threshold + slack:
         failures.append(f"{where}: one of them is not near-best")
     if found.verdicts is not None:
-        failures += [f"{where}: {what}" for what in _failures_of_verdicts(found, slack)]
+        spare = [] if problem.groups is None or k < problem.n_items else _spare(problem, found.threshold + slack)
+        failures += [f"{where}: {what}" for what in _failures_of_verdicts(found, slack, spare)]
     return found, failures
 
 
@@ -256,8 +257,15 @@ def _replaced(
     return found
 
 
-def _failures_of_verdicts(found: ListCheck, slack: float) -> list[str]:
-    """Return which verdicts do not follow from a complete list."""
+def _spare(problem: Problem, limit: float) -> list[int]:
+    """Return the groups without which the others are near-best, where the only set of k groups has all of them."""
+    every = range(problem.n_items)
+    checker = checker_of(problem, len(every), 0.0)
+    return [g for g in every if (checker.value([h for h in every if h != g]) if len(every) > 1 else problem.c) <= limit]
+
+
+def _failures_of_verdicts(found: ListCheck, slack: float, spare: Sequence[int]) -> list[str]:
+    """Return which verdicts do not follow from a complete list. spare: groups that a smaller near-best set lacks."""
     verdicts = found.verdicts or ()
     if found.complete_below < found.threshold - slack:
         return ["verdicts need a list of all of them"]
@@ -267,7 +275,7 @@ def _failures_of_verdicts(found: ListCheck, slack: float) -> list[str]:
     for place, (j, verdict) in enumerate(zip(found.columns, verdicts, strict=True)):
         having = sum(place in S for S in found.listed)
         true = "useless" if not having else "necessary" if having == len(found.listed) else "replaceable"
-        true = true if found.listed else "undecided"
+        true = "undecided" if not found.listed else "replaceable" if place in spare else true
         if verdict != true:
             wrong.append(f"column {j} is {true}, not {verdict}")
     return wrong[:_MOST_FAILURES]

@@ -59,7 +59,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("text", select(np.array([["a", "b"]])), DATA, "X has dtype <U1", "real numbers"),
     ("complex", select(X + 1j, Y), DATA, "X has dtype complex128", "real numbers"),
     ("objects", select(X.astype(object), Y), DATA, "X has dtype object", r"astype\(float\)"),
-    ("a missing class", select(X, np.array([None, "b"] * 30)), DATA, "the class in row 0 is missing", "Leave it out"),
+    ("a missing class", select(X, np.array([None, "b"] * 30)), DATA, "the classes of .* in rows 0, 2,", "Leave such"),
     ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "column 'd' holds dates", 'dates="days"'),
     ("words", select(FRAME.assign(d=WORDS), Y), DATA, "column 'd': 'w0' is text, and nearly all", "Leave it out"),
     ("words refused", select(FRAME.assign(d="x"), Y, categories="refuse"), DATA, "1 column of X holds text", "groups"),

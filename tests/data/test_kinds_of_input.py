@@ -294,7 +294,7 @@ def test_a_store_groups_the_columns_of_a_category_by_the_same_rule(tmp_path: Pat
     assert dsel.certify(one_by_one, store).certificate[-1]["proven"]
     with pytest.raises(OptionError, match="1 column became indicator columns of categories: 'colour'"):
         dsel.select(store, k=2, categories="refuse")
-    with pytest.raises(OptionError, match="k is 9, and there are 8 groups of columns"):
+    with pytest.raises(OptionError, match="k is 9, and X has 8 groups of columns"):
         dsel.select(store, k=9)
 
 

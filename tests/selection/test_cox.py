@@ -40,6 +40,9 @@ def test_constant_columns_are_never_chosen_because_they_change_no_hazard_ratio(p
     assert found.certificate[0]["status"] == "optimal"
     assert found.error == pytest.approx(plain.error)
     assert list(dsel.alternatives(found, with_constant, y).verdicts) == [f"x{j}" for j in range(9) if j != 3]
+    if lam == 0.0:
+        often = dsel.stability(with_constant, y, samples=4, **asked).frequency()
+        assert often[3] == 0.0
     with pytest.raises(OptionError, match="Included columns are constant: x3"):
         dsel.select(with_constant, y, include=["x3"], **asked)
 

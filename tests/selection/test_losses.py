@@ -177,6 +177,22 @@ def test_information_criteria_count_the_weights_of_classes_as_those_of_rows() ->
     assert any("BIC counts a row of weight 2 as two rows" in note for note in found.notes)
 
 
+def test_information_criteria_count_the_columns_of_groups_and_included_ones() -> None:
+    X, y = drawn("logistic", m=300)
+    X[:, 3] = X[:, 2] - X[:, 1]  # the third group has two independent columns
+    found = dsel.select(
+        X, y, k="auto", loss="logistic", choose_k="bic", groups=[[0], [4, 6, 7], [1, 2, 3]], include=[0]
+    )
+    curve = found.size_curve
+    assert curve is not None
+    expected = {}
+    for row in found.front:
+        rank = np.linalg.matrix_rank(np.column_stack([np.ones(300), X[:, list(row.indices)]]))
+        expected[row.size] = row.error + rank * np.log(300)
+    assert {point.size: point.value for point in curve.points} == pytest.approx(expected)
+    assert sorted(expected) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("by", ["folds", "log-loss", "auc"])
 def test_chooses_k_on_left_out_rows(by: str, tmp_path: Path) -> None:
     X, y = drawn("logistic", m=200)
@@ -419,6 +435,14 @@ def test_alternatives_are_all_near_best_subsets_with_verdicts(loss: str, lam: fl
                 share = (rest - values[S]) / found.total
                 assert price.reliance[0] - 1e-6 <= share <= price.reliance[1] + 1e-6
     assert ("scaled coefficients are at most" in str(found)) == (lam == 0.0)
+
+
+def test_a_list_has_as_many_columns_as_may_be_chosen() -> None:
+    X, y = drawn("logistic")
+    X[:, 3:] = 1.0
+    found = dsel.alternatives(dsel.select(X, y, k=5, loss="logistic", lam=1.0), X, y)
+    assert [row.indices for row in found.subsets] == [(0, 1, 2)]
+    assert (found.size, set(found.verdicts.values())) == (3, {"necessary"})
 
 
 def test_alternatives_by_a_loss_are_shown_and_saved(tmp_path: Path) -> None:

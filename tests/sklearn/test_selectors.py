@@ -58,7 +58,17 @@ def test_they_select_what_select_selects(name: str) -> None:
     expected = dsel.select(X, y, k=k, **arguments)
     selector.fit(X, y)
     assert tuple(selector.indices_) == expected.indices
+    assert selector.selection_.method == expected.method
     np.testing.assert_array_equal(selector.transform(X), X[:, np.sort(expected.indices)])
+
+
+@pytest.mark.parametrize(("kind", "method"), [(ForwardSelector, "forward"), (OMPSelector, "omp")])
+def test_each_runs_its_own_method_where_methods_differ(kind: type[SubsetSelector], method: str) -> None:
+    mixed = X[:, :8].copy()
+    mixed[:, 7] = mixed[:, 0] + mixed[:, 1] + 0.5 * mixed[:, 7]  # a greedy search takes it first
+    summed = mixed[:, 0] + mixed[:, 1]
+    assert tuple(kind(2).fit(mixed, summed).indices_) == dsel.select(mixed, summed, k=2, method=method).indices
+    assert set(SubsetSelector(2).fit(mixed, summed).indices_) == {0, 1} != set(kind(2).fit(mixed, summed).indices_)
 
 
 def test_column_subset_selection_ignores_y() -> None:
@@ -140,7 +150,7 @@ def test_groups_of_columns_are_selected_together() -> None:
         assert set(selector.indices_) == {2, 4, 5, 6, 8}
     assert len(ColumnSubsetSelector(2, groups=groups).fit(FRAME).indices_) > 2
     assert ForwardSelector(2, groups=[list(range(12)), list(range(12, 20))]).fit(X, y).n_features_ == 20
-    with pytest.raises(ValueError, match="there are 2 groups"):
+    with pytest.raises(ValueError, match="X has 2 groups"):
         ForwardSelector(3, groups=[list(range(12)), list(range(12, 20))]).fit(X, y)
 
 
@@ -251,7 +261,7 @@ class TestClasses:
         ("target", "match"),
         [
             (["a"] * 200, "y has 1 class"),
-            (["a", None] * 100, "class in row 1 is missing"),
+            (["a", None] * 100, "classes in rows 1, 3, 5, 7, 9 and 95 more are missing"),
             ([{"a": 1}] * 200, "Unknown label type"),
         ],
     )

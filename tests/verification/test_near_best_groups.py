@@ -100,10 +100,13 @@ def test_a_list_of_all_groups_of_which_some_follow_from_others_is_accepted(tmp_p
     X, Y, groups = data()
     few = [[0], [1], [2, 3], [4]]
     X = np.column_stack([X[:, groups[4][:2]].sum(axis=1), X[:, groups[6]], X[:, groups[4][:2]], X[:, groups[7][:1]]])
-    check = dsel.verify(listed_run(tmp_path, X=X, Y=Y, k=4, groups=few, method="forward"))
+    out = listed_run(tmp_path, X=X, Y=Y, k=4, groups=few, method="forward")
+    check = dsel.verify(out)
     assert check.accepted, check
     near = check.checks[-1].near_best
-    assert (near.listed, near.verdicts) == (frozenset([(0, 1, 2, 3)]), ["necessary"] * 4)
+    assert near.listed == frozenset([(0, 1, 2, 3)])
+    assert near.verdicts == [price.verdict for price in dsel.open_selection(out).alternatives.columns]
+    assert (near.verdicts[0], near.verdicts[3]) == ("replaceable", "necessary")
 
 
 @pytest.mark.parametrize("place", [0, 1, -1])

@@ -12,7 +12,8 @@ the nodes that may decide about a column: whether a near-best subset has it, and
 
 A subset of columns must be independent. In a list of groups of columns, a "column" is a group everywhere here, and
 every set of k groups counts, also where a group adds nothing to the others. A smaller set explains no more than it does
-with other groups, so what holds for all sets of k groups holds for those of fewer groups, too.
+with other groups, so what holds for all sets of k groups holds for those of fewer groups, too. If k reaches all groups,
+the sets of all but one are those without a group.
 """
 
 from __future__ import annotations
@@ -119,6 +120,13 @@ class NearBest:
         self._subsets[S] = value
         bisect.insort(self._order, (value, S))
         self._trim()
+
+    def take_smaller(self, objective: ItemObjective) -> None:
+        """Take the sets of all groups but one, where k reaches all groups: no set of k lacks a group."""
+        if objective.groups is not None and self.k == self.n:
+            for g in range(self.n):
+                S = (*range(g), *range(g + 1, self.n))
+                self._witness(S, objective.value(S))
 
     def _witness(self, S: Members, value: float) -> None:
         inside = np.zeros(self.n, np.bool_)

@@ -186,6 +186,7 @@ class Proof:
 
     def _known_so_far(self, near: NearBest) -> NearBestAnswer:
         search = self.search
+        near.take_smaller(search.objective)
         opened = None if search.done else search.open_bounds()
         if search.contradicted:  # the bounds prove nothing
             opened = OpenBounds(np.zeros(near.n), np.zeros(near.n))

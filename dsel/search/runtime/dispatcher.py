@@ -239,9 +239,11 @@ class Dispatcher:
             self._attempts[item] += 1
             if self._attempts[item] > _MOST_ATTEMPTS:
                 what = f"The columns {list(self._in_data(item))}" if isinstance(item, tuple) else "A part of the search"
+                why = lost.why.partition(". ")[0].rstrip(".")  # Dask adds links to its pages
                 raise ClusterError(
-                    f"{what} made {self._attempts[item]} workers fail one after another: {lost.why}.",
-                    "See the workers' logs. Started again, the job continues with all earlier results.",
+                    f"{what} made {self._attempts[item]} workers fail one after another: {why}.",
+                    "A criterion that ends its process or needs more memory than a worker has does so: correct it for "
+                    "these columns. Started again, the job continues with all earlier results.",
                 )
 
     def _look(self, on_slice: Callable[[AnytimeSearch], None] | None) -> None:

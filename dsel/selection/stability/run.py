@@ -106,7 +106,15 @@ def _quadratic_model(
     validated = validate(dataset, request)
     best = run_validated(validated, replace(context, state=None, on_slice=None, compare=None))
     model = modelled_rows(validated.dataset, best, request.missing == "mean")
-    return model, request.model_copy(update={"loss": "squared", "offset": None, "sample_weight": "model"})
+    preprocess = request.preprocess
+    assert validated.loss is not None
+    if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
+        if preprocess == "none":
+            preprocess = "center"
+        elif preprocess == "unit" and request.lam == 0.0:
+            preprocess = "standardize"
+    asked = {"loss": "squared", "offset": None, "sample_weight": "model", "preprocess": preprocess}
+    return model, request.model_copy(update=asked)
 
 
 def _validated(

@@ -388,7 +388,7 @@ def test_a_list_of_groups_is_named_as_it_is_written_and_suggestions_name_categor
         ({"groups": [[0, 1]], "method": "poss", "exchange_every": 50}, "exchange_every cannot be used"),
         ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward", "isolation": len}, "cannot be combined"),
         ({"groups": [[0, 1]], "method": "branch-and-bound", "bound": "leaps"}, "bound leaps"),
-        ({"groups": [list(range(13))], "k": 3}, "there are 2 groups"),
+        ({"groups": [list(range(13))], "k": 3}, "X has 2 groups"),
         ({"groups": {"a": [0, 1]}, "include": ["b"]}, "no feature or group 'b'"),
         ({"groups": {"a": [0, 1]}, "include": ["a"], "exclude": [1]}, "both included and excluded"),
     ],

@@ -174,7 +174,8 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
     import pyarrow as pa
 
     names = [str(name) for name in frame.columns]
-    parts, problems, whole = [], [], set()
+    parts, whole = [], set()
+    problems: list[str] = []
     for j, name in enumerate(names):
         column = frame.iloc[:, j]
         try:
@@ -183,10 +184,13 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
             if pa.types.is_floating(found.type) and column.dtype == object and any(map(_is_large, column)):
                 whole.add(name)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            said = str(error).splitlines()[0]
-            problems.append(f"column {name!r} of type {column.dtype} holds values of several kinds: {said}")
+            kinds = dict.fromkeys(type(value).__name__ for value in column[column.notna()].tolist())
+            what = f"holds values of several kinds: {shorten(kinds)}"
+            if len(kinds) < 2:
+                what = f"cannot be used: {str(error).splitlines()[0]}"
+            problems.append(f"{'c' if problems else 'C'}olumn {name!r} of type {column.dtype} {what}")
     if problems:
-        raise DataError(f"table: {'; '.join(problems)}.", "Give each column one type with astype, or drop it.")
+        raise DataError(f"{'; '.join(problems)}.", "Give each column one type with astype, or leave it out.")
     index = None
     if keep_index and type(frame.index).__name__ != "RangeIndex":
         index = next(name for name in (str(frame.index.name or "index"), f"index {uuid4().hex}") if name not in names)
