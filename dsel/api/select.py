@@ -106,9 +106,9 @@ def select(
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
-        substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, the
-        correlations are estimated. If columns are not centered either, near-copies are multiples of each other. Groups
-        stay whole, and custom criteria see all columns.
+        substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, a read of the
+        columns decides. If columns are not centered either, near-copies are multiples of each other. Groups stay whole,
+        and custom criteria see all columns.
     polish : {"none", "exchange"}
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.

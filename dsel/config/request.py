@@ -250,7 +250,7 @@ class SelectionRequest(Section):
         Dates of a frame are refused, or become numbers: days since the beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only; with all of them; or refuse
-        them. Without the Gram matrix in memory, the correlations are estimated. If columns are not centered either,
+        them. Without the Gram matrix in memory, a read of the columns decides. If columns are not centered either,
         near-copies are multiples of each other. Groups of columns stay whole, and custom criteria see all columns.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.

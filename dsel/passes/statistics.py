@@ -308,7 +308,7 @@ def _or_one(scale: Floats) -> Floats:
 
 
 def duplicates(K: Floats, columns: Ints, limit: int) -> list[tuple[int, int]]:
-    """Return up to `limit` pairs of `columns` that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
+    """Return up to `limit` pairs of `columns` that are multiples to 1e-6 of their norm (|correlation| = 1 to 1e-12)."""
     norm = np.zeros(len(K))
     norm[columns] = np.sqrt(np.maximum(np.diag(K)[columns], 0.0))
     pairs: list[tuple[int, int]] = []

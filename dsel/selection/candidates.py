@@ -103,7 +103,7 @@ def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[in
             yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
         sets = [columns for columns in sets if not set(combinations(sorted(groups.of(columns)), 2)) <= set(same)]
     if sets:
-        yield f"columns that are multiples of each other{most}: {named(sets, labels.tolist())}"
+        yield f"columns that are multiples of each other to 1e-6 of their norm{most}: {named(sets, labels.tolist())}"
 
 
 def _sets(pairs: Sequence[tuple[int, ...]]) -> list[list[int]]:

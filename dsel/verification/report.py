@@ -175,6 +175,7 @@ class ProofCheck:
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
         others = " of the other columns" if self.represented else ""
         share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
+        names = [printable(label) for label in self.labels or self.indices]
         size = counted_items(self.size, self.noun)
         size += "" if self.near_best is None else ", near-best subsets"
         lines = [
@@ -182,7 +183,7 @@ class ProofCheck:
             f"  the leaves cover all subsets{others}: {nodes}, {leaves} ({kinds})",
             f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every {self._subsets} has an error of at least {self.bound:.12g}",
-            f"  the error of columns {', '.join(map(printable, self.labels or self.indices))} is {self.value:.12g}"
+            f"  the error of {noun(len(self.indices), 'column')} {', '.join(names)} is {self.value:.12g}"
             + (": the best of these" if self._best_of_covered else ""),
             f"  none of these subsets is better by more than {self.gap:.1e} of ||Y||^2, rounding included",
         ]

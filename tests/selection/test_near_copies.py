@@ -399,4 +399,14 @@ def test_a_category_under_two_names_is_named_once() -> None:
     notes = dsel.select(frame, y, k=2).notes
     shared = "city=ulm and town=ULM and land=north and land=south"
     assert same in notes
-    assert f"columns that are multiples of each other in different groups: {shared}" in notes
+    assert f"columns that are multiples of each other to 1e-6 of their norm in different groups: {shared}" in notes
+
+
+def test_the_note_on_kept_multiples_says_how_near_they_are_and_what_a_proof_leaves_out() -> None:
+    X = np.column_stack([BASE, BASE[:, 2] + 1e-9 * RNG.standard_normal(M)])
+    kept = dsel.certify(dsel.select(X, Y, k=3, near_copies="keep"), X, Y)
+    assert kept.certificate[-1]["status"] == "optimal"  # no independent subset has both
+    wanted = "multiples of each other to 1e-6 of their norm, of which at most one is chosen, and no proof covers"
+    assert any(wanted in note and note.endswith(": x2 and x10") for note in kept.notes)
+    first = dsel.certify(dsel.select(X, Y, k=3), X, Y)
+    assert first.certificate[-1]["represented"] == 1  # x10 in place of x2 may be better

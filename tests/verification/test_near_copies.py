@@ -55,6 +55,21 @@ def test_a_log_of_near_best_subsets_has_the_verdicts_of_the_list(tmp_path: Path)
     assert found.checks[0].near_best.verdicts == list(listed.verdicts.values())
 
 
+def test_a_gap_of_rounding_alone_is_decided_by_the_check_of_a_log(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    near = rng.normal(size=(60, 12)).round(3)
+    near[:, 5] = near[:, 2] + 3e-4 * rng.normal(size=60)
+    near[:, 9] = -2 * near[:, 4] + 6e-4 * rng.normal(size=60)
+    y = near[:, 2] + near[:, 4] + 0.7 * near[:, 7] + 1.5 * rng.normal(size=60)
+    out = finished_run(tmp_path, near, y, 3, near_copies="keep")
+    proved = certify_run(out, ProofBudget(log=True))
+    assert proved.certificate[-1]["status"] == "bounded"
+    assert "The gap is rounding alone: a log of the proof and dsel verify decide it" in str(proved)
+    found = dsel.verify(out)
+    assert found.accepted
+    assert found.checks[0].optimal
+
+
 def test_a_log_that_leaves_out_other_columns_is_refused(tmp_path: Path) -> None:
     out = finished_run(tmp_path, with_copies(1e-5), Y, 3)
     certify_run(out, ProofBudget(log=True))

@@ -79,6 +79,7 @@ def test_a_proof_is_accepted_and_the_result_says_what_was_checked(proved):
     assert found.passes == 2
     labels = [dsel.open_selection(proved).label(j) for j in check.indices]
     assert f"the error of columns {', '.join(labels)} is" in str(check)
+    assert "the error of column x2 is" in str(replace(check, indices=(2,), labels=("x2",)))
     shown = CliRunner().invoke(app, ["verify", str(proved)])
     assert shown.exit_code == 0
     assert ": the best of these" in shown.output
