@@ -28,12 +28,13 @@ from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import MOST_DENSE, Objective
 from dsel.passes.data_pass import log_passes
 from dsel.planning.plan import available_resources
-from dsel.planning.representations.choice import choose, choose_for_proof, gram_proves_nothing
+from dsel.planning.proof import PlannedProof
+from dsel.planning.representations.choice import choose
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort, whole_of
-from dsel.search.exact.choose_tree import MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED, ProofProblem
+from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
@@ -208,27 +209,14 @@ def require_listable(validated: ValidatedRequest, budget: ProofBudget) -> None:
 
 def _prepare(validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
     """Make the passes for the statistics of a proof, unless they are saved."""
-    dataset, request, engine, cache = validated.dataset, validated.request, context.engine, context.cache
-    shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
+    dataset, engine, cache = validated.dataset, context.engine, context.cache
     resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
-    saved = cache is not None and GramMatrix(shape, resources).saved(validated, cache).statistics
-    limited = budget.limit is not None
-    by_passes = budget.largest_coefficient is not None and shape.n > MOST_DENSE_IN_BOX
-    if budget.coefficient_limit is not None:
-        by_passes = request.lam == 0.0 or shape.n > MOST_DENSE_LIMITED
-    relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
-    to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
-    chosen = choose_for_proof(
-        shape, resources, saved=saved, quick_passes=by_passes and dataset.in_memory,
-        in_passes=budget.near_best is None and (relaxable or gram_proves_nothing(shape, request.lam, to_choose)),
-    )  # fmt: skip
+    chosen = PlannedProof(validated, budget, resources, cache, lists=budget.near_best is not None).representation
     if isinstance(chosen, GramMatrix):
         return chosen.prepare(replace(validated, partition=None), engine, cache)  # a proof is about all rows
     if not chosen.exact:
-        raise CapacityError(
-            f"A proof needs all of the data, and neither {shape.n} x {shape.n} nor {shape.m} x {shape.m} numbers fit.",
-            "Use a machine with more memory.",
-        )
+        sizes = f"neither {dataset.n} x {dataset.n} nor {dataset.m} x {dataset.m} numbers"
+        raise CapacityError(f"A proof needs all of the data, and {sizes} fit.", "Use a machine with more memory.")
     return chosen.prepare(validated, engine, cache)
 
 

@@ -211,7 +211,7 @@ class _OpenedJob:
         """Return the plan for these workers, with this much memory each."""
         return plan_selection(
             self.validated, self.context, available=available_resources(workers, memory),
-            certified=any(True for _ in _budgets(self.job)),
+            proofs=[(budget, budget.near_best is not None) for budget in _budgets(self.job)],
         )  # fmt: skip
 
 
@@ -232,9 +232,9 @@ def _run(
         reporter.tasks(done, total)
         interrupts.raise_received()
 
-    def saved(selection: Selection) -> Selection:
+    def saved(selection: Selection, *, proved: bool = False) -> Selection:
         """Save the selection in place of an earlier one and of the checkpoint."""
-        selection = _with_peak(selection, engine.peak_memory())
+        selection = _with_peak(selection, engine.peak_memory(), proved)
         lock.require()
         selection.save(folder.path, overwrite=True)
         folder.remove_checkpoint()
@@ -269,7 +269,7 @@ def _run(
                     opened.job, opened.dataset, selection, budget, context, reporter, interrupts, runner,
                     opened.validated,
                 )  # fmt: skip
-            selection = saved(with_verdicts(with_bound(selection), before))
+            selection = saved(with_verdicts(with_bound(selection), before), proved=True)
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return selection
@@ -284,10 +284,10 @@ def _budgets(job: JobFile) -> Iterator[ProofBudget]:
         yield ProofBudget(seconds=asked.seconds, save_seconds=every, sizes=asked.sizes, near_best=asked)
 
 
-def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selection:
-    """Return the selection with the workers' peak memory next to the planned one."""
+def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]], proved: bool) -> Selection:
+    """Return the selection with the workers' peak memory so far; before its proofs, also next to the planned one."""
     selection = replace(selection, peak_memory={**selection.peak_memory, **peaks})
-    if selection.plan is None:
+    if selection.plan is None or proved:
         return selection
     most = max((peak for peak, _ in selection.peak_memory.values()), default=None)
     measured = {**selection.plan["measured"], "worker_memory": most}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import psutil
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted
+from dsel.config.job import ProofLimits
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.column_copy import ColumnCopy, copy_that_saves
@@ -23,6 +24,7 @@ from dsel.passes.multiples import COPIES
 from dsel.passes.refit import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.trial import TrialRead
+from dsel.planning.proof import PlannedProof
 from dsel.planning.representations import memory
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.column_blocks import GRAM_ROWS
@@ -67,7 +69,7 @@ class Plan:
     worker_limit : int or None
         The memory limit that it has; None without a limit.
     client_bytes, client_available : int
-        The memory that this process needs, and has.
+        The memory that this process needs, also for the proofs, and has.
     disk_bytes : int
         Bytes of statistics and caches on disk.
     exact : bool
@@ -90,6 +92,8 @@ class Plan:
         Where the search runs, and why.
     search_workers : int
         The number of workers that the search may use; 0 without a cluster.
+    proof_bytes : int
+        The memory limit that a worker needs for the proofs, next to `worker_bytes` for the selection.
     """
 
     chosen: Representation
@@ -113,6 +117,7 @@ class Plan:
     copies_columns: bool = False
     placement: Placement = HERE
     search_workers: int = 0
+    proof_bytes: int = 0
 
     @property
     def representation(self) -> str:
@@ -263,10 +268,12 @@ class Plan:
         return f"search: {where}{why}{times}"
 
     def _memory_line(self) -> str:
+        more = self.proof_bytes > self.worker_bytes
+        proof = f", and {format_bytes(self.proof_bytes)} for the proof" if more else ""
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         return (
             f"memory: {counted(self.workers, 'worker')} of {format_bytes(self._peak_bytes)} at the "
-            f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
+            f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough{proof}); this process "
             f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
         )
 
@@ -290,7 +297,7 @@ def available_resources(workers: int = 1, worker_memory: int | None = None, keep
 
 def make_plan(
     validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
-    state: dict[str, Any] | None = None, certified: bool = False, scratch: Path | None = None,
+    state: dict[str, Any] | None = None, proofs: Sequence[tuple[ProofLimits, bool]] = (), scratch: Path | None = None,
     isolated_cluster: str = "", search_workers: int = 0, shares_folder: bool = True, copies: Path | None = None,
 ) -> Plan:  # fmt: skip
     """Return the plan of one selection. No data are read.
@@ -305,8 +312,8 @@ def make_plan(
         Where statistics may be saved already, and will be.
     state : dict, optional
         The state of an interrupted search.
-    certified : bool
-        Whether a proof follows.
+    proofs : sequence of (ProofLimits, bool)
+        The limits of each proof that follows, and whether it lists near-best subsets.
     scratch : Path, optional
         A folder for a cache of rows on disk.
     isolated_cluster : str
@@ -346,10 +353,11 @@ def make_plan(
     if available.worker_memory is not None and copy_bytes > available.worker_memory:
         copy, copy_note, copy_bytes = None, "", 0
     worker_bytes = max(chosen.worker_bytes, round_worker_bytes(validated, chosen), copy_bytes)
-    if certified and search_workers and chosen.holds_gram:  # the proof runs on the workers
-        worker_bytes = max(worker_bytes, chosen.worker_limit(memory.COMPILED))
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
-    lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
+    lack, planned = _with_proofs(lack, validated, proofs, available, cache)
+    proof_bytes = max((proof.worker_bytes for proof in planned if search_workers), default=0)
+    proof_client_bytes = max((proof.representation.client_bytes for proof in planned), default=0)
+    lack = lack if lack[0] else _worker_shortage(max(worker_bytes, proof_bytes), available)
     try:
         rewrite_every, row_cache_bytes = rewrite_interval(validated, scratch, isolated_cluster, chosen)
     except CapacityError as error:
@@ -363,14 +371,29 @@ def make_plan(
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         _with_trial(list(_stages(validated, chosen, saved, state, rewrite_every, cache, copy)), chosen, dataset),
-        available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
+        available.workers, worker_bytes, available.worker_memory, max(chosen.client_bytes, proof_client_bytes),
+        available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
-        (*_notes(validated, chosen, saved, certified, row_cache_bytes, saves_check, copy_note), *placement.notes),
+        (*_notes(validated, chosen, saved, planned, row_cache_bytes, saves_check, copy_note), *placement.notes),
         iterations=placement.iterations or needs.iterations,
         iteration_seconds=needs.seconds,
         lacks=lack[0], remedy=lack[1], rewrite_every=rewrite_every, placement=placement, search_workers=search_workers,
-        copies_columns=copy is not None,
+        copies_columns=copy is not None, proof_bytes=proof_bytes,
     )  # fmt: skip
+
+
+def _with_proofs(
+    lack: tuple[str, str], validated: ValidatedRequest, proofs: Sequence[tuple[ProofLimits, bool]],
+    available: Resources, cache: StatisticsCache | None,
+) -> tuple[tuple[str, str], list[PlannedProof]]:  # fmt: skip
+    """Return what is missing for a selection and its proofs, and the proofs."""
+    if lack[0]:
+        return lack, []
+    try:
+        planned = [PlannedProof(validated, limits, available, cache, lists=lists) for limits, lists in proofs]
+    except CapacityError as error:
+        return (error.what, error.remedy), []
+    return next((proof.lacks for proof in planned if proof.lacks[0]), lack), planned
 
 
 def _with_search(
@@ -441,8 +464,8 @@ def _reads_chosen_chunks(dataset: Dataset) -> bool:
 
 
 def _notes(
-    validated: ValidatedRequest, chosen: Representation, saved: Saved, certified: bool, row_cache_bytes: int,
-    saves_check: bool, copy_note: str,
+    validated: ValidatedRequest, chosen: Representation, saved: Saved, proofs: Sequence[PlannedProof],
+    row_cache_bytes: int, saves_check: bool, copy_note: str,
 ) -> Iterator[str]:  # fmt: skip
     if saved.statistics:
         yield "statistics are saved: no pass for them"
@@ -466,12 +489,7 @@ def _notes(
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if saves_check:
         yield "the last pass reads only new segments if the same columns are chosen as before, else all rows of them"
-    if certified and not chosen.holds_gram:
-        yield "the proof is about columns whose Gram matrix does not fit: with one target and lam > 0 it makes passes"
-    elif certified and validated.loss is not None:
-        yield "the proof reads the columns that may be chosen, in one more pass where they fit in memory"
-    elif certified:
-        yield "the proof reads no data, unless it finds a better subset: then one more pass"
+    yield from dict.fromkeys(note for proof in proofs for note in proof.notes(chosen))
 
 
 def _alternative(other: Representation) -> str:

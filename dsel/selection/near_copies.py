@@ -8,8 +8,9 @@ of nearly the same norm are one signal, and two of them may be better than one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,25 +48,30 @@ _ROWS = 256
 #: Near-copies are two signals if their difference explains at least this share of Y more, and this over m, which is
 #: more than the best of many differences explains by chance.
 _LEAST_GAIN, _CHANCE = 0.01, 25.0
+#: Sums with random signs estimate 1 - correlation. Pairs may be near-copies if it is below the first of these times the
+#: limit, and are so beyond doubt below the second. A pair is on the wrong side with a probability below 1e-12.
+_DOUBTFUL, _CERTAIN = 4.0, 0.05
+#: So many pairs for each column are read at most.
+_MOST_PAIRS = 20
 
 Clusters = tuple[tuple[int, ...], ...]
 
 
 def one_of_each(
-    validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
+    validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, engine: Engine
 ) -> tuple[ValidatedRequest, Clusters, tuple[str, ...]]:
     """Return the request with all columns excluded that others represent, the clusters, and notes on them.
 
-    whole: the objective over all columns, whose Gram matrix has the correlations. Without it, they are estimated from
-    the statistics. Included columns represent others, and columns that are excluded do not. Columns
-    of a group stay together, and are compared with no others. For a custom criterion no column is left out. Errors:
-    OptionError if the request refuses near-copies.
+    whole: the objective over all columns, whose Gram matrix has the correlations. Without it, the statistics show which
+    columns may be near-copies, and a read of these decides. Included columns represent others, and columns that are
+    excluded do not. Columns of a group stay together, and are compared with no others. For a custom criterion no column
+    is left out. Errors: OptionError if the request refuses near-copies.
     """
     request, labels = validated.request, validated.dataset.features
     if validated.criterion is not None or whole.n != validated.summary.n:
         return validated, (), ()
-    of_columns = None if whole.has_gram else statistics
-    if of_columns is not None and (request.near_copies == "keep" or not isinstance(of_columns, ColumnStatistics)):
+    wide = not whole.has_gram
+    if wide and (request.near_copies == "keep" or not isinstance(statistics, ColumnStatistics)):
         return validated, (), ()
     unusable = np.flatnonzero(validated.useless(statistics))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
@@ -74,11 +80,12 @@ def one_of_each(
     compared = [*validated.include.tolist(), *left.tolist()]
     penalty = request.lam > 0.0 or bool(getattr(validated.options, "penalties", ()))
     any_scale = request.preprocess in _SCALED or not penalty
-    if of_columns is None:
-        found = _Comparison(whole, statistics.m, any_scale)
-        clusters, notes = found.clusters(compared), tuple(found.notes(labels.tolist()))
-    else:
-        clusters, notes = estimated_clusters(of_columns, compared, request.preprocess, any_scale), ()
+    found: _Comparison | _WideComparison = (
+        _WideComparison(validated, statistics, whole, any_scale, engine)
+        if wide and isinstance(statistics, ColumnStatistics)
+        else _Comparison(whole, statistics.m, any_scale)
+    )
+    clusters, notes = found.clusters(compared), tuple(found.notes(labels.tolist()))
     if request.near_copies == "keep":
         return validated, (), notes
     included = set(validated.include.tolist())
@@ -94,9 +101,9 @@ def one_of_each(
             'Exclude them, or use near_copies="first".',
         )
     which = "whose cosine is at least 1 - 1e-6"
-    if request.preprocess in _CENTERED or of_columns is not None:
+    if request.preprocess in _CENTERED or wide:
         which = "that correlate by at least 1 - 1e-6"
-    if request.preprocess not in _CENTERED and of_columns is not None:
+    if request.preprocess not in _CENTERED and wide:
         which += " and have means in the same proportion"
     notes = (*notes, note_on(clusters, validated.dataset, which, any_scale))
     return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters, notes
@@ -110,10 +117,8 @@ class _Comparison:
 
     def __init__(self, whole: Objective, m: int, any_scale: bool) -> None:
         self._K, self._any_scale = whole.K, any_scale
-        self._cross, self._total, self._lam = whole.cross, whole.total, whole.lam
-        self._least = _LEAST_GAIN + _CHANCE / m
         self._norms = np.sqrt(np.maximum(np.diag(self._K), 0.0))
-        self._telling: list[tuple[int, int, float, bool]] = []
+        self._differences = _Differences(whole, self._K if whole.cross is None else whole.cross, m)
 
     def clusters(self, columns: Sequence[int]) -> Clusters:
         """Return sets of columns of which the first correlates with all others by at least 1 - 1e-6. O(n^2).
@@ -151,21 +156,49 @@ class _Comparison:
 
     def _differ(self, i: int, copies: Ints) -> NDArray[np.bool_]:
         """Return which near-copies of a column can be chosen with it, and then explain much more than it does."""
-        slope = self._K[copies, i] / self._K[i, i]
-        left = np.diag(self._K)[copies] - slope * self._K[copies, i]
-        of_targets = self._K if self._cross is None else self._cross
-        explained = np.square(of_targets[copies] - slope[:, None] * of_targets[i]).sum(axis=1)
-        real = left > REAL * perturbation(len(self._K)) * np.diag(self._K)[copies]
+        slope, squares = self._K[copies, i] / self._K[i, i], np.diag(self._K)[copies]
+        left = squares - slope * self._K[copies, i]
+        return self._differences.tell(np.full(copies.size, i), copies, slope, left, squares)
+
+    def notes(self, labels: Sequence[str]) -> Iterator[str]:
+        """Yield which differences of near-copies explain much."""
+        return self._differences.notes(labels)
+
+
+class _Differences:
+    """How much of Y the differences of near-copies explain, and so which near-copies are two signals.
+
+    whole: the objective over all columns of m rows. of_targets: (n, N) their products with the targets.
+    """
+
+    def __init__(self, whole: Objective, of_targets: Floats, m: int) -> None:
+        self._of_targets, self._total, self._lam = of_targets, whole.total, whole.lam
+        self._least, self._n = _LEAST_GAIN + _CHANCE / m, whole.n
+        #: Of pairs whose difference explains much: its share of Y, and whether a subset can have both.
+        self.telling: dict[tuple[int, int], tuple[float, bool]] = {}
+
+    def tell(self, first: Ints, copies: Ints, slope: Floats, left: Floats, squares: Floats) -> NDArray[np.bool_]:
+        """Return which copies can be chosen with the first column of their pair, and then explain much more.
+
+        All are (p,): the columns, the best multiples of the first ones, what these leave, and the squared norms of the
+        copies.
+        """
+        explained = np.square(self._of_targets[copies] - slope[:, None] * self._of_targets[first]).sum(axis=1)
+        real = left > REAL * perturbation(self._n) * squares
         gain = np.where(real, explained / (np.maximum(left, 1e-300) + 2.0 * self._lam), 0.0) / self._total
-        independent: NDArray[np.bool_] = left > DEPENDENCE_TOLERANCE * np.diag(self._K)[copies]
+        independent: NDArray[np.bool_] = left > DEPENDENCE_TOLERANCE * squares
         telling = gain > self._least
-        rows = zip(copies[telling].tolist(), gain[telling].tolist(), independent[telling].tolist(), strict=True)
-        self._telling += [(i, j, share, both) for j, share, both in rows]
+        for p in np.flatnonzero(telling).tolist():
+            self.telling[int(first[p]), int(copies[p])] = float(gain[p]), bool(independent[p])
         return telling & independent
+
+    def keep(self, pairs: Set[tuple[int, int]]) -> None:
+        """Forget what is known of other pairs."""
+        self.telling = {pair: told for pair, told in self.telling.items() if pair in pairs}
 
     def notes(self, labels: Sequence[str]) -> Iterator[str]:
         """Yield which differences of near-copies explain much, first those that explain most."""
-        for i, j, share, both in sorted(self._telling, key=lambda row: -row[2])[:_MOST_NAMED]:
+        for (i, j), (share, both) in sorted(self.telling.items(), key=lambda row: -row[1][0])[:_MOST_NAMED]:
             pair = f"{labels[i]} and {labels[j]} are nearly copies, but their difference explains {share:.1%} of Y more"
             alone = ", and no subset has both, as they depend on each other within 1e-7: make it a column"
             yield pair + (": both are searched" if both else alone)
@@ -182,33 +215,104 @@ def _points(statistics: ColumnStatistics, columns: Ints, preprocess: Preprocess)
     return np.hstack([statistics.sums[columns], *([] if preprocess in _CENTERED else [means])]) / norms
 
 
-def estimated_clusters(
-    statistics: ColumnStatistics, columns: Sequence[int], preprocess: Preprocess, any_scale: bool
-) -> Clusters:
-    """Return the same for wide data, by sums of the columns with random signs: O(n log n).
+class _WideComparison:
+    """The same without the Gram matrix: sums with random signs show which pairs may be near-copies, and a read decides.
 
-    Without centering, the columns of a set are also multiples of each other: large means hide no difference.
+    Without centering, the columns of a set are also multiples of each other: large means hide no difference. Where
+    Y = X, no difference is known to explain Y.
     """
-    from scipy.spatial import KDTree
 
-    order = np.asarray(columns, np.int64)
-    order = order[statistics.squares[order] > 0.0]
-    norms = np.sqrt(statistics.preprocessed_squares(preprocess)[order])
-    points = _points(statistics, order, preprocess)
-    signed, radius = np.vstack([points, -points]), np.sqrt(2.0 * NEAR_COPY * SIGNED)
-    tree = KDTree(signed, compact_nodes=False, balanced_tree=False)
-    distance, _ = tree.query(points, k=2, distance_upper_bound=radius)
-    free, found = np.isfinite(distance[:, 1]), []
-    for i in np.flatnonzero(free).tolist():
-        if not free[i]:
-            continue
-        near = np.unique(np.asarray(tree.query_ball_point(points[i], radius)) % order.size)
-        near = near[free[near] & (near > i)]
-        copies = near[any_scale | same_norm(norms[i], norms[near])]
-        if copies.size:
-            free[copies] = False
-            found.append((int(order[i]), *order[copies].tolist()))
-    return tuple(found)
+    def __init__(
+        self, validated: ValidatedRequest, statistics: ColumnStatistics, whole: Objective, any_scale: bool,
+        engine: Engine,
+    ) -> None:  # fmt: skip
+        self._statistics, self._preprocess, self._any_scale = statistics, validated.request.preprocess, any_scale
+        self._norms = np.sqrt(statistics.preprocessed_squares(self._preprocess))
+        of_targets = whole.cross if self._preprocess in _CENTERED else None
+        self._differences = None if of_targets is None else _Differences(whole, of_targets, statistics.m)
+        fill = statistics.mean_x if validated.request.missing == "mean" else None
+        self._distances = partial(
+            distances_to_multiples, validated.dataset, squares=statistics.squares, centers=statistics.mean_x, fill=fill,
+            engine=engine,
+        )  # fmt: skip
+        #: Whether too many pairs may be near-copies: then those alone are that are beyond doubt.
+        self.estimated = False
+
+    def clusters(self, columns: Sequence[int]) -> Clusters:
+        """Return the same sets: O(n log n), and mostly one read of the columns that may be near-copies."""
+        from scipy.spatial import KDTree
+
+        order = np.asarray(columns, np.int64)
+        order = order[self._statistics.squares[order] > 0.0]
+        points = _points(self._statistics, order, self._preprocess)
+        tree = KDTree(np.vstack([points, -points]), compact_nodes=False, balanced_tree=False)
+        radius = np.sqrt(2.0 * NEAR_COPY * SIGNED * _DOUBTFUL)
+        crowded = np.flatnonzero(np.isfinite(tree.query(points, k=2, distance_upper_bound=radius)[0][:, 1]))
+
+        def near(i: int) -> Ints:
+            """Return the later places that may be near-copies of a place."""
+            places = np.unique(np.asarray(tree.query_ball_point(points[i], radius), np.int64) % order.size)
+            places = places[places > i]
+            return places[self._any_scale | same_norm(self._norms[order[i]], self._norms[order[places]])]
+
+        verdicts: dict[tuple[int, int], bool] = {}
+        while True:
+            likely = 2.0 * NEAR_COPY * SIGNED * (_CERTAIN if self.estimated else 1.0)
+            free, found, compared = np.ones(order.size, np.bool_), [], set()
+            for i in crowded.tolist():
+                others = near(i) if free[i] else crowded[:0]
+                others = others[free[others]]
+                pairs = [(int(order[i]), j) for j in order[others].tolist()]
+                guesses = (_apart(points[others], points[i])[0] <= likely).tolist()
+                copies = others[[verdicts.get(pair, guess) for pair, guess in zip(pairs, guesses, strict=True)]]
+                compared.update(pairs)
+                if copies.size:
+                    free[copies] = False
+                    found.append((int(order[i]), *order[copies].tolist()))
+            asked = sorted(compared - verdicts.keys())
+            if not asked or self.estimated:
+                break
+            self.estimated = len(verdicts) + len(asked) > _MOST_PAIRS * order.size
+            if not self.estimated:
+                verdicts.update(zip(asked, self._near(asked).tolist(), strict=True))
+        if self._differences is not None:
+            self._differences.keep(compared)
+        return tuple(found)
+
+    def _near(self, pairs: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+        """Return which pairs are near-copies, by a read of their columns."""
+        known = self._statistics
+        first, copies = np.asarray(pairs, np.int64).T
+        left = np.minimum(np.square(self._distances(pairs)), 1.0)
+        cosines = np.sqrt(1.0 - left)
+        apart = 2.0 * left / (1.0 + cosines)
+        sign = _apart(*(_points(known, columns, self._preprocess) for columns in (first, copies)))[1]
+        if self._preprocess not in _CENTERED:
+            means = known.mean_x / np.sqrt(np.where(known.squares > 0.0, known.squares, 1.0))
+            apart = apart + known.weight * np.square(means[copies] - sign * means[first])
+        near: NDArray[np.bool_] = apart <= 2.0 * NEAR_COPY
+        if self._differences is not None:
+            squares = np.square(self._norms[copies])
+            slope = sign * cosines * self._norms[copies] / self._norms[first]
+            of_pairs = (first, copies, slope, left * squares, squares)
+            near[near] = ~self._differences.tell(*(values[near] for values in of_pairs))
+        return near
+
+    def notes(self, labels: Sequence[str]) -> Iterator[str]:
+        """Yield which differences of near-copies explain much, and whether pairs are left that only look alike."""
+        if self._differences is not None:
+            yield from self._differences.notes(labels)
+        if self.estimated:
+            yield (
+                "many columns are nearly copies of each other, by estimates of their correlations: they are one signal "
+                "only where these are beyond doubt"
+            )
+
+
+def _apart(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Return the squared distances of points, or of points and the negative ones, and 1 or -1 for these."""
+    same, negative = np.square(a - b).sum(axis=-1), np.square(a + b).sum(axis=-1)
+    return np.minimum(same, negative), np.where(same <= negative, 1.0, -1.0)
 
 
 def note_on(clusters: Clusters, dataset: Dataset, which: str, any_scale: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from dsel._lib.events import emit, is_observed
 from dsel._lib.termination import Stopped
 from dsel._lib.types import Ints
 from dsel._lib.versions import now, provenance, versions
+from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS
@@ -162,11 +163,15 @@ def _long_search(validated: ValidatedRequest, plan: Plan) -> str | None:
 
 
 def plan_selection(
-    validated: ValidatedRequest, context: RunContext, *, available: Resources | None = None, certified: bool = False
+    validated: ValidatedRequest,
+    context: RunContext,
+    *,
+    available: Resources | None = None,
+    proofs: Sequence[tuple[ProofLimits, bool]] = (),
 ) -> Plan:
     """Return the plan of what `run_selection` will do in this context.
 
-    available: workers and memory to plan for, by default those of the engine. certified: whether a proof follows.
+    available: workers and memory to plan for, by default those of the engine. proofs: see `make_plan`.
     """
     if available is not None and available.keeps_values:
         search_workers = available.workers
@@ -176,7 +181,7 @@ def plan_selection(
         engine = THREADS if validated.dataset.in_memory else context.engine  # data in memory need no workers
         available = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
     return make_plan(
-        validated, available, cache=context.cache, state=context.state, certified=certified, scratch=context.scratch,
+        validated, available, cache=context.cache, state=context.state, proofs=proofs, scratch=context.scratch,
         isolated_cluster=context.isolated_cluster, search_workers=search_workers, shares_folder=context.shares_folder,
         copies=context.copies,
     )  # fmt: skip
@@ -190,7 +195,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole)
+        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole, context.engine)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         notes = (*notes, *on_copies)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)

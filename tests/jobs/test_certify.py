@@ -16,7 +16,8 @@ from dsel.config.job import read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
-from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
+from dsel.engine.dask_engine import DaskEngine
+from dsel.errors import CapacityError, DataError, Interrupted, MissingInputError, OptionError
 from dsel.jobs import runner
 from dsel.jobs.certify import certify_selection
 from dsel.jobs.locations import identity_of
@@ -307,9 +308,54 @@ def test_the_log_of_a_wide_job_is_refused_before_data_are_read(tmp_path):
         run_job(job)
 
 
-def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypatch):
-    monkeypatch.setattr("dsel.planning.representations.gram.GramMatrix.client_bytes", 1 << 60)
-    monkeypatch.setattr("dsel.planning.representations.gram.TiledGram.client_bytes", 1 << 60)
+@pytest.fixture
+def no_gram(monkeypatch):
+    """The Gram matrix fits nowhere."""
+    for name in ("GramMatrix", "TiledGram"):
+        monkeypatch.setattr(f"dsel.planning.representations.gram.{name}.client_bytes", 1 << 60)
+
+
+def proof_notes(job):
+    return [note for note in plan_job(job)[0].notes if "proof" in note]
+
+
+def test_a_log_whose_gram_matrix_does_not_fit_is_refused_before_data_are_read(tmp_path, no_gram):
+    job = job_file(tmp_path, method="forward", certify={"log": True})
+    wanted = "log is asked for, and a proof about 14 columns has none: their Gram matrix does not fit. "
+    assert wanted in str(plan_job(job)[0])
+    with pytest.raises(CapacityError, match=wanted) as error:
+        run_job(job)
+    assert error.value.remedy == "Use a machine with more memory, or leave the log out."
+    assert not (job.out / "selection.json").exists()
+    unlogged = job_file(tmp_path, method="forward", certify={})
+    assert proof_notes(unlogged) == [
+        "the proof is about columns whose Gram matrix does not fit: it proves little without one target and lam > 0"
+    ]
+    penalized = job_file(tmp_path, method="forward", certify={}, lam=1.0)
+    assert "does not fit: it makes passes" in proof_notes(penalized)[0]
+
+
+def test_a_proof_whose_gram_matrix_fits_counts_it_where_the_search_does_without(tmp_path, monkeypatch):
+    beats = "dsel.planning.representations.representation.ProblemShape.rows_beat_gram"
+    monkeypatch.setattr(beats, property(lambda shape: shape.needs.few_columns))
+    job = job_file(tmp_path, method="forward", certify={"log": True})
+    plan, _ = plan_job(job)
+    assert plan.representation == "column-blocks"
+    assert plan.proof_bytes > 0
+    assert proof_notes(job) == ["the proof takes 1 pass for the Gram matrix, and one more if it finds a better subset"]
+    found = run_job(job)
+    assert found.passes == found.plan["measured"]["passes"] + 1
+
+
+def test_measured_memory_leaves_the_proof_out_as_planned_memory_does(tmp_path, monkeypatch):
+    peaks = iter([1000, 5000])
+    monkeypatch.setattr(DaskEngine, "peak_memory", lambda engine: {"worker": (next(peaks), 1 << 30)})
+    found = run_job(job_file(tmp_path, certify={"nodes": 5}))
+    assert found.plan["measured"]["worker_memory"] == 1000
+    assert found.peak_memory == {"worker": (5000, 1 << 30)}
+
+
+def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(no_gram):
     dataset = as_dataset(X, Y)
     request = SelectionRequest(k=3, method="forward")
     selection = run_selection(dataset, request)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import dsel
 from dsel.cli import app
-from dsel.config.job import read_job
+from dsel.config.job import ProofLimits, read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
@@ -143,9 +143,10 @@ def test_a_plan_from_sums_estimates_without_rows() -> None:
 
 def test_a_proof_on_workers_needs_room_for_compiled_code(stores: dict[str, Path]) -> None:
     validated, available = validate(as_dataset(stores["wide"]), SelectionRequest(k=3)), Resources(1, 2**30, 2**30)
-    plans = [make_plan(validated, available, search_workers=1, certified=proves) for proves in (False, True)]
-    assert plans[1].worker_bytes > plans[0].worker_bytes
-    short = make_plan(validated, Resources(1, 2**28, 2**30), search_workers=1, certified=True)
+    proofs = [(ProofLimits(), False)]
+    plan = make_plan(validated, available, search_workers=1, proofs=proofs)
+    assert plan.proof_bytes > plan.worker_bytes == make_plan(validated, available, search_workers=1).worker_bytes
+    short = make_plan(validated, Resources(1, 2**28, 2**30), search_workers=1, proofs=proofs)
     assert "for its rounds or proofs and is limited to 0.25 GiB" in short.lacks
 
 

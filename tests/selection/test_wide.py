@@ -336,6 +336,60 @@ def test_without_centering_near_copies_in_wide_data_are_multiples(
     assert scaled == ([[5, 898]] if preprocess == "none" else [[4, 897, 899], [5, 898]])
 
 
+def apart(column: np.ndarray, distance: float, rng: np.random.Generator) -> np.ndarray:
+    """Return a column whose correlation with a given one is 1 - distance, to rounding."""
+    z = (column - column.mean()) / np.linalg.norm(column - column.mean())
+    e = rng.normal(size=z.size)
+    e -= e.mean() + z * (z @ (e - e.mean()))
+    return np.asarray((1.0 - distance) * z + np.sqrt(distance * (2.0 - distance)) * e / np.linalg.norm(e))
+
+
+@pytest.mark.parametrize("distance", [0.5, 0.9, 1 - 1e-4, 1 + 1e-4, 1.1, 1.2, 1.5, 2.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_limit_of_near_copies_is_the_same_in_each_representation(force: Force, seed: int, distance: float) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 40))
+    X[:, 7] = apart(X[:, 3], distance * 1e-6, rng)
+    y = 30 * X[:, 7] + X[:, 11] + rng.normal(size=60)
+    found = {}
+    for name in ("column-blocks", "gram"):
+        force(name)
+        found[name] = dsel.select(X, y, k=2, method="forward")
+    wide, gram = found["column-blocks"], found["gram"]
+    assert wide.counts.get("copies") == gram.counts.get("copies") == ([[3, 7]] if distance < 1 else None)
+    assert (wide.indices, wide.notes) == (gram.indices, gram.notes)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(6))
+def test_chains_of_near_copies_are_divided_the_same_way_in_each_representation(
+    force: Force, seed: int, lam: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 40))
+    for j in range(20, 40):  # of three columns, each near to some others
+        X[:, j] = rng.choice([-2.0, 1.0]) * X[:, j % 3] + 10.0 ** rng.uniform(-3.6, -2.7) * rng.normal(size=60)
+    difference = 1e3 * (X[:, 20] - X[:, 23])
+    y = X[:, 1] + X[:, 2] + (3 * difference if seed % 2 else 0.0) + rng.normal(size=60)
+    found = {}
+    for name in ("column-blocks", "gram"):
+        force(name)
+        found[name] = dsel.select(X, y, k=3, lam=lam, preprocess="center" if lam else "standardize", method="forward")
+    wide, gram = found["column-blocks"], found["gram"]
+    assert wide.counts["copies"] == gram.counts["copies"]
+    assert (wide.indices, wide.notes) == (gram.indices, gram.notes)
+
+
+def test_crowds_that_only_look_alike_are_not_compared_pair_by_pair(force: Force) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=60)[:, None] + 1.7e-3 * rng.normal(size=(60, 300))  # 1 - correlation of about 3e-6
+    X[:, 299] = -X[:, 0]
+    force("column-blocks")
+    found = dsel.select(X, X[:, 0] + rng.normal(size=60), k=1, method="forward")
+    assert found.counts["copies"] == [[0, 299]]
+    assert any("only where these are beyond doubt" in note for note in found.notes)
+
+
 def test_columns_with_one_entry_each_are_no_near_copies(force: Force) -> None:
     X = np.eye(800)
     force("column-blocks")

@@ -60,7 +60,7 @@ def run_stability(
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     unusable = prepared.statistics.unusable(request.preprocess)
     whole = prepared.objective(request.lam)
-    validated, _, notes = one_of_each(validated, prepared.statistics, whole)
+    validated, _, notes = one_of_each(validated, prepared.statistics, whole, context.engine)
     for note in notes:
         log.info("%s", note)
     assert prepared.folds is not None
