@@ -340,7 +340,7 @@ class TestAJob:
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "nothing compiled")}
         words = [sys.executable, "-m", "dsel", "plan", str(path)]
         printed = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600).stdout
-        assert re.search(r"time: below 1 s for the passes; .* for at most [\d,]+ iterations of the search", printed)
+        assert re.search(r"time: [^;]+ for the passes; .* for at most [\d,]+ iterations of the search", printed)
         assert re.search(r"note: the first search compiles before, for about \d+ s", printed)
 
     def test_what_does_not_fit_is_printed_and_refused_before_any_worker_starts(self, tmp_path: Path) -> None:
