@@ -309,9 +309,7 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
-        sentences.append(
-            "The gap is rounding alone: a log of the proof and dsel verify decide it in more digits."
-        )
+        sentences.append("The gap is rounding alone: a log of the proof and dsel verify decide it in more digits.")
     if row.get("represented"):
         which = counted(row["represented"], "column that another one represents", "columns that others represent")
         sentences.append(
