@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.journal import Journal
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.selection.near_copies import Clusters, NearCopies
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, ObjectPath
 
@@ -93,7 +94,7 @@ class SelectionRun:
     """A selection whose data are prepared: what its steps after the first pass work on.
 
     whole: the objective over all columns. objective: over those that may be chosen, given the included ones. rows: that
-    the method scores subsets on, if it does. clusters: near-copies, of which the first represents the others.
+    the method scores subsets on, if it does. copies: the near-copies.
     """
 
     dataset: Dataset
@@ -103,7 +104,12 @@ class SelectionRun:
     whole: Objective
     objective: Objective
     rows: DatasetRows | None = None
-    clusters: tuple[tuple[int, ...], ...] = ()
+    copies: NearCopies = field(default_factory=NearCopies)
+
+    @property
+    def clusters(self) -> Clusters:
+        """The sets of near-copies, of which the first represents the others."""
+        return self.copies.clusters
 
     def asking(self, **changes: Any) -> SelectionRun:
         """Return the run with other values of fields of the request."""

@@ -8,8 +8,8 @@ of nearly the same norm are one signal, and two of them may be better than one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -57,10 +57,22 @@ _MOST_PAIRS = 20
 Clusters = tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True)
+class NearCopies:
+    """Sets of columns of which the first represents the others, and notes on them.
+
+    distances: how far columns are from multiples of others, as shares of their norms, for pairs that were read.
+    """
+
+    clusters: Clusters = ()
+    notes: tuple[str, ...] = ()
+    distances: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+
 def one_of_each(
     validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, engine: Engine
-) -> tuple[ValidatedRequest, Clusters, tuple[str, ...]]:
-    """Return the request with all columns excluded that others represent, the clusters, and notes on them.
+) -> tuple[ValidatedRequest, NearCopies]:
+    """Return the request with all columns excluded that others represent, and the near-copies.
 
     whole: the objective over all columns, whose Gram matrix has the correlations. Without it, the statistics show which
     columns may be near-copies, and a read of these decides. Included columns represent others, and columns that are
@@ -69,10 +81,10 @@ def one_of_each(
     """
     request, labels = validated.request, validated.dataset.features
     if validated.criterion is not None or whole.n != validated.summary.n:
-        return validated, (), ()
+        return validated, NearCopies()
     wide = not whole.has_gram
     if wide and (request.near_copies == "keep" or not isinstance(statistics, ColumnStatistics)):
-        return validated, (), ()
+        return validated, NearCopies()
     unusable = np.flatnonzero(validated.useless(statistics))
     left = np.setdiff1d(np.arange(whole.n), [*validated.exclude, *unusable, *validated.include])
     if validated.groups is not None:
@@ -87,13 +99,13 @@ def one_of_each(
     )
     clusters, notes = found.clusters(compared), tuple(found.notes(labels.tolist()))
     if request.near_copies == "keep":
-        return validated, (), notes
+        return validated, NearCopies(notes=notes)
     included = set(validated.include.tolist())
     clusters = tuple((first, *[j for j in rest if j not in included]) for first, *rest in clusters)
     clusters = tuple(cluster for cluster in clusters if len(cluster) > 1)
     copies = left_out(clusters)
     if not copies:
-        return validated, (), notes
+        return validated, NearCopies(notes=notes)
     if request.near_copies == "refuse":
         raise OptionError(
             f"X has {len(copies)} columns that are nearly copies of others (correlation of at least 1 - 1e-6): "
@@ -106,7 +118,10 @@ def one_of_each(
     if request.preprocess not in _CENTERED and wide:
         which += " and have means in the same proportion"
     notes = (*notes, note_on(clusters, validated.dataset, which, any_scale))
-    return replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64)), clusters, notes
+    # Without centering, a multiple is one of the columns as they are, and another read tells.
+    distances = found.distances if request.preprocess in _CENTERED else {}
+    validated = replace(validated, exclude=np.union1d(validated.exclude, copies).astype(np.int64))
+    return validated, NearCopies(clusters, notes, distances)
 
 
 class _Comparison:
@@ -119,6 +134,7 @@ class _Comparison:
         self._K, self._any_scale = whole.K, any_scale
         self._norms = np.sqrt(np.maximum(np.diag(self._K), 0.0))
         self._differences = _Differences(whole, self._K if whole.cross is None else whole.cross, m)
+        self.distances: dict[tuple[int, int], float] = {}
 
     def clusters(self, columns: Sequence[int]) -> Clusters:
         """Return sets of columns of which the first correlates with all others by at least 1 - 1e-6. O(n^2).
@@ -231,7 +247,8 @@ class _WideComparison:
         of_targets = whole.cross if self._preprocess in _CENTERED else None
         self._differences = None if of_targets is None else _Differences(whole, of_targets, statistics.m)
         fill = statistics.mean_x if validated.request.missing == "mean" else None
-        self._distances = partial(
+        self.distances: dict[tuple[int, int], float] = {}
+        self._read = partial(
             distances_to_multiples, validated.dataset, squares=statistics.squares, centers=statistics.mean_x, fill=fill,
             engine=engine,
         )  # fmt: skip
@@ -283,7 +300,9 @@ class _WideComparison:
         """Return which pairs are near-copies, by a read of their columns."""
         known = self._statistics
         first, copies = np.asarray(pairs, np.int64).T
-        left = np.minimum(np.square(self._distances(pairs)), 1.0)
+        distances = self._read(pairs)
+        self.distances.update(zip(pairs, distances.tolist(), strict=True))
+        left = np.minimum(np.square(distances), 1.0)
         cosines = np.sqrt(1.0 - left)
         apart = 2.0 * left / (1.0 + cosines)
         sign = _apart(*(_points(known, columns, self._preprocess) for columns in (first, copies)))[1]
@@ -341,28 +360,29 @@ def note_on(clusters: Clusters, dataset: Dataset, which: str, any_scale: bool) -
 
 
 def judged(
-    clusters: Clusters, dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, whole: Objective,
-    engine: Engine,
+    clusters: Clusters, known: Mapping[tuple[int, int], float], dataset: Dataset, request: SelectionRequest,
+    statistics: ColumnScales, whole: Objective, engine: Engine,
 ) -> dict[str, Any]:  # fmt: skip
     """Return as counts which columns that others represent may be in better subsets, and how far the rest differ.
 
     With a penalty these are all, since two coefficients cost less than one. Without, these are the columns that are no
-    multiples of their representative up to rounding, by a read of those that may be. `copies_differ` is the largest
-    distance of the multiples, as a share of their norms.
+    multiples of their representative up to rounding, by a read of those that may be, unless their distances are known.
+    `copies_differ` is the largest distance of the multiples, as a share of their norms.
     """
     counts: dict[str, Any] = {"copies": [list(cluster) for cluster in clusters], "copies_differ": 0.0}
     pairs = [(first, j) for first, *rest in clusters for j in rest]
     multiples: dict[int, float] = {}
     if request.lam == 0.0:
-        likely = _likely_multiples(pairs, request.preprocess, statistics, whole)
+        unread = [pair for pair in pairs if pair not in known]
+        likely = _likely_multiples(unread, request.preprocess, statistics, whole)
         centered, filled = request.preprocess in _CENTERED, request.missing == "mean"
         squares = statistics.squares + (0.0 if centered else statistics.weight * statistics.mean_x**2)
         means = statistics.mean_x
         distances = distances_to_multiples(
             dataset, likely, squares, means if centered else None, means if filled else None, engine
         )
-        found = zip(likely, distances.tolist(), strict=True)
-        multiples = {j: distance for (_, j), distance in found if distance <= EXACT_COPY}
+        found = {**known, **dict(zip(likely, distances.tolist(), strict=True))}
+        multiples = {pair[1]: found[pair] for pair in pairs if found.get(pair, np.inf) <= EXACT_COPY}
         counts["copies_differ"] = max(multiples.values(), default=0.0)
     represented = [j for _, j in pairs if j not in multiples]
     return counts | ({"not_covered": represented} if represented else {})

@@ -195,10 +195,10 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        validated, clusters, on_copies = one_of_each(validated, prepared.statistics, whole, context.engine)
+        validated, copies = one_of_each(validated, prepared.statistics, whole, context.engine)
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        notes = (*notes, *on_copies)
-        run = SelectionRun(dataset, validated, context, prepared, whole, objective, clusters=clusters)
+        notes = (*notes, *copies.notes)
+        run = SelectionRun(dataset, validated, context, prepared, whole, objective, copies=copies)
         if targets is not None:
             with (
                 copied(dataset, context.scratch, context.engine)
@@ -255,7 +255,13 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     counts = {
         **outcome.counts,
         **judged(
-            run.clusters, run.dataset, run.validated.request, run.prepared.statistics, run.whole, run.context.engine
+            run.clusters,
+            run.copies.distances,
+            run.dataset,
+            run.validated.request,
+            run.prepared.statistics,
+            run.whole,
+            run.context.engine,
         ),
     }
     ended = "complete" if outcome.ended == "proven" and "not_covered" in counts else outcome.ended

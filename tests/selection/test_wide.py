@@ -344,7 +344,7 @@ def apart(column: np.ndarray, distance: float, rng: np.random.Generator) -> np.n
     return np.asarray((1.0 - distance) * z + np.sqrt(distance * (2.0 - distance)) * e / np.linalg.norm(e))
 
 
-@pytest.mark.parametrize("distance", [0.5, 0.9, 1 - 1e-4, 1 + 1e-4, 1.1, 1.2, 1.5, 2.5])
+@pytest.mark.parametrize("distance", [0.0, 0.5, 0.9, 1 - 1e-4, 1 + 1e-4, 1.1, 1.2, 1.5, 2.5])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_limit_of_near_copies_is_the_same_in_each_representation(force: Force, seed: int, distance: float) -> None:
     rng = np.random.default_rng(seed)
@@ -357,6 +357,7 @@ def test_the_limit_of_near_copies_is_the_same_in_each_representation(force: Forc
         found[name] = dsel.select(X, y, k=2, method="forward")
     wide, gram = found["column-blocks"], found["gram"]
     assert wide.counts.get("copies") == gram.counts.get("copies") == ([[3, 7]] if distance < 1 else None)
+    assert wide.plan["measured"]["of_copies"] == X.nbytes + y.nbytes  # one read, which tells multiples, too
     assert (wide.indices, wide.notes) == (gram.indices, gram.notes)
 
 

@@ -60,8 +60,8 @@ def run_stability(
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
     unusable = prepared.statistics.unusable(request.preprocess)
     whole = prepared.objective(request.lam)
-    validated, _, notes = one_of_each(validated, prepared.statistics, whole, context.engine)
-    for note in notes:
+    validated, copies = one_of_each(validated, prepared.statistics, whole, context.engine)
+    for note in copies.notes:
         log.info("%s", note)
     assert prepared.folds is not None
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
