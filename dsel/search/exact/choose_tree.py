@@ -21,8 +21,6 @@ from dsel._lib.plugins import Registry
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.objective_interface import (
     MOST_DENSE,
-    MOST_DENSE_IN_BOX,
-    MOST_DENSE_LIMITED,
     ItemObjective,
     Objective,
 )
