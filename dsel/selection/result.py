@@ -129,11 +129,11 @@ class Selection(SelectionRecord):
     categories : tuple of str
         The columns of a frame with text or categories of which all indicator columns are chosen. `predict` warns of
         values that these did not have.
-    numbered : bool
-        Whether whole numbers name all columns of the frame.
     weight_sum : float, optional
         The sum of the weights of the rows, times those of their classes, which information criteria count as the number
         of rows. None without weights, and for results of older versions.
+    numbered : bool
+        Whether whole numbers name all columns of the frame.
     """
 
     @property
