@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 FEW_TARGETS = 8
 #: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
 MOST_DENSE = 5000
+#: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.
+MOST_DENSE_LIMITED = 2500
+#: The same where each coefficient has a limit.
+MOST_DENSE_IN_BOX = 1000
 
 
 class ItemState(Protocol):

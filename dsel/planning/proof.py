@@ -10,14 +10,13 @@ from collections.abc import Iterator
 
 from dsel._lib.text import counted
 from dsel.config.job import ProofLimits
-from dsel.objective.objective_interface import MOST_DENSE
+from dsel.objective.objective_interface import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.representations import memory
 from dsel.planning.representations.choice import choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix, TiledGram
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.exact.choose_tree import MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED
 from dsel.search.method import Requirements
 
 

@@ -19,7 +19,11 @@ from typing import Any, Literal
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.plugins import Registry
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.objective_interface import MOST_DENSE, ItemObjective, Objective
+from dsel.objective.objective_interface import (
+    MOST_DENSE,
+    ItemObjective,
+    Objective,
+)
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundName
@@ -49,10 +53,6 @@ _START = 0.2
 _LEAST_RIDGE = 1e-6
 #: With more subsets than this, and one target, relaxations may be better.
 _TOO_MANY_TO_TRY = 10**11
-#: With more columns than this, and a limit for coefficients, passes prove more than the Gram matrix in the same time.
-MOST_DENSE_LIMITED = 2500
-#: The same where each coefficient has a limit.
-MOST_DENSE_IN_BOX = 1000
 #: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
 #: and the first bound of branch and bound: this factor of n^3, at least and at most.
 _SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0

@@ -57,7 +57,7 @@ def count_processor_time_of_dsel() -> None:
 def by_dsel(X: Any, y: Any, options: Found) -> Found:
     """Solve by dsel's branch and bound, and with very many columns by splicing and a proof in passes."""
     import dsel
-    from dsel.search.exact.choose_tree import MOST_DENSE_IN_BOX
+    from dsel.objective.objective_interface import MOST_DENSE_IN_BOX
 
     limited, start = options["largest"] is not None, cpu()
     in_passes = _is_wide(X) or (limited and X.shape[1] > MOST_DENSE_IN_BOX)
