@@ -358,8 +358,8 @@ class LossSearch:
         if len(base) + len(others) > _ORDERED_BY_FITS:
             model = self._model(self.known[self.best], conditioned=False)
             place = {int(j): i for i, j in enumerate(model.columns)}
-            order, last = by_gain(model, [place[j] for j in base], [place[j] for j in others])
-            return np.asarray(model.columns[np.concatenate([order, last])], np.int64)
+            places = by_gain(model, [place[j] for j in base], [place[j] for j in others])
+            return np.asarray(model.columns[np.concatenate(places)], np.int64)
         order: list[int] = []
         for waiting in (list(base), list(others)):
             while waiting:
