@@ -213,6 +213,11 @@ def _notes(answer: Answer) -> Iterator[str]:
     crowded = saturation(answer.run, int(answer.chosen.size))
     if crowded is not None:
         yield crowded
+    constant = answer.chosen[answer.run.prepared.statistics.constant[answer.chosen]]
+    if constant.size:
+        which = counted(constant.size, "constant column acts", "constant columns act")
+        without = f"preprocess {validated.request.preprocess} does not have"
+        yield f"{which} as the intercept, which {without}: {format_labels(dataset.features, constant)}"
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield _disagreement(answer)
     if isinstance(dataset, Sums):

@@ -60,7 +60,7 @@ class Selection(SelectionRecord):
     targets : tuple of str
         Labels of the targets; empty where Y = X.
     constant : tuple of str
-        Labels of constant columns, which are never chosen.
+        Labels of constant columns, which are never chosen. Without centering, only those of zeros.
     counts : dict
         Counts of the search; the names depend on the method. After an interruption, `tasks`, `futures`, `lost_tasks`,
         `lost_evaluations` and `utilisation` are those of the last process alone. `evaluated` counts the whole search.
