@@ -161,8 +161,9 @@ class Selection(SelectionRecord):
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
 
-        The values have all constants, as those of R. For the squared error, `size_curve` leaves out the constants that
-        all sizes share. A row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
+        The values have -2 log likelihood with all constants, as those of R. For the squared error, `size_curve` leaves
+        out the constants that all sizes share. Results of older versions lack them for "poisson", "gamma" and "cox". A
+        row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
 
         Parameters
         ----------
