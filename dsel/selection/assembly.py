@@ -213,6 +213,11 @@ def _notes(answer: Answer) -> Iterator[str]:
     crowded = saturation(answer.run, int(answer.chosen.size))
     if crowded is not None:
         yield crowded
+    constant = answer.chosen[answer.run.prepared.statistics.constant[answer.chosen]]
+    if constant.size:
+        which = counted(constant.size, "constant column acts", "constant columns act")
+        without = f"preprocess {validated.request.preprocess} does not have"
+        yield f"{which} as the intercept, which {without}: {format_labels(dataset.features, constant)}"
     if not answer.by_criterion and abs(fit.error - answer.best.value) > _AGREEMENT * fit.total:
         yield _disagreement(answer)
     if isinstance(dataset, Sums):
@@ -222,8 +227,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.by_criterion and not np.isfinite(answer.best.value):
         yield "the criterion is +inf for every subset that was evaluated"
     if not answer.chosen.size and not dependent.size:
-        where = " on left-out rows" if answer.curve is not None else ""
-        yield f"no column is chosen: no subset that was evaluated has a smaller error{where} than the empty one"
+        why = "no subset that was evaluated has a smaller error than the empty one"
+        yield f"no column is chosen: {why if answer.curve is None else f'0 is {answer.curve.description}'}"
     if dependent.size:
         one = dependent.size == 1
         what = ("has" if one else "have") + " coefficient 0"

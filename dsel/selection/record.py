@@ -417,7 +417,11 @@ class SelectionRecord:
 
     @property
     def error_ratio(self) -> float | None:
-        """||X - X_S X_S^+ X||^2 over that of the best approximation of the same rank, at least 1 (POCSS), if known."""
+        """The squared error of X over that of the best approximation of the same rank, at least 1, where it is known.
+
+        With lam = 0 it is ||X - X_S X_S^+ X||^2 over the sum of the squared singular values after the first |S|, as in
+        the POCSS paper. With lam > 0 the error is that of the ridge fit, ||X - X_S (X_S'X_S + lam I)^-1 X_S'X||^2.
+        """
         return (1.0 - self.r2) / self.rank_error if self.rank_error else None
 
     def label(self, index: int) -> str:

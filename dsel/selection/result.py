@@ -60,7 +60,7 @@ class Selection(SelectionRecord):
     targets : tuple of str
         Labels of the targets; empty where Y = X.
     constant : tuple of str
-        Labels of constant columns, which are never chosen.
+        Labels of constant columns, which are never chosen. Without centering, only those of zeros.
     counts : dict
         Counts of the search; the names depend on the method. After an interruption, `tasks`, `futures`, `lost_tasks`,
         `lost_evaluations` and `utilisation` are those of the last process alone. `evaluated` counts the whole search.
@@ -161,8 +161,9 @@ class Selection(SelectionRecord):
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
 
-        The values have all constants, as those of R. For the squared error, `size_curve` leaves out the constants that
-        all sizes share. A row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
+        The values have -2 log likelihood with all constants, as those of R. For the squared error, `size_curve` leaves
+        out the constants that all sizes share. Results of older versions lack them for "poisson", "gamma" and "cox". A
+        row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
 
         Parameters
         ----------

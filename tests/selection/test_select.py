@@ -169,6 +169,23 @@ def test_dependent_and_constant_columns_are_named_and_bring_nothing() -> None:
     assert any("x2 for x24" in note for note in s.notes)
 
 
+@pytest.mark.parametrize("preprocess", ["none", "unit"])
+def test_without_centering_a_chosen_constant_column_is_the_intercept_and_a_note_says_so(preprocess: str) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 6)) + 1.0
+    Z[:, 2] = 3.0
+    y = 10.0 + Z[:, 0] + 0.1 * rng.normal(size=60)
+    found = dsel.select(Z, y, k=2, preprocess=preprocess, method="exhaustive")
+    assert set(found.labels) == {"x0", "x2"}
+    said = f"1 constant column acts as the intercept, which preprocess {preprocess} does not have: x2"
+    assert found.notes == (said,)
+    assert found.constant == ()
+    np.testing.assert_allclose(found.intercept, 0.0)
+    centered = dsel.select(Z, y, k=2, method="exhaustive")
+    assert (centered.notes, centered.constant) == (("1 constant column is never chosen: x2",), ("x2",))
+    assert dsel.select(Z, y, k=2, preprocess=preprocess, exclude=[2]).notes == ()
+
+
 def test_ridge_and_scaling_do_what_they_say() -> None:
     z, y = X - X.mean(0), Y - Y.mean(0)
     s = dsel.select(X, Y, k=3, lam=50.0, preprocess="center", **FAST)

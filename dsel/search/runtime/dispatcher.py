@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel._lib.text import counted, noun
-from dsel.errors import ClusterError, DselError
+from dsel.errors import ClusterError, DselError, Interrupted
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.ask_tell import AskTell, Executor, LostTask, Task, TaskResult
 from dsel.search.journal import Journal, valued
@@ -26,6 +26,8 @@ NO_LIMIT = 1 << 62
 TASK_SECONDS = 0.5
 #: How often a subset or slice is requeued after its workers failed.
 _MOST_ATTEMPTS = 3
+#: How long an interrupted run waits for the tasks that are out. A worker has two of them at a time.
+_LAST_SECONDS = 2 * TASK_SECONDS
 #: Interval between two looks at signals and clocks while no result arrives.
 _LOOK_SECONDS = 0.2
 
@@ -146,7 +148,8 @@ class Dispatcher:
         Parameters
         ----------
         on_slice : callable, optional
-            Called with the search between tasks. What it raises ends the run.
+            Called with the search between tasks. What it raises ends the run. After Interrupted, the run merges what
+            the tasks that are out return within a second, and calls it again, so that it can save that, too.
 
         Returns
         -------
@@ -162,7 +165,7 @@ class Dispatcher:
         """
         try:
             while (ended := self._ended()) is None:
-                self._look(on_slice)
+                self._look_or_collect_the_rest(on_slice)
                 self._submit()
                 if self._out and self._ended() is None:
                     self._collect(_LOOK_SECONDS)
@@ -256,6 +259,17 @@ class Dispatcher:
         self.search.progress = self._progress(now - self._began)  # type: ignore[attr-defined]
         if on_slice is not None:
             on_slice(self.search)
+
+    def _look_or_collect_the_rest(self, on_slice: Callable[[AnytimeSearch], None] | None) -> None:
+        try:
+            self._look(on_slice)
+        except Interrupted:
+            until = self._clock() + _LAST_SECONDS
+            while self._out and (left := until - self._clock()) > 0.0:
+                self._collect(left)
+            if on_slice is not None:
+                on_slice(self.search)
+            raise
 
     def _progress(self, elapsed: float) -> SearchProgress:
         search = self.search

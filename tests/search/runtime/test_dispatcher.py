@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dsel.errors import ClusterError, CriterionError, OutputError
+from dsel.errors import ClusterError, CriterionError, Interrupted, OutputError
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import LostTask, SerialExecutor, Task, TaskResult
 from dsel.search.journal import Journal, journalled_values, read_journal
@@ -177,6 +177,49 @@ class TestStopping:
         assert ended == "bound"
         _, ended = self.search(seconds=1e-9)
         assert ended == "seconds"
+
+
+@pytest.mark.parametrize("fields", [{"processors": 16}, {"order": "arrival"}])
+def test_interrupted_it_keeps_the_values_of_the_tasks_that_are_out(fields) -> None:
+    calls: Counter[Subset] = Counter()
+    states = []
+
+    def interrupt(search) -> None:
+        states.append(search.state())
+        if search.evaluations > 60 and executor.out:
+            raise Interrupted("Stopped by SIGTERM.")
+
+    work = EvaluateSubsets(counting(cover, calls), None, COLUMNS)
+    search = search_of(seed=3, T=1600, **fields)
+    executor = Unreliable(work, losses=0.0)
+    with pytest.raises(Interrupted):
+        Dispatcher(search, executor, Stop(iterations=1600)).run(interrupt)
+    assert executor.closed
+    assert not executor.out
+    before, after = (len(state["values"]) for state in states[-2:])  # it is called again when they have arrived
+    assert before < after == len(calls)
+    later = again(search, states[-1])
+    Dispatcher(later, Unreliable(work, losses=0.0), Stop(iterations=1600)).run()
+    assert later.evaluations == len(calls)
+    assert set(calls.values()) == {1}
+
+
+def test_interrupted_it_does_not_wait_for_a_slow_evaluation() -> None:
+    class Slow(Unreliable):
+        def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
+            now[0] += seconds
+            return []
+
+    def interrupt(search) -> None:
+        if executor.out:
+            raise Interrupted("Stopped by SIGTERM.")
+
+    now, executor = [0.0], Slow(None)
+    search = search_of(seed=3, T=1600, order="arrival")
+    with pytest.raises(Interrupted):
+        Dispatcher(search, executor, Stop(iterations=1600), clock=lambda: now[0]).run(interrupt)
+    assert now[0] <= 3 * TASK_SECONDS
+    assert search.evaluations == 0
 
 
 def test_patience_is_not_lost_on_what_is_still_out() -> None:
