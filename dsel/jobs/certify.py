@@ -252,8 +252,9 @@ def data_again(
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)
-    dataset = dataset_of(request, X, Y)
-    kept = tuple(column for column in request.exclude if isinstance(column, int))  # names are not in the dataset
+    kept = tuple(column for column in request.exclude if isinstance(column, int))
+    names = tuple(column for column in request.exclude if isinstance(column, str))  # they are not in the dataset
+    dataset = dataset_of(request.model_copy(update={"exclude": names}), X, Y)
     return dataset, request.model_copy(update={"exclude": kept})
 
 

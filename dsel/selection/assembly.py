@@ -145,6 +145,7 @@ def assemble(
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
+        numbered=dataset.numbered,
         targets=(
             tuple(f"{name}={level}" for name, levels in answer.numbered_classes.items() for level in levels)
             or tuple(str(t) for t in dataset.targets)

@@ -424,8 +424,8 @@ class LossSearch:
         if self.exact:
             every = "" if run.validated.size_rule is None else ' (with sizes="all" for each size)'
             notes.append(
-                f"{run.validated.method.name} {OF_MODELS} of the {self.problem.loss.name} loss, not of the loss itself: "
-                f"dsel.certify proves that{every}"
+                f"{run.validated.method.name} {OF_MODELS} of the {self.problem.loss.name} loss, not of the loss "
+                f"itself: dsel.certify proves that{every}"
             )
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)

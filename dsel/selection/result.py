@@ -133,6 +133,8 @@ class Selection(SelectionRecord):
     weight_sum : float, optional
         The sum of the weights of the rows, times those of their classes, which information criteria count as the number
         of rows. None without weights, and for results of older versions.
+    numbered : bool
+        Whether whole numbers name all columns of the frame.
     """
 
     @property
