@@ -58,6 +58,8 @@ log = logging.getLogger("dsel")
 
 #: Swaps of the best subset whose true fit is computed in each round.
 _SWAPS = 60
+#: What an exact method does with a loss, in the note on it.
+OF_MODELS = "proves the best subset of quadratic models"
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
@@ -115,6 +117,8 @@ class LossSearch:
         The loss on the data.
     of_part : bool
         Whether the loss is that of some rows only, of which the objective of the selection knows nothing.
+    exact : bool
+        Whether the method proves the best subset of a model.
     """
 
     run: SelectionRun
@@ -127,6 +131,7 @@ class LossSearch:
     modelled: set[tuple[int, ...]] = field(default_factory=set)
     model: _Model | None = None
     of_part: bool = False
+    exact: bool = False
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -249,6 +254,7 @@ class LossSearch:
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
+        self.exact = self.exact or bool(outcome.certificates)
         points = [*outcome.front, *forward_reference(run.subject, run.most)]
         if about is not None and self.sizes[about] and run.validated.groups is None:
             points += self._swaps(run, about)
@@ -415,6 +421,12 @@ class LossSearch:
         """Return notes on the targets and on the fit."""
         notes = [*self.problem.loss.notes()]
         fit = self.known[self.best]
+        if self.exact:
+            every = "" if run.validated.size_rule is None else ' (with sizes="all" for each size)'
+            notes.append(
+                f"{run.validated.method.name} {OF_MODELS} of the {self.problem.loss.name} loss, not of the loss "
+                f"itself: dsel.certify proves that{every}"
+            )
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)
             notes.append(
