@@ -10,6 +10,8 @@ from difflib import get_close_matches
 FIRST_ROW = "the first row of data is row 0"
 #: The exponential of a larger number, or of its negative, may be out of float64's range.
 _LARGEST_EXPONENT = 700.0
+#: With a smaller exponent, four digits of the exponential are those of 1.
+_LEAST_EXPONENT = 5e-4
 
 
 def shorten(items: Iterable[str], limit: int = 5) -> str:
@@ -49,11 +51,15 @@ def percent(share: float) -> str:
 def exponential(exponent: float) -> str:
     """Return e to this power with four digits, as a power of ten where float64 has no such number.
 
+    Near 1 it is the sum of 1 and the difference.
+
     Examples
     --------
-    >>> exponential(0.0), exponential(1000.0), exponential(-1000.0)
-    ('1', '1.97e+434', '5.076e-435')
+    >>> exponential(0.0), exponential(1e-5), exponential(1000.0), exponential(-1000.0)
+    ('1', '1+1e-05', '1.97e+434', '5.076e-435')
     """
+    if 0.0 < abs(exponent) < _LEAST_EXPONENT:
+        return f"1{math.expm1(exponent):+.3g}"
     if abs(exponent) < _LARGEST_EXPONENT:
         return f"{math.exp(exponent):.4g}"
     power, rest = divmod(exponent / math.log(10.0), 1.0)

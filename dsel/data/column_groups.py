@@ -28,10 +28,13 @@ class ColumnGroups:
         The names of the groups, in the order of their first columns.
     of_column : (n,) array of int
         The group of each column.
+    numbered : frozenset of str
+        Names of groups that are columns of a frame whose columns whole numbers name.
     """
 
     names: tuple[str, ...]
     of_column: Ints
+    numbered: frozenset[str] = frozenset()
     noun = "groups of columns"
     keeps_dependent = True  # a chosen group has all of its columns in the answer
 
@@ -67,8 +70,9 @@ class ColumnGroups:
         return int(np.sort(self.sizes)[::-1][:k].sum())
 
     def label(self, j: int, labels: Sequence[str | int]) -> str | int:
-        """Return the name of the group of a column. labels: of all columns."""
-        return self.names[int(self.of_column[j])]
+        """Return the name of the group of a column, as the data have it. labels: of all columns."""
+        name = self.names[int(self.of_column[j])]
+        return int(name) if name in self.numbered else name
 
     def by_name(self, S: Ints) -> dict[str, tuple[int, ...]]:
         """Return the columns of each group in S, in the order of their first columns."""
@@ -229,4 +233,5 @@ def _completed(dataset: Dataset, names: list[str], of_column: Ints) -> ColumnGro
     numbers, first, members = np.unique(own_numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
     ordered = tuple(names[i] if i < len(names) else labels[i - len(names)] for i in numbers[order].tolist())
-    return ColumnGroups(ordered, np.argsort(order)[members])
+    numbered = frozenset(map(str, dataset.sources)) if dataset.numbered else frozenset[str]()
+    return ColumnGroups(ordered, np.argsort(order)[members], numbered)

@@ -84,7 +84,7 @@ class Dataset:
     left_out : tuple of str
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
     numbered : bool
-        Whether whole numbers name the features in their frame. `features` holds them as text.
+        Whether whole numbers name all columns of the frame that the features come from. `features` holds them as text.
     whole : tuple of str
         Columns of integers of 8 bytes in a frame that is computed later.
     also_read : tuple of str
@@ -137,8 +137,16 @@ class Dataset:
 
     @cached_property
     def names(self) -> list[Any]:
-        """The labels of the features as the user writes them: text, or whole numbers."""
-        return [int(label) if self.numbered else str(label) for label in self.features.tolist()]
+        """The labels of the features as the user writes them: text, or whole numbers but for values of a category."""
+        if not self.numbered:
+            return [str(label) for label in self.features.tolist()]
+        made = [label != source for label, source in zip(self.features, self.sources, strict=True)]
+        return [str(label) if new else int(label) for label, new in zip(self.features, made, strict=True)]
+
+    @property
+    def sources(self) -> Labels:
+        """For each feature the column of the frame that it was made from, or itself."""
+        return self.features if self.categories is None else self.categories
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -379,7 +387,7 @@ def as_dataset(
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(f"There is no Y to choose {list(targets)} from.")
-        chosen = _resolve_targets(targets, dataset.targets)
+        chosen = _resolve_targets(frames.named_targets(targets, Y, dataset.classes), dataset.targets)
         labels = dataset.targets[chosen]
         dataset = replace(dataset, n_targets=len(chosen), targets=labels, target_columns=chosen)
     if sample_weight is None or sample_weight is False:
@@ -390,7 +398,9 @@ def as_dataset(
 def _from_arrays(
     X: Any, Y: Any, features: Labels | None, categories: Categories, dates: Dates, exclude: Sequence[str | int]
 ) -> Dataset:
-    found, classes = frames.numbers_of(X, "X", categories, dates, exclude), frames.targets_of(Y)
+    numbered = features is None and frames.numbered(X)
+    left_out = tuple(map(str, exclude)) if numbered else exclude  # numbers are labels, as in `SelectionRequest.by_name`
+    found, classes = frames.numbers_of(X, "X", categories, dates, left_out), frames.targets_of(Y)
     x = in_memory.as_matrix(found.values, "X")
     of_targets = frames.numbers_of(classes.Y, "Y", "refuse")
     y = None if Y is None else in_memory.as_matrix(of_targets.values, "Y")
@@ -416,7 +426,7 @@ def _from_arrays(
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
         classes=classes.classes, notes=(*found.notes, *of_targets.notes), left_out=found.left_out,
-        numbered=frames.numbered(X, labels), dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
+        numbered=numbered, dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
         whole=found.whole + of_targets.whole,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -66,19 +66,32 @@ def collected(data: Any) -> Any:
     return arrow.arrow_table(data)[0] if is_a(data, "pyarrow", "RecordBatch") else data
 
 
-def numbered(data: Any, labels: Labels) -> bool:
-    """Return whether whole numbers name the columns of a frame or an xarray array, and `labels` are these as text."""
+def numbered(data: Any) -> bool:
+    """Return whether whole numbers name all columns of a frame or an xarray array."""
     names: Any = ()
     if frame_labels(data) is not None and hasattr(data, "columns"):
         names = data.columns
     elif is_a(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
         names = data.coords[data.dims[1]].values.tolist()
-    whole = all(map(_is_whole, names))
-    return bool(len(names)) and whole and [str(name) for name in names] == labels.tolist()
+    return bool(len(names)) and all(map(_is_whole, names))
 
 
 def _is_whole(name: Any) -> bool:
     return isinstance(name, int | np.integer) and not isinstance(name, bool)
+
+
+def named_targets(targets: Sequence[str | int], Y: Any, classes: Mapping[str, list[str]]) -> list[str | int]:
+    """Return targets with whole numbers as labels where these name Y, and all columns of a target that holds classes.
+
+    classes: those of the targets that became columns (`Targets`).
+    """
+    if numbered(Y) or (is_series(Y) and _is_whole(Y.name)):
+        targets = [str(name) for name in targets]
+    labels: list[str | int] = []
+    for name in targets:
+        levels = classes.get(str(name), [])
+        labels += [f"{name}={level}" for level in (levels[1:] if len(levels) == 2 else levels)] or [name]
+    return labels
 
 
 def is_series(data: Any) -> bool:
@@ -389,11 +402,7 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
         made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
         unknown = np.flatnonzero(found.sum(axis=1) == 0.0)
         if name in complete and unknown.size:
-            value = column[int(unknown[0])].as_py()
-            warnings.warn(
-                f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
-                "a value of coefficient 0.", stacklevel=_level_of_caller(),
-            )  # fmt: skip
+            warn_of_new_value(name, column[int(unknown[0])].as_py())
     if not made:
         return frame
     if is_a(frame, "polars", "DataFrame"):
@@ -402,6 +411,14 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
 
     kept = frame.drop(columns=[own[label] for label in made if label in own])
     return pd.concat([kept, pd.DataFrame(made, index=frame.index)], axis=1)
+
+
+def warn_of_new_value(name: str, value: Any) -> None:
+    """Warn that a column holds a value of a category that no row of the selection had."""
+    warnings.warn(
+        f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
+        "a value of coefficient 0.", stacklevel=_level_of_caller(),
+    )  # fmt: skip
 
 
 def _level_of_caller() -> int:

@@ -248,12 +248,16 @@ def data_again(
     if offset is not None:
         X, asked["offset"] = split_offset(X, offset)
     elif selection.request.offset == IN_MEMORY:
-        raise OptionError("The selection was made with an offset in memory.", "Give it again, as offset.")
+        raise OptionError(
+            "The selection was made with an offset in memory.",
+            'Give it again: offset="exposure" for a column exposure of X, or the numbers.',
+        )
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)
-    dataset = dataset_of(request, X, Y)
-    kept = tuple(column for column in request.exclude if isinstance(column, int))  # names are not in the dataset
+    kept = tuple(column for column in request.exclude if isinstance(column, int))
+    names = tuple(column for column in request.exclude if isinstance(column, str))  # they are not in the dataset
+    dataset = dataset_of(request.model_copy(update={"exclude": names}), X, Y)
     return dataset, request.model_copy(update={"exclude": kept})
 
 

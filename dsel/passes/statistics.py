@@ -31,6 +31,8 @@ _SMALL, _LARGE, _RANGE = 1e-60, 1e60, 1e285
 _HARDLY = 1e6
 #: Rows of a matrix that are made symmetric together.
 _ROWS = 256
+#: Pairs of columns that are multiples of each other are told up to this number.
+MOST_DUPLICATES = 100
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,7 @@ def _or_one(scale: Floats) -> Floats:
     return np.where(scale > 0.0, scale, 1.0)
 
 
-def duplicates(K: Floats, columns: Ints, limit: int) -> list[tuple[int, int]]:
+def duplicates(K: Floats, columns: Ints, limit: int = MOST_DUPLICATES) -> list[tuple[int, int]]:
     """Return up to `limit` pairs of `columns` that are multiples to 1e-6 of their norm (|correlation| = 1 to 1e-12)."""
     norm = np.zeros(len(K))
     norm[columns] = np.sqrt(np.maximum(np.diag(K)[columns], 0.0))

@@ -90,6 +90,8 @@ class SearchTask:
     groups : tuple of arrays of int, optional
         The local columns of each group, for a method that takes groups. Then k counts groups, and so do the sizes of
         the outcome; members are still columns.
+    included : int
+        How many other groups, or columns, are always chosen. The sizes of certificates count them.
     start : tuple of tuple of int
         Subsets that a method with an archive is offered first, or that an exact method may start from.
     """
@@ -109,12 +111,13 @@ class SearchTask:
     runner: Callable[..., str] | None = None
     shared_folder: AnyPath | None = None
     groups: tuple[Ints, ...] | None = None
+    included: int = 0
     start: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def subject(self) -> ItemObjective:
         """Return the objective over what is chosen: groups of columns, if there are any, or columns."""
-        return items_of(self.objective, self.groups)
+        return items_of(self.objective, self.groups, self.included)
 
 
 @dataclass(frozen=True)

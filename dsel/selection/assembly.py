@@ -145,6 +145,7 @@ def assemble(
         ended=outcome.ended,
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
+        numbered=dataset.numbered,
         targets=(
             tuple(f"{name}={level}" for name, levels in answer.numbered_classes.items() for level in levels)
             or tuple(str(t) for t in dataset.targets)
@@ -233,8 +234,8 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.by_criterion and not np.isfinite(answer.best.value):
         yield "the criterion is +inf for every subset that was evaluated"
     if not answer.chosen.size and not dependent.size:
-        where = " on left-out rows" if answer.curve is not None else ""
-        yield f"no column is chosen: no subset that was evaluated has a smaller error{where} than the empty one"
+        why = "no subset that was evaluated has a smaller error than the empty one"
+        yield f"no column is chosen: {why if answer.curve is None else f'0 is {answer.curve.description}'}"
     if dependent.size:
         one = dependent.size == 1
         what = ("has" if one else "have") + " coefficient 0"

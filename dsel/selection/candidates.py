@@ -22,7 +22,7 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import ItemObjective, Objective
-from dsel.passes.statistics import ColumnScales, duplicates
+from dsel.passes.statistics import MOST_DUPLICATES, ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
 from dsel.selection.context import SelectionRun
 
@@ -30,8 +30,6 @@ from dsel.selection.context import SelectionRun
 _SMALLEST = 1e-140
 #: Where Y = X, the least square of a column, as a share of the largest one.
 _LEAST_RATIO = 1e-200
-#: Pairs of equal columns that a note names.
-_MOST_PAIRS = 100
 
 
 def candidates_of(
@@ -54,7 +52,7 @@ def candidates_of(
     allowed[validated.exclude] = False
     allowed[dropped] = False
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
-    pairs = duplicates(whole.K, used, _MOST_PAIRS) if whole.has_gram and not request.lam else []
+    pairs = duplicates(whole.K, used) if whole.has_gram and not request.lam else []
     pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
     notes += _on_copies(validated, used, pairs)
     keep = np.flatnonzero(allowed)
@@ -86,7 +84,7 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
 def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Yield notes on pairs of columns of different groups that are multiples of each other. used: the candidates."""
     groups, labels = validated.groups, validated.dataset.features
-    more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
+    more = " (and more)" if len(pairs) == MOST_DUPLICATES else ""
 
     def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
         return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more

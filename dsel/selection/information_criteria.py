@@ -25,6 +25,7 @@ import scipy
 
 from dsel.config.size_rule import INFORMATION, InformationCriterion
 from dsel.errors import OptionError
+from dsel.objective.losses.loss import Loss
 from dsel.selection.record import SelectionRecord
 from dsel.selection.represented import left_out
 
@@ -64,15 +65,17 @@ class CriterionContext:
             return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
         return fit + self._penalty(by, df, s)
 
-    def value_of_deviance(self, by: InformationCriterion, deviance: float, df: int, s: int, intercept: bool) -> float:
-        """Return a criterion from a deviance, -2 log likelihood but for a constant that is 0 for classes.
+    def value_by_loss(
+        self, by: InformationCriterion, loss: Loss, deviance: float, df: int, s: int, intercept: bool
+    ) -> float:
+        """Return a criterion from a deviance: -2 log likelihood, and a price for each parameter.
 
         df: the number of independent columns. s: of how many columns or groups was chosen. intercept: whether the model
-        has one, which counts.
+        has one, which counts, as the spread of the targets does.
         """
-        return (
-            deviance + self._penalty(by, float(df), s) + intercept * self.N * (2.0 if by == "aic" else math.log(self.m))
-        )
+        others = intercept * self.N + loss.scale_parameters
+        fit = loss.likelihood(max(deviance, _NO_RESIDUAL * self.total), self.m)
+        return fit + self._penalty(by, float(df), s) + others * (2.0 if by == "aic" else math.log(self.m))
 
     def _penalty(self, by: InformationCriterion, df: float, s: int) -> float:
         """Return what a criterion adds to the logarithm of the RSS."""
@@ -111,8 +114,8 @@ class CriterionRow:
     size : int
         The number of columns, always included ones counted.
     value : float
-        The criterion of the best known subset of this size. AIC, AICc, BIC and EBIC count the intercept and the
-        variance, as R does.
+        The criterion of the best known subset of this size. AIC, AICc, BIC and EBIC have -2 log likelihood with all
+        constants, and count the intercept and the spread of the targets, as R does.
     indices : tuple of int
         The columns, 0-based.
     proved : bool
@@ -171,17 +174,15 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
 
         def value(error: float, size: int, by: InformationCriterion = by) -> float:
             if selection.by_loss:
-                return context.value_of_deviance(by, error, size, size, intercept)
+                return context.value_by_loss(by, selection.loss, error, size, size, intercept)
             return context.value(by, error, size, size)
 
         values = {row.size: value(row.error, row.size) for row in known}
         best = min(known, key=lambda row: (values[row.size], row.size))
         least = values[best.size]
-        others = range(len(selection.include), selection.k + 1)
+        chosen_sizes = range(len(selection.include) + 1, selection.k + 1)  # the included columns alone are no choice
         proved = all(
-            size in bounds and value(bounds[size], size) >= least - 1e-9 * abs(least) - 1e-12
-            for size in others
-            if size > 0
+            size in bounds and value(bounds[size], size) >= least - 1e-9 * abs(least) - 1e-12 for size in chosen_sizes
         )
         found.append(CriterionRow(by, best.size, _as_reported(by, least, m, N, selection), best.indices, proved))
     return found

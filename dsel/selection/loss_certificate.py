@@ -28,7 +28,7 @@ from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
+from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
 
@@ -97,7 +97,8 @@ def certify_loss(
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
     sizes = range(max(base, 1), selection.k + 1) if all_sizes else [selection.k]
     found: dict[int, Certificate] = {}
-    notes = [note for note in selection.notes if not note.startswith(_STALLED)]
+    proved = all_sizes or selection.size_curve is None
+    notes = [note for note in selection.notes if not (note.startswith(_STALLED) or (proved and OF_MODELS in note))]
     listed: dict[int, NearBestAnswer] = {}
     with prover.reading() as prover:
         for size, seconds, nodes in shares(sizes):

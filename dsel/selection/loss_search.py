@@ -58,10 +58,14 @@ log = logging.getLogger("dsel")
 
 #: Swaps of the best subset whose true fit is computed in each round.
 _SWAPS = 60
+#: What an exact method does with a loss, in the note on it.
+OF_MODELS = "proves the best subset of quadratic models"
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
 _NOT_DEPENDENT = 1e-7
+#: Up to this many columns, fits find the order of gain; of more, the quadratic model about their fit.
+_ORDERED_BY_FITS = 30
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class LossSearch:
         The loss on the data.
     of_part : bool
         Whether the loss is that of some rows only, of which the objective of the selection knows nothing.
+    exact : bool
+        Whether the method proves the best subset of a model.
     """
 
     run: SelectionRun
@@ -125,6 +131,7 @@ class LossSearch:
     modelled: set[tuple[int, ...]] = field(default_factory=set)
     model: _Model | None = None
     of_part: bool = False
+    exact: bool = False
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -209,8 +216,11 @@ class LossSearch:
         """Return the sizes and the columns of the data of some points."""
         return [(p.size, tuple(run.objective.in_data(p.members))) for p in points]
 
-    def _model(self, fit: LossFit) -> Any:
-        """Return the objective of the quadratic model about a fit, over the columns that may be chosen."""
+    def _model(self, fit: LossFit, *, conditioned: bool = True) -> Any:
+        """Return the objective of the quadratic model about a fit, over the columns that may be chosen.
+
+        conditioned: whether included columns are always in its subsets.
+        """
         run, problem = self.run, self.problem
         candidates = candidate_columns(self.run)
         if candidates.size > MOST_MODELLED and run.validated.groups is None:
@@ -227,7 +237,7 @@ class LossSearch:
         K, cross, c = self.model.moments
         model = DenseObjective(K, cross, c, problem.lam, columns=self.model.columns)
         include = np.flatnonzero(np.isin(columns, run.base))
-        return model.condition(include.tolist())
+        return model.condition(include.tolist()) if conditioned else model
 
     def _searched(
         self, run: SelectionRun, about: tuple[int, ...] | None = None
@@ -244,6 +254,7 @@ class LossSearch:
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
+        self.exact = self.exact or bool(outcome.certificates)
         points = [*outcome.front, *forward_reference(run.subject, run.most)]
         if about is not None and self.sizes[about] and run.validated.groups is None:
             points += self._swaps(run, about)
@@ -330,8 +341,7 @@ class LossSearch:
             without, whole = fit_subsets(problem, [chosen, np.array(best, np.int64)])
             if whole.value < without.value * (1.0 - _NOT_DEPENDENT):
                 chosen, dependent = np.concatenate([chosen, dependent]), dependent[:0]
-        if not problem.loss.by_rows:  # gains by squares of the targets say nothing
-            chosen = self._by_fits([j for j in chosen if j in base], [j for j in chosen if j not in base])
+        chosen = self._by_gain([j for j in chosen if j in base], [j for j in chosen if j not in base])
         prefixes = [chosen[:i] for i in range(chosen.size + 1)]
         fits = fit_subsets(problem, prefixes)
         known = self.known[best]
@@ -349,12 +359,19 @@ class LossSearch:
         fit = Fit(last.value, last.deviance, empty.value, b, gains, gram, intercept=b0)
         return chosen, dependent, fit
 
-    def _by_fits(self, base: list[int], others: list[int]) -> Ints:
-        """Return the base, then the other columns in order of gain, by a fit for each next column."""
-        order, waiting = [*base], [*others]
-        while waiting:
-            fits = fit_subsets(self.problem, [np.array(sorted([*order, j]), np.int64) for j in waiting])
-            order.append(waiting.pop(min(range(len(waiting)), key=lambda i: fits[i].value)))
+    def _by_gain(self, base: list[int], others: list[int]) -> Ints:
+        """Return the base, then the other columns, in order of gain: each next one lowers F most after those before."""
+        if len(base) + len(others) > _ORDERED_BY_FITS:
+            model = self._model(self.known[self.best], conditioned=False)
+            place = {int(j): i for i, j in enumerate(model.columns)}
+            places = by_gain(model, [place[j] for j in base], [place[j] for j in others])
+            return np.asarray(model.columns[np.concatenate(places)], np.int64)
+        order: list[int] = []
+        for waiting in (list(base), list(others)):
+            while waiting:
+                subsets = [np.array(sorted([*order, j]), np.int64) for j in waiting]
+                fits = fit_subsets(self.problem, subsets, sizes=[len(order) + 1] * len(subsets))
+                order.append(waiting.pop(min(range(len(waiting)), key=lambda i: (fits[i].value, waiting[i]))))
         return np.array(order, np.int64)
 
     def value_of(self, members: Iterable[int]) -> float:
@@ -404,6 +421,12 @@ class LossSearch:
         """Return notes on the targets and on the fit."""
         notes = [*self.problem.loss.notes()]
         fit = self.known[self.best]
+        if self.exact:
+            every = "" if run.validated.size_rule is None else ' (with sizes="all" for each size)'
+            notes.append(
+                f"{run.validated.method.name} {OF_MODELS} of the {self.problem.loss.name} loss, not of the loss "
+                f"itself: dsel.certify proves that{every}"
+            )
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)
             notes.append(

@@ -45,15 +45,15 @@ def _by_criterion(run: SelectionRun, search: LossSearch) -> SizeCurve:
     rule = run.validated.size_rule
     assert rule is not None
     by: Any = rule.by
-    outputs = search.problem.loss.outputs
-    count = search.problem.loss.count(search.problem.weight_sum)
-    context = CriterionContext(count, outputs, run.subject.n, 0.0, rule.gamma)
-    intercept = search.problem.intercept and search.problem.loss.has_intercept
+    loss = search.problem.loss
+    null = search.known[tuple(sorted(run.base))].deviance
+    context = CriterionContext(loss.count(search.problem.weight_sum), loss.outputs, run.subject.n, null, rule.gamma)
+    intercept = search.problem.intercept and loss.has_intercept
     base = run.validated.included
 
     def value(S: tuple[int, ...], size: int) -> float:
         df = by_gain(run.whole, [], S)[0].size  # all columns that count, also those of a group and included ones
-        return context.value_of_deviance(by, search.known[S].deviance, df, size, intercept)
+        return context.value_by_loss(by, loss, search.known[S].deviance, df, size, intercept)
 
     points = [SizePoint(base + size, value(S, size)) for S in search.front() if (size := search.sizes[S]) <= run.most]
     return SizeCurve.choose(by, f"the size of least {NAMES[by]}", tuple(points))

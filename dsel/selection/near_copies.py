@@ -34,7 +34,7 @@ from dsel.errors import OptionError
 from dsel.objective.objective_interface import Objective
 from dsel.passes.columns.column_statistics import SIGNED, ColumnStatistics
 from dsel.passes.multiples import distances_to_multiples
-from dsel.passes.statistics import ColumnScales
+from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
 from dsel.selection.represented import left_out
 
@@ -375,17 +375,37 @@ def judged(
     if request.lam == 0.0:
         unread = [pair for pair in pairs if pair not in known]
         likely = _likely_multiples(unread, request.preprocess, statistics, whole)
-        centered, filled = request.preprocess in _CENTERED, request.missing == "mean"
-        squares = statistics.squares + (0.0 if centered else statistics.weight * statistics.mean_x**2)
-        means = statistics.mean_x
-        distances = distances_to_multiples(
-            dataset, likely, squares, means if centered else None, means if filled else None, engine
-        )
-        found = {**known, **dict(zip(likely, distances.tolist(), strict=True))}
+        found = {**known, **_distances(likely, dataset, request, statistics, engine)}
         multiples = {pair[1]: found[pair] for pair in pairs if found.get(pair, np.inf) <= EXACT_COPY}
         counts["copies_differ"] = max(multiples.values(), default=0.0)
     represented = [j for _, j in pairs if j not in multiples]
     return counts | ({"not_covered": represented} if represented else {})
+
+
+def nearly_multiples(
+    used: Ints, dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, whole: Objective, engine: Engine
+) -> dict[str, Any]:  # fmt: skip
+    """Return as a count which pairs of searched columns are multiples in the Gram matrix alone, by a read of them.
+
+    Such a pair counts as dependent in every search and proof, although both columns together may explain much more.
+    used: the columns of the data that are searched.
+    """
+    pairs = duplicates(whole.K, used) if whole.has_gram and not request.lam else []
+    apart = _distances(pairs, dataset, request, statistics, engine)
+    different = [list(pair) for pair in pairs if apart[pair] > EXACT_COPY]
+    return {"nearly_multiples": different} if different else {}
+
+
+def _distances(
+    pairs: list[tuple[int, int]], dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, engine: Engine
+) -> dict[tuple[int, int], float]:
+    """Return how far columns are from multiples of others, as shares of their norms, by a read of these columns."""
+    centered, filled = request.preprocess in _CENTERED, request.missing == "mean"
+    means = statistics.mean_x
+    squares = statistics.squares + (0.0 if centered else statistics.weight * means**2)
+    centers, fill = means if centered else None, means if filled else None
+    distances = distances_to_multiples(dataset, pairs, squares, centers, fill, engine)
+    return dict(zip(pairs, distances.tolist(), strict=True))
 
 
 def _likely_multiples(

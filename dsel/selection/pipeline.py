@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -18,12 +18,14 @@ from dsel._lib.versions import now, provenance, versions
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.engine.engine_protocol import THREADS
+from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import Interrupted
+from dsel.objective.objective_interface import Objective
 from dsel.passes.column_copy import copied
 from dsel.passes.data_pass import log_passes
 from dsel.passes.loss_fits import Targets, checked_targets
 from dsel.passes.moments import naming_columns
+from dsel.passes.statistics import ColumnScales
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.representation import Resources
@@ -34,7 +36,7 @@ from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.front_row import FrontRow
-from dsel.selection.near_copies import judged, one_of_each
+from dsel.selection.near_copies import judged, nearly_multiples, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
@@ -232,7 +234,7 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         if run.rows is not None and choice is None:
             path = path_rows(run, outcome)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
-        outcome = _over_representatives(run, outcome)
+        outcome = _over_multiples(run, _over_representatives(run, outcome))
         if run.rows is not None:  # an interrupted run keeps its cache for the next one
             run.rows.close()
     with timer.stage("check"):
@@ -257,20 +259,27 @@ def _over_representatives(run: SelectionRun, outcome: SearchOutcome) -> SearchOu
     """Return the outcome with the clusters of near-copies, of which a proof may cover the representatives alone."""
     if not run.clusters:
         return outcome
-    counts = {
-        **outcome.counts,
-        **judged(
-            run.clusters,
-            run.copies.distances,
-            run.dataset,
-            run.validated.request,
-            run.prepared.statistics,
-            run.whole,
-            run.context.engine,
-        ),
-    }
-    ended = "complete" if outcome.ended == "proven" and "not_covered" in counts else outcome.ended
-    return replace(outcome, counts=counts, ended=ended)
+    counts = judged(run.clusters, run.copies.distances, *_columns_of(run))
+    return _with_counts(outcome, counts)
+
+
+def _over_multiples(run: SelectionRun, outcome: SearchOutcome) -> SearchOutcome:
+    """Return the outcome with the pairs of columns that no subset has, and that are not multiples of each other."""
+    if run.validated.groups is not None:  # a proof of groups covers dependent columns
+        return outcome
+    used = np.union1d(run.validated.include, run.objective.columns)
+    return _with_counts(outcome, nearly_multiples(used, *_columns_of(run)))
+
+
+def _columns_of(run: SelectionRun) -> tuple[Dataset, SelectionRequest, ColumnScales, Objective, Engine]:
+    return run.dataset, run.validated.request, run.prepared.statistics, run.whole, run.context.engine
+
+
+def _with_counts(outcome: SearchOutcome, counts: Mapping[str, Any]) -> SearchOutcome:
+    """Return the outcome with counts of columns that a proof may not cover."""
+    open_ = {"not_covered", "nearly_multiples"} & counts.keys()
+    ended = "complete" if outcome.ended == "proven" and open_ else outcome.ended
+    return replace(outcome, counts={**outcome.counts, **counts}, ended=ended)
 
 
 def _by_loss(

@@ -266,6 +266,7 @@ class SelectionRecord:
     classes: dict[str, list[str]] = field(default_factory=dict)
     categories: tuple[str, ...] = ()
     weight_sum: float | None = None
+    numbered: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -365,10 +366,10 @@ class SelectionRecord:
         return (self.loss.predicts,) if one else self.targets
 
     def as_in_data(self, names: Sequence[str]) -> list[str | int]:
-        """Return labels of columns as the data have them: whole numbers where these are the labels of a selection."""
-        whole = all(isinstance(label, int) for label in self.labels) and bool(self.labels)
-        whole = whole and all(name.removeprefix("-").isdecimal() for name in names)
-        return [int(name) for name in names] if whole else list(names)
+        """Return labels of columns as the data have them: whole numbers where these name all columns of the data."""
+        earlier = all(isinstance(label, int) for label in self.labels) and bool(self.labels)  # a saved result of before
+        whole = self.numbered or earlier
+        return [int(name) if whole and name.removeprefix("-").isdecimal() else name for name in names]
 
     def class_of(self, target: str) -> tuple[str, str]:
         """Return the column of a target and the class for which it is 1; the class of a target of numbers is empty."""
@@ -571,7 +572,7 @@ class SelectionRecord:
         for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures", "weight_sum"):
             if values[name] is None:
                 del values[name]
-        for name in ("loss_parameters", "classes"):
+        for name in ("loss_parameters", "classes", "numbered"):
             if not values[name]:
                 del values[name]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

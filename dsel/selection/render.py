@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, counted_items, exponential, noun, percent, printable, shorten
+from dsel._lib.types import Floats
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
@@ -60,7 +64,7 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
     if selection.groups:
         yield f"Their columns: {_join(selection.names)}"
     if selection.ratio_name is not None and len(selection):
-        yield f"{selection.ratio_name.capitalize()}s, for one more unit of a column: {_ratios(selection)}"
+        yield f"{selection.ratio_name.capitalize()}s, {_ratios(selection)}"
     if selection.concordance is not None:
         yield f"Concordance on these rows: {selection.concordance:.4f}"
     for certificate in selection.certificate:
@@ -196,9 +200,20 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
 
 
 def _ratios(selection: SelectionRecord) -> str:
-    """Return the exponentials of the coefficients, as text."""
-    pairs = zip(selection.names, selection.coefficients[:, 0].tolist(), strict=True)
-    return shorten([f"{printable(label)} {exponential(b)}" for label, b in pairs], _FEW)
+    """Return the exponentials of the coefficients as text, by standard deviations where units make them unreadable."""
+    b, about = selection.coefficients[:, 0], "for one more unit of a column"
+    if selection.statistics is not None and not _readable(b):
+        by_deviation = b * selection.statistics.std
+        if _readable(by_deviation):
+            b, about = by_deviation, "for one more standard deviation of a column, since its unit is small or large"
+    pairs = zip(selection.names, b.tolist(), strict=True)
+    return f"{about}: {shorten([f'{printable(label)} {exponential(value)}' for label, value in pairs], _FEW)}"
+
+
+def _readable(exponents: Floats) -> bool:
+    """Return whether all exponentials differ from 1 in four digits, and are from 10^-4 to 10^4."""
+    sizes = np.abs(exponents)[exponents != 0.0]
+    return bool(((sizes > 5e-4) & (sizes < math.log(1e4))).all())
 
 
 def _headline(selection: SelectionRecord) -> str:

@@ -95,7 +95,13 @@ def over_copies(proof: Certificate, counts: Mapping[str, Any]) -> Certificate:
     represented = len(inexact_copies(counts)) or int(counts.get("represented", 0))
     share = copies_share(proof.size, counts.get("copies_differ", 0.0))
     bound = max(proof.bound - share * proof.total, 0.0)
-    return replace(proof, bound=bound, rounding_error=proof.rounding_error + share, represented=represented)
+    proof = replace(proof, bound=bound, rounding_error=proof.rounding_error + share, represented=represented)
+    pairs = [tuple(pair) for pair in counts.get("nearly_multiples", ()) if proof.size > 1]
+    unknown = [pair for pair in pairs if not any(set(pair) <= set(columns) for columns in proof.near_copies)]
+    if not unknown:
+        return proof
+    share = max(proof.dependent_gap, proof.value / proof.total)  # all that is left: the Gram matrix does not tell
+    return replace(proof, near_copies=(*proof.near_copies, *unknown), dependent_gap=share)
 
 
 def listed_over_copies(

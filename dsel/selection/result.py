@@ -48,7 +48,8 @@ class Selection(SelectionRecord):
         Intercept for the data in their own units.
     front : tuple of FrontRow
         The best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices. For methods with
-        a `path` only the answer.
+        a `path` only the answer. A run with a smaller k may find a better subset of that size, above all with a loss;
+        ``dsel.certify(..., sizes="all")`` proves each size.
     trace : tuple of TraceRow
         Every improvement of the search.
     ended : str
@@ -132,6 +133,8 @@ class Selection(SelectionRecord):
     weight_sum : float, optional
         The sum of the weights of the rows, times those of their classes, which information criteria count as the number
         of rows. None without weights, and for results of older versions.
+    numbered : bool
+        Whether whole numbers name all columns of the frame.
     """
 
     @property
@@ -159,8 +162,11 @@ class Selection(SelectionRecord):
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.
 
-        The values have all constants, as those of R. For the squared error, `size_curve` leaves out the constants that
-        all sizes share. A row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
+        The values have -2 log likelihood with all constants, as those of R. For the squared error, `size_curve` leaves
+        out the constants that all sizes share. Results of older versions lack them for "poisson", "gamma" and "cox". A
+        row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
+
+        The subsets are those of `front`, of which a run with a smaller k may find better ones.
 
         Parameters
         ----------

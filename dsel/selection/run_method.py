@@ -58,7 +58,8 @@ def run_method(run: SelectionRun) -> SearchOutcome:
         objective, k, validated.request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=run.rows, data=data, executor=engine.executor, journal=context.journal,
         runner=runner, on_workers=not engine.in_process,
-        shared_folder=shared_folder, groups=validated.items.local(objective.columns), start=_start(objective, context),
+        shared_folder=shared_folder, groups=validated.items.local(objective.columns), included=validated.included,
+        start=_start(objective, context),
     )  # fmt: skip
     with threads_for(task.subject):
         outcome = validated.method.run(task)

@@ -20,7 +20,8 @@ from dsel.api.run_select import select_from
 from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.frames import with_plain_columns
+from dsel.data.frames import frame_labels, numbered, with_plain_columns
+from dsel.data.labels import as_labels
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
@@ -102,7 +103,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if y is None and self._y_required:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = None if self._y_ignored else with_plain_columns(y)
-        X, y = check_training_data(self, opened_input(X), y, self.missing == "mean")
+        X = opened_input(X)
+        numbers = frame_labels(X) if numbered(X) else None
+        X, y = check_training_data(self, X, y, self.missing == "mean")
         target = EncodedTarget(None) if y is None else self._encoded(y)
         if sample_weight is not None and not is_lazy_or_labelled(X):
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -116,6 +119,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             self._source = _sources(dataset)
             if hasattr(self, "feature_names_in_") and self._source is None:
                 dataset = replace(dataset, features=self.feature_names_in_)
+            if numbers is not None:
+                features = dataset.features if dataset.numbered else as_labels(numbers)
+                dataset, request = replace(dataset, features=features, numbered=True), request.by_name()
             cache = self._cache()
             if cache is not None:
                 lazy = self._source is None or is_lazy_or_labelled(X)

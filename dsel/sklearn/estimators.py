@@ -97,8 +97,9 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
     classes_ : ndarray of shape (q,)
         The classes, sorted.
     coef_ : ndarray of shape (1, s) or (q, s)
-        Coefficients of the selected columns in their own units, in the order of `indices_`; a row for each of three or
-        more classes.
+        Coefficients of the selected columns in their own units, in the order of ``selection_.labels``; a row for each
+        of three or more classes. That is the order of `indices_`, and s their number, unless X is a frame with text or
+        categories: a column of these has a coefficient for each of its indicator columns.
     intercept_ : ndarray of shape (1,) or (q,)
         The intercept.
 
@@ -135,7 +136,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         return self._predicted(X, "link")
 
     def _encoded(self, y: Any) -> EncodedTarget:
-        y = _one_column(y)
+        y = _one_column(self, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if classes.size < 2:
@@ -144,7 +145,7 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         return EncodedTarget(codes.astype(np.float64), classes)
 
     def _weights(self, y: Any, sample_weight: Any) -> Any:
-        y = _one_column(y)
+        y = _one_column(self, y)
         there = np.unique(y if sample_weight is None else y[np.asarray(sample_weight) > 0.0])
         if there.size < 2:
             raise ValueError("SubsetClassifier needs two classes, and the rows with weight have one class only.")
@@ -167,6 +168,9 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
 @dataclass(kw_only=True, eq=False, repr=False)
 class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
     """Select the columns of the best regression for numbers, counts, amounts or survival times, and predict by it.
+
+    It takes one target. Fit a regressor for each of several, such as by scikit-learn's `MultiOutputRegressor`, or
+    select one set of columns for all of them by `SubsetSelector`.
 
     Parameters
     ----------
@@ -204,7 +208,9 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
     selection_ : Selection
         The result. `SubsetSelector` lists the other attributes.
     coef_ : ndarray of shape (s,)
-        Coefficients of the selected columns in their own units, in the order of `indices_`.
+        Coefficients of the selected columns in their own units, in the order of ``selection_.labels``. That is the
+        order of `indices_`, and s their number, unless X is a frame with text or categories: a column of these has a
+        coefficient for each of its indicator columns.
     intercept_ : float
         The intercept.
 
@@ -250,7 +256,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
             columns = find_loss(self.loss).target_columns
         except OptionError as error:
             raise ValueError(str(error)) from error
-        return _one_column(y) if columns == 1 else np.asarray(with_plain_columns(y))
+        return _one_column(self, y) if columns == 1 else np.asarray(with_plain_columns(y))
 
     def _encoded(self, y: Any) -> EncodedTarget:
         y = self._target(y)
@@ -266,6 +272,13 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
         self.coef_, self.intercept_ = self.selection_.coefficients[:, 0], float(self.selection_.intercept[0])
 
 
-def _one_column(y: Any) -> NDArray[Any]:
+def _one_column(estimator: _SubsetPredictor, y: Any) -> NDArray[Any]:
     """Return targets in memory as one column. Warns for those of two dimensions; errors: ValueError."""
+    shape = np.shape(y)
+    if len(shape) == 2 and shape[1] > 1:
+        name = type(estimator).__name__
+        raise ValueError(
+            f"{name} takes one target: y should be a 1d array, and its shape is {shape}. Fit one {name} for each "
+            "target, or select columns for all of them by SubsetSelector."
+        )
     return np.asarray(column_or_1d(y.compute() if hasattr(y, "compute") else y, warn=True))

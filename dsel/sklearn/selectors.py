@@ -35,7 +35,8 @@ class SubsetSelector(BaseSelector):
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled. `transform` returns them as they are.
     include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected, by label or position.
+        Columns that are always or never selected, by label or position. A number is a label where whole numbers name
+        all columns of a frame.
     categories : {"groups", "columns", "refuse"}, default="groups"
         Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
         columns of the frame as they are.

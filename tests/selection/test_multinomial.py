@@ -16,6 +16,7 @@ import dsel
 from dsel.errors import DataError, OptionError
 from dsel.selection.results.predict_store import predict_store
 from dsel.selection.results.score import confusion, scored_rows
+from dsel.sklearn import SubsetClassifier
 from tests.stores import make_store
 
 NAMES = np.array(["ash", "elm", "fir", "oak"])
@@ -50,6 +51,21 @@ def test_finds_the_subset_of_least_deviance(method: str, lam: float, q: int) -> 
     assert sorted(found.indices) == list(best)
     assert found.error == pytest.approx(fits[best][0], rel=1e-6)
     np.testing.assert_allclose(found.predict(X), fits[best][1].predict_proba(fits[best][2]), atol=1e-5)
+
+
+def test_the_order_of_gain_is_that_of_the_loss_for_any_names_of_the_classes() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 9))
+    z = X[:, 0] - X[:, 3] + 0.5 * X[:, 5] + rng.normal(size=120)
+    codes = np.where(z > 1.0, 0, np.where(z < -1.0, 1, 2))  # not in their order on the line
+    order: tuple[int, ...] = ()
+    while len(order) < 3:
+        order = min(((*order, j) for j in {0, 3, 5} - {*order}), key=lambda S: least(X, codes, S, 1.0)[0])
+    for y in (codes, NAMES[codes], np.eye(3)[codes]):
+        assert dsel.select(X, y, k=3, loss="multinomial", lam=1.0).indices == order
+    assert tuple(SubsetClassifier(3).fit(X, codes).indices_) == order
+    included = dsel.select(X, codes, k=3, loss="multinomial", lam=1.0, include=[order[2]]).indices
+    assert included == (order[2], *order[:2])
 
 
 @pytest.mark.parametrize("q", [3, 4])

@@ -405,8 +405,28 @@ def test_a_category_under_two_names_is_named_once() -> None:
 def test_the_note_on_kept_multiples_says_how_near_they_are_and_what_a_proof_leaves_out() -> None:
     X = np.column_stack([BASE, BASE[:, 2] + 1e-9 * RNG.standard_normal(M)])
     kept = dsel.certify(dsel.select(X, Y, k=3, near_copies="keep"), X, Y)
-    assert kept.certificate[-1]["status"] == "optimal"  # no independent subset has both
+    assert kept.certificate[-1]["status"] == "optimal-except-near-copies"  # both together are not covered
+    assert kept.certificate[-1]["near_copies"] == [[2, 10]]
     wanted = "multiples of each other to 1e-6 of their norm, of which at most one is chosen, and no proof covers"
     assert any(wanted in note and note.endswith(": x2 and x10") for note in kept.notes)
     first = dsel.certify(dsel.select(X, Y, k=3), X, Y)
     assert first.certificate[-1]["represented"] == 1  # x10 in place of x2 may be better
+
+
+@pytest.mark.parametrize(
+    ("distance", "status"),
+    [(0.0, "optimal"), (1e-12, "optimal-except-near-copies"), (1e-8, "optimal-except-near-copies")],
+)
+def test_kept_columns_that_are_nearly_multiples_are_excepted_from_a_proof(distance: float, status: str) -> None:
+    rng = np.random.default_rng(0)
+    data, noise = rng.normal(size=(120, 8)), rng.normal(size=120)
+    data[:, 4] = 2.0 * data[:, 3] + distance * noise
+    target = data[:, 3] - data[:, 7] + 2.0 * noise
+    for method in ("poss", "branch-and-bound"):
+        selection = dsel.select(data, target, k=2, near_copies="keep", method=method)
+        (row,) = dsel.certify(selection, data, target).certificate
+        assert row["status"] == status
+        assert row["near_copies"] == ([[3, 4]] if distance else [])
+        assert row["proven"] == (not distance)
+        # Both columns together explain nearly all of Y, which the Gram matrix does not show.
+        assert row["dependent_gap"] == pytest.approx(row["value"] / row["total"] if distance else 0.0)

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -149,6 +150,26 @@ def test_bad_targets_are_refused() -> None:
         SubsetRegressor(2).fit(X, LABELS)
     with pytest.raises(ValueError, match=r"There is no loss 'possion'\. Did you mean"):
         SubsetRegressor(2, loss="possion").fit(X, COUNTS)
+
+
+def test_several_targets_are_refused_with_the_remedy() -> None:
+    both = np.column_stack([X[:, 0], X[:, 1]])
+    with pytest.raises(ValueError, match=r"SubsetRegressor takes one target.*\(\d+, 2\).*SubsetSelector"):
+        SubsetRegressor(2).fit(X, both)
+    with pytest.raises(ValueError, match="SubsetClassifier takes one target"):
+        SubsetClassifier(2).fit(X, (both > 0.0).astype(int))
+    assert MultiOutputRegressor(SubsetRegressor(2)).fit(X, both).predict(X) == pytest.approx(both)
+
+
+def test_coefficients_have_the_order_of_labels_also_for_text() -> None:
+    kind = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
+    frame = pd.DataFrame({"kind": kind, "size": X[:, 0], "noise": X[:, 1]})
+    y = 3.0 * (kind == "b") - 2.0 * (kind == "c") + X[:, 0]
+    fitted = SubsetRegressor(2).fit(frame, y)
+    assert set(fitted.feature_names_in_[fitted.indices_]) == {"kind", "size"}
+    named = dict(zip(fitted.selection_.labels, fitted.coef_, strict=True))
+    assert named["size"] == pytest.approx(1.0)
+    assert named["kind=b"] - named["kind=c"] == pytest.approx(5.0)
 
 
 def test_a_loss_keeps_its_parameters() -> None:

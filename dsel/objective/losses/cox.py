@@ -36,11 +36,13 @@ class Cox(Loss):
     are one number: the time, with the sign - if it was cut off.
 
     events: the weight of the events, which information criteria count. event_first: whether the event comes before the
-    time, as where the first column has 0 and 1 alone, and the second has not.
+    time, as where the first column has 0 and 1 alone, and the second has not. saturated: -2 log partial likelihood of a
+    perfect order of the events, which is 0 without ties and weights.
     """
 
     events: float | None = None
     event_first: bool = False
+    saturated: float = 0.0
 
     name = "cox"
     link = "log hazard"
@@ -82,7 +84,8 @@ class Cox(Loss):
                 "No row with weight has an event: all times are cut off, and nothing can be fitted.",
                 "Check the second target: 1 says that the event happened.",
             )
-        return replace(found, events=events)
+        D = RiskSets(found, found.encode(y), np.ones(len(y)) if w is None else w).D
+        return replace(found, events=events, saturated=2.0 * float(scipy.special.xlogy(D, D).sum()))
 
     def encode(self, y: Floats) -> Floats:
         """Return the times (m,), with the sign - of those that were cut off."""
@@ -96,6 +99,10 @@ class Cox(Loss):
     def count(self, rows: float) -> float:
         """Return the weight of the events, as R does for BIC."""
         return rows if self.events is None else self.events
+
+    def likelihood(self, deviance: float, count: float) -> float:
+        """Return -2 log partial likelihood."""
+        return deviance + self.saturated
 
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return what each row adds to L, if these are all rows: events have the logarithm of their risk set."""

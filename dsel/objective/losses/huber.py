@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 
 from dsel._lib.types import Floats
 from dsel.errors import DataError, OptionError
@@ -31,6 +33,7 @@ class Huber(Loss):
     summary = "numbers with outliers: squared up to a limit, and linear beyond"
     curvature_limit = 2.0
     options = ("delta",)
+    scale_parameters = 1
 
     def __post_init__(self) -> None:
         if self.delta is not None and not (np.isfinite(self.delta) and self.delta > 0.0):
@@ -73,6 +76,22 @@ class Huber(Loss):
     def conjugate(self, y: Floats, a: Floats) -> Floats:
         """Return a y + a^2 / 4 for |a| <= 2 delta."""
         return np.where(np.abs(a) <= 2.0 * self._limit, a * y + a * a / 4.0, np.inf)
+
+    def likelihood(self, deviance: float, count: float) -> float:
+        """Return -2 log likelihood of errors of density exp(-v d / 2) / c(v), with the most likely v > 0.
+
+        d is the deviance of a row. This density is normal up to delta, with the variance 1 / v, and has exponential
+        tails. The value is convex in v. With a large delta, it is count log(2 pi deviance / count) + count.
+        """
+        mean = max(deviance / count, np.finfo(float).tiny)
+
+        def value(t: float) -> float:  # v is t / mean, and 1 <= t <= 2 at the least
+            root = math.sqrt(t / mean)
+            k = self._limit * root
+            normal = math.sqrt(2.0 * math.pi) * math.erf(k / math.sqrt(2.0))
+            return t + 2.0 * math.log((normal + 2.0 / k * math.exp(-0.5 * min(k * k, 1e3))) / root)
+
+        return count * float(scipy.optimize.minimize_scalar(value, bounds=(0.5, 4.0), method="bounded").fun)
 
     def notes(self) -> tuple[str, ...]:
         """Return delta."""

@@ -65,6 +65,8 @@ class Loss(ABC):
         What predictions are called where there are more targets than linear predictors.
     options : tuple of str
         The parameters that a user may set: numbers that are fields of the loss.
+    scale_parameters : int
+        How many parameters of the spread of the targets information criteria count.
     """
 
     name: ClassVar[str]
@@ -80,6 +82,7 @@ class Loss(ABC):
     endless: ClassVar[str] = ""
     predicts: ClassVar[str] = ""
     options: ClassVar[tuple[str, ...]] = ()
+    scale_parameters: ClassVar[int] = 0
 
     def with_options(self, values: Mapping[str, Any]) -> Self:
         """Return the loss with other values of some of its `options`. Errors: OptionError for what is none."""
@@ -163,6 +166,13 @@ class Loss(ABC):
     def count(self, rows: float) -> float:
         """Return the number of observations for information criteria, from the number of rows or sum of weights."""
         return rows
+
+    def likelihood(self, deviance: float, count: float) -> float:
+        """Return -2 log likelihood, at the most likely spread of the targets, for information criteria.
+
+        deviance: summed over the rows. count: what `count` returned. By default the deviance, as for classes.
+        """
+        return deviance
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of a loss that is a dataclass, as JSON types."""

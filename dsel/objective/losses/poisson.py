@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -14,7 +14,12 @@ from dsel.objective.losses.loss import Loss, clipped_exp
 
 @dataclass(frozen=True)
 class Poisson(Loss):
-    """The deviance of Poisson regression with the log link, for targets >= 0."""
+    """The deviance of Poisson regression with the log link, for targets >= 0.
+
+    saturated: -2 log likelihood of a perfect fit to the targets.
+    """
+
+    saturated: float = 0.0
 
     name = "poisson"
     link = "log"
@@ -26,7 +31,8 @@ class Poisson(Loss):
         require_at_least_zero("poisson", y)
         if not (y if w is None else y[w > 0.0]).any():
             raise DataError("All targets are 0: the fit is infinite.", "Give targets that are not all 0.")
-        return self
+        perfect = 2.0 * (y - scipy.special.xlogy(y, y) + scipy.special.gammaln(y + 1.0))
+        return replace(self, saturated=float(perfect.sum() if w is None else w @ perfect))
 
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (exp(eta) - y eta - y + y log y)."""
@@ -45,6 +51,10 @@ class Poisson(Loss):
         t = y + a / 2.0
         inside, t = t >= 0.0, np.maximum(t, 0.0)
         return np.where(inside, 2.0 * (scipy.special.xlogy(t, t) - t + y - scipy.special.xlogy(y, y)), np.inf)
+
+    def likelihood(self, deviance: float, count: float) -> float:
+        """Return -2 log likelihood of the counts."""
+        return deviance + self.saturated
 
     def mean(self, eta: Floats) -> Floats:
         """Return the expected count."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,6 +87,14 @@ class Quantile(Loss):
         """Return a y + width a^2 / 2 for -tau <= a <= 1 - tau."""
         inside = (a >= -self.level) & (a <= 1.0 - self.level)
         return np.where(inside, a * y + 0.5 * self._h * a * a, np.inf)
+
+    def likelihood(self, deviance: float, count: float) -> float:
+        """Return -2 log likelihood of the asymmetric Laplace distribution with the scale deviance / count.
+
+        That is 2 count (log(deviance / count) + 1 - log(tau (1 - tau))), as quantreg in R has it.
+        """
+        scale = max(deviance / count, np.finfo(float).tiny)
+        return 2.0 * count * (math.log(scale) + 1.0 - math.log(self.level * (1.0 - self.level)))
 
     def notes(self) -> tuple[str, ...]:
         """Return the quantile, and what smoothing may be worth."""

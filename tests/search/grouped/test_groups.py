@@ -464,3 +464,32 @@ def test_categories_that_no_group_names_are_groups_too() -> None:
     assert "stage" not in named.groups
     with pytest.raises(OptionError, match="there is no feature 'clinic'"):
         dsel.select(frame, y, **arguments, categories="columns")
+
+
+@pytest.mark.parametrize("choose", [{"k": 3}, {"k": "auto", "choose_k": "bic", "max_k": 4}])
+@pytest.mark.parametrize("given", [None, {"ab": ["a", "b"], "de": ["d", "e"]}])
+def test_the_sizes_of_certificates_count_included_groups(given: Any, choose: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(100, 6)), columns=list("abcdef"))
+    frame["city"] = rng.choice(["B", "K", "U"], 100)
+    y = (frame.a + (frame.city == "K") + 0.5 * frame.f + 0.5 * rng.normal(size=100)).to_numpy()[:, None]
+    groups = (
+        {"ab": ["a", "b"], "de": ["d", "e"], "c": ["c"], "f": ["f"]} if given else {name: [name] for name in "abcdef"}
+    )
+    values = {name: frame[columns].to_numpy() for name, columns in groups.items()}
+    values["city"] = np.column_stack([frame.city == city for city in "BKU"]).astype(float)
+    rest = [name for name in values if name != "c"]
+
+    def least(size: int) -> float:
+        matrices = (np.hstack([values["c"], *(values[g] for g in S)]) for S in combinations(rest, size - 1))
+        return min(error(X, y, list(range(X.shape[1]))) for X in matrices)
+
+    selection = dsel.select(frame, y, method="branch-and-bound", include=["c"], groups=given, **choose)
+    proved = dsel.certify(selection, frame, y, sizes="all")
+    assert selection.certificate[-1]["size"] == len(selection.groups) == proved.certificate[-1]["size"]
+    assert [row["size"] for row in proved.certificate] == list(range(2, len(selection.groups) + 1))
+    for row in (*selection.certificate, *proved.certificate):
+        assert row["status"] == "optimal"
+        assert row["value"] == pytest.approx(least(row["size"]))
+        assert row["value"] == pytest.approx({one.size: one.error for one in proved.front}[row["size"]])
+    assert f"Certificate, {len(selection.groups)} groups of columns: proved optimal" in str(selection)
