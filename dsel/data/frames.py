@@ -402,11 +402,7 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
         made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
         unknown = np.flatnonzero(found.sum(axis=1) == 0.0)
         if name in complete and unknown.size:
-            value = column[int(unknown[0])].as_py()
-            warnings.warn(
-                f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
-                "a value of coefficient 0.", stacklevel=_level_of_caller(),
-            )  # fmt: skip
+            warn_of_new_value(name, column[int(unknown[0])].as_py())
     if not made:
         return frame
     if is_a(frame, "polars", "DataFrame"):
@@ -415,6 +411,14 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
 
     kept = frame.drop(columns=[own[label] for label in made if label in own])
     return pd.concat([kept, pd.DataFrame(made, index=frame.index)], axis=1)
+
+
+def warn_of_new_value(name: str, value: Any) -> None:
+    """Warn that a column holds a value of a category that no row of the selection had."""
+    warnings.warn(
+        f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
+        "a value of coefficient 0.", stacklevel=_level_of_caller(),
+    )  # fmt: skip
 
 
 def _level_of_caller() -> int:

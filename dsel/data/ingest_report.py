@@ -9,7 +9,7 @@ import base64
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -24,8 +24,11 @@ from dsel.data.labels import by_source, column_of, default_labels
 
 #: Lines of an IngestReport in its short form.
 _REPR_LINES: Final = 20
+_ONE: Final = {"categories": "category", "dates as text": "date as text", "numbers as text": "number as text"}
+_AGAIN: Final = "ingest again with missing=rows, which leaves these rows out"
 #: What helps where targets are missing.
-WITHOUT_TARGETS: Final = "no selection takes them: ingest again with missing=rows, which leaves these rows out"
+WITHOUT_TARGETS: Final = f"no selection takes them: {_AGAIN}"
+WITHOUT_SOME_TARGETS: Final = f"no selection of such a target takes them: {_AGAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,20 +130,19 @@ class IngestReport(WriteReport):
         if self.resumed_rows:
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted ingest")
         if self.types:
-            text.append("columns: " + ", ".join(f"{count} {kind}" for kind, count in self.types.items()))
+            kinds = (f"{count} {_ONE.get(kind, kind) if count == 1 else kind}" for kind, count in self.types.items())
+            text.append("columns: " + ", ".join(kinds))
         text += [f"{name} became {count} columns of zeros and ones" for name, count in self.categories.items()]
         text += [f"target {name} has the classes {shorten(found, 20)}" for name, found in self.classes.items()]
         if self.missing:
-            sources = [column_of(label, self.categories) for label in self.missing]
-            missing = by_source(self.missing.values(), self.missing, sources)
-            shown = shorten((f"{name} ({count})" for name, count in missing.items()), 8)
+            missing = _once(self.missing, self.categories)
+            shown = _shown(missing)
             text.append(
                 f"missing values in {counted(len(missing), 'column')}: {shown}; select with missing=mean, or "
                 "ingest again with missing"
             )
         if self.missing_targets:
-            shown = shorten((f"{name} ({count})" for name, count in self.missing_targets.items()), 8)
-            text.append(f"missing values in {counted(len(self.missing_targets), 'target')}: {shown}; {WITHOUT_TARGETS}")
+            text.append(self._without_targets())
         if self.infinite:
             text.append(f"infinite values, which no selection takes: {shorten(self.infinite, 8)}")
         if self.constant:
@@ -150,6 +152,23 @@ class IngestReport(WriteReport):
             shown = shorten((" = ".join(group) for group in self.duplicates), 8)
             text.append(f"equal columns: {shown}; one of each group is enough")
         return [*text, *self.notes]
+
+    def _without_targets(self) -> str:
+        missing = _once(self.missing_targets, self.classes)
+        complete = self.targets - len(self.missing_targets)
+        remedy = WITHOUT_TARGETS
+        if complete:
+            remedy = f"no selection of {shorten(missing, 8)} takes them: select other targets, or {_AGAIN}"
+        return f"missing values in {counted(len(missing), 'target')}: {_shown(missing)}; {remedy}"
+
+
+def _once(missing: Mapping[str, int], several: Collection[str]) -> dict[str, int]:
+    """Return counts of missing values by column of the source. several: those that became several columns."""
+    return by_source(missing.values(), missing, [column_of(label, several) for label in missing])
+
+
+def _shown(missing: Mapping[str, int]) -> str:
+    return shorten((f"{name} ({count})" for name, count in missing.items()), 8)
 
 
 def report_of(

@@ -248,7 +248,10 @@ def data_again(
     if offset is not None:
         X, asked["offset"] = split_offset(X, offset)
     elif selection.request.offset == IN_MEMORY:
-        raise OptionError("The selection was made with an offset in memory.", "Give it again, as offset.")
+        raise OptionError(
+            "The selection was made with an offset in memory.",
+            'Give it again: offset="exposure" for a column exposure of X, or the numbers.',
+        )
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)

@@ -9,7 +9,7 @@ from pathlib import Path
 from dsel._lib.text import counted, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.ingest_report import WITHOUT_TARGETS
+from dsel.data.ingest_report import WITHOUT_SOME_TARGETS, WITHOUT_TARGETS
 from dsel.data.schema import ATTR_MISSING, ATTR_MISSING_TARGETS
 from dsel.data.store.reader import Store
 from dsel.errors import OptionError, OutputError
@@ -96,7 +96,8 @@ def _problem(dataset: Dataset) -> str:
     """Return how many targets are missing, and what helps; "" if there are none."""
     count = _recorded(dataset, ATTR_MISSING_TARGETS)
     verb = "is" if count == 1 else "are"
-    return f"{counted(count, 'value')} of the targets {verb} missing; {WITHOUT_TARGETS}" if count else ""
+    remedy = WITHOUT_TARGETS if dataset.n_targets < 2 else WITHOUT_SOME_TARGETS
+    return f"{counted(count, 'value')} of the targets {verb} missing; {remedy}" if count else ""
 
 
 def _recorded(dataset: Dataset, name: str) -> int:

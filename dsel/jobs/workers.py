@@ -10,6 +10,7 @@ Decompose a store and write the result to a Zarr group; an interrupted run conti
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -122,7 +123,11 @@ def predict_run(
     selection = open_selection(folder)
     reporter = reporter or Reporter.for_terminal()
     with engine_on(cluster, reporter, "predictions") as engine:
-        found = predict_store(selection, store, out, offset=offset, kind=kind, engine=engine, overwrite=overwrite)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always", UserWarning)
+            found = predict_store(selection, store, out, offset=offset, kind=kind, engine=engine, overwrite=overwrite)
+        for warning in heard:
+            log.warning("%s", warning.message)
         log.info("predictions in %s", out)
     return found
 

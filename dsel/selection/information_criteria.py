@@ -180,11 +180,9 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         values = {row.size: value(row.error, row.size) for row in known}
         best = min(known, key=lambda row: (values[row.size], row.size))
         least = values[best.size]
-        others = range(len(selection.include), selection.k + 1)
+        chosen_sizes = range(len(selection.include) + 1, selection.k + 1)  # the included columns alone are no choice
         proved = all(
-            size in bounds and value(bounds[size], size) >= least - 1e-9 * abs(least) - 1e-12
-            for size in others
-            if size > 0
+            size in bounds and value(bounds[size], size) >= least - 1e-9 * abs(least) - 1e-12 for size in chosen_sizes
         )
         found.append(CriterionRow(by, best.size, _as_reported(by, least, m, N, selection), best.indices, proved))
     return found

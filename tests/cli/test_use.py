@@ -33,6 +33,15 @@ def test_csv_and_json_have_the_coefficients(result: Path) -> None:
     assert invoke("export", result, "--format", "csv").splitlines()[1] == f"(intercept),,{float(s.intercept[0])!r}"
     found = json.loads(invoke("export", result, "--format", "json"))
     assert found["coefficients"] == s.coefficients.tolist()
+    assert found["groups"] == {}
+
+
+def test_json_has_the_groups(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "data.zarr", X, Y, chunks=(50, 6))
+    dsel.select(store, k=2, method="forward", groups={"both": ["x2", "x5"]}).save(tmp_path / "groups")
+    found = json.loads(invoke("export", tmp_path / "groups", "--format", "json"))
+    assert found["groups"]["both"] == [2, 5]
+    assert found["labels"][:2] == ["x2", "x5"]
 
 
 def test_a_file_is_not_replaced(result: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,53 @@ def test_missing_values_become_means_but_not_in_targets(tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole(store), [[1, 10], [3.75, 20], [3, 30], [5, 40], [6, 50]])
     with pytest.raises(DataError, match=r"row 3, column 'y': the value is missing.*missing=rows"):
         stored(tmp_path, GAPS, target="y", missing="mean", overwrite=True)
+
+
+def test_means_are_weighted_where_rows_have_weights(tmp_path: Path) -> None:
+    text = "a,c,w\n1,u,3\n,v,2\n5,v,1\n2,,1\n"
+    found = whole(stored(tmp_path, text, weight="w", categorical="c", missing="mean"))
+    np.testing.assert_allclose(found, [[1, 1, 0], [2, 0, 1], [5, 0, 1], [2, 0.5, 0.5]])
+    frame = pd.read_csv(io.StringIO(text))
+    selection = dsel.select(frame[["a", "c"]], [0.0, 1.0, 2.0, 4.0], k=2, sample_weight=frame.w, missing="mean")
+    fill = dict(zip(selection.labels, selection.fill.tolist(), strict=True))  # the means of a selection
+    assert fill == pytest.approx({"a": 2.0, "c=u": 0.5, "c=v": 0.5})
+
+
+def test_only_remedies_for_missing_targets_that_help_are_named(tmp_path: Path) -> None:
+    text = "a,b,y,z\n1,2,3,1\n2,,4,0\n3,1,,1\n"
+    for missing in ("refuse", "mean"):
+        with pytest.raises(DataError) as caught:
+            stored(tmp_path, text, target=("y", "z"), missing=missing, overwrite=True)
+        of_target = next(line for line in str(caught.value).splitlines() if "column 'y'" in line)
+        assert "missing=rows leaves such rows out." in of_target
+        assert "keep" not in of_target
+    with pytest.raises(DataError, match="missing=rows leaves such rows out, missing=mean or keep admits them"):
+        stored(tmp_path, text, drop=("y", "z"), missing="refuse")
+    values = np.array([[1.0, 2.0], [3.0, np.nan]])
+    np.savez(tmp_path / "x.npz", X=values)
+    np.savez(tmp_path / "xy.npz", X=np.eye(2), Y=values)
+    with pytest.raises(DataError, match=r"rows leaves such rows out, mean fills in means, keep stores NaN\.$"):
+        ingest(tmp_path / "x.npz", tmp_path / "x.zarr", missing="refuse")
+    with pytest.raises(DataError, match=r"rows leaves such rows out\.$"):
+        ingest(tmp_path / "xy.npz", tmp_path / "x.zarr", missing="refuse")
+
+
+def test_a_report_says_which_targets_have_missing_values(tmp_path: Path) -> None:
+    text = "a,c,y,z,kind\n1,u,3,1,no\n2,v,,0,yes\n3,u,4,1,\n4,u,4,3,\n"
+
+    def lines(*targets: str) -> str:
+        others = tuple(name for name in ("y", "z", "kind") if name not in targets)
+        report = ingest(write(tmp_path, text), tmp_path / "s.zarr", target=targets, drop=others, overwrite=True,
+                        categorical="c")  # fmt: skip
+        return "\n".join(report.lines())
+
+    assert "missing values in 1 target: y (1); no selection takes them: ingest again with missing=rows" in lines("y")
+    some = "no selection of y takes them: select other targets, or ingest again with missing=rows"
+    assert f"missing values in 1 target: y (1); {some}" in lines("y", "z")
+    assert "missing values in 1 target: kind (2); no selection takes them" in lines("kind")
+    assert "missing values in 2 targets: y (1), kind (2); no selection of y, kind takes them" in lines("y", "z", "kind")
+    assert ", 1 category" in lines("y")
+    assert ", 2 categories" in lines("kind")
 
 
 def test_refused_missing_values_are_listed_with_the_choices(tmp_path: Path) -> None:

@@ -216,6 +216,17 @@ def test_without_columns_an_information_criterion_of_standardized_targets_is_0()
         assert found.size_curve.points[0].value == 0.0
 
 
+def test_included_columns_alone_are_no_choice_that_needs_a_proof() -> None:
+    X, y = problem(m=40, n=7, noise=2.0)
+    selection = dsel.select(X, y, k=4, include=[2, 5])
+    assert not any(row.proved for row in selection.information_criteria())
+    certified = dsel.certify(selection, X, y, sizes="all")
+    assert [row["size"] for row in certified.certificate] == [3, 4]
+    assert all(row.proved for row in certified.information_criteria())
+    one = replace(certified, certificate=certified.certificate[1:])
+    assert not all(row.proved for row in one.information_criteria())
+
+
 def test_the_sizes_that_criteria_prefer_have_the_values_of_r_and_are_proved() -> None:
     X, y = problem(m=40, n=7, noise=2.0)
     selection = dsel.select(X, 3.0 * y, k=7)

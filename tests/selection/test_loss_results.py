@@ -527,7 +527,7 @@ def test_a_selection_with_an_offset_in_memory_is_certified_with_it() -> None:
     y = rng.poisson(np.exp(0.5 * X[:, 1] + offset))
     selection = dsel.select(X, y, k=1, loss="poisson", offset=offset)
     assert dsel.certify(selection, X, y, offset=offset).certificate[-1]["proven"]
-    with pytest.raises(OptionError, match=r"made with an offset in memory. Give it again, as offset"):
+    with pytest.raises(OptionError, match=r"made with an offset in memory\. Give it again: offset="):
         dsel.certify(selection, X, y)
     with pytest.raises(DataError, match="These are not the data of the selection"):
         dsel.certify(selection, X, y, offset=2 * offset)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import xarray as xr
@@ -126,3 +127,57 @@ def test_where_y_is_x_all_columns_are_written(tmp_path: Path) -> None:
     assert found.target.values.tolist() == [f"x{j}" for j in range(20)]
     np.testing.assert_allclose(found.values, s.predict(X), rtol=1e-12)
     assert zarr.open_group(tmp_path / "p.zarr", mode="r").attrs["columns"] == s.labels
+
+
+@pytest.fixture
+def towns() -> tuple[pd.DataFrame, dsel.Selection]:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "city": rng.choice(["B", "K", "U"], 60)})
+    frame["y"] = 2.0 * (frame.city == "K") + frame.a + 0.1 * rng.normal(size=60)
+    return frame, dsel.select(frame, "y", k=2)
+
+
+@pytest.mark.parametrize("cities", [["B", "K"], ["B"], ["B", None]])
+def test_a_store_may_lack_values_of_a_category(towns: Any, tmp_path: Path, cities: list[str | None]) -> None:
+    frame, selection = towns
+    new = frame.head(6).assign(city=(cities * 6)[:6])
+    dsel.ingest(new, tmp_path / "s.zarr", target="y", categorical="city")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = selection.predict(new)
+        np.testing.assert_allclose(selection.predict(tmp_path / "s.zarr").values, expected)
+        chosen = selection.transform(tmp_path / "s.zarr")
+        assert chosen.feature.values.tolist() == selection.labels
+        np.testing.assert_array_equal(chosen.values, selection.transform(new))
+        report = predict_store(selection, tmp_path / "s.zarr", tmp_path / "p.zarr")
+    np.testing.assert_allclose(opened(tmp_path / "p.zarr").prediction.values[:, 0], expected)
+    assert report.columns == 4
+    if None not in cities:
+        assert selection.score(tmp_path / "s.zarr", "y") == pytest.approx(selection.score(new, "y"))
+
+
+def test_a_store_without_the_category_lacks_a_column(towns: Any, tmp_path: Path) -> None:
+    frame, selection = towns
+    dsel.ingest(frame[["a", "y"]], tmp_path / "s.zarr", target="y")
+    with pytest.raises(DataError, match=r"X lacks 1 of the 2 chosen columns: city\. It has a\."):
+        selection.predict(tmp_path / "s.zarr")
+    plain = frame.assign(**{"city=B": 1.0, "city=K": 0.0}).drop(
+        columns="city"
+    )  # numbers: nothing tells that U is absent
+    dsel.ingest(plain, tmp_path / "t.zarr", target="y")
+    with pytest.raises(DataError, match="X lacks 1 of the 2 chosen columns"):
+        predict_store(selection, tmp_path / "t.zarr", tmp_path / "p.zarr")
+
+
+def test_a_value_that_the_selection_did_not_see_is_a_warning_for_a_store_as_for_a_frame(
+    towns: Any, tmp_path: Path
+) -> None:
+    frame, selection = towns
+    new = frame.head(6).assign(city=["B", "Z", "K", "U", "B", "B"])
+    dsel.ingest(new, tmp_path / "s.zarr", target="y", categorical="city")
+    with pytest.warns(UserWarning, match="Column 'city' has values that the selection was not made from, such as 'Z'"):
+        expected = selection.predict(new)
+    with pytest.warns(UserWarning, match="Column 'city' has values that the selection was not made from, such as 'Z'"):
+        np.testing.assert_allclose(selection.predict(tmp_path / "s.zarr").values, expected)
+    with pytest.warns(UserWarning, match="such as 'Z'"):
+        predict_store(selection, tmp_path / "s.zarr", tmp_path / "p.zarr")

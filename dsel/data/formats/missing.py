@@ -42,29 +42,32 @@ def without_missing_values(
 
 @dataclass
 class _Counts:
-    """Missing values of a source: per column, and the rows without any up to each buffer."""
+    """Missing values of a source: per column, and the rows without any up to each buffer.
+
+    sums, weight: of each column of X, over the values that are there, the weighted sum and the sum of the weights.
+    """
 
     x: NDArray[np.int64]
     y: NDArray[np.int64]
     sums: NDArray[np.float64]
+    weight: NDArray[np.float64]
     first: NDArray[np.int64]  # of each column of X: the first row with a missing value
     w: int = 0
     complete: list[int] = field(default_factory=lambda: [0])  # rows without missing values before each buffer
 
 
 class FilledSource(DerivedSource):
-    """A source in which a missing value of X is the mean of the others in its column."""
+    """A source in which a missing value of X is the mean of the others in its column, weighted if rows have weights."""
 
     def __init__(self, source: Source, found: _Counts) -> None:
         super().__init__(source)
         if found.y.any() or found.w:
             what = f"{int(found.y.sum())} values of Y" if found.y.any() else f"{found.w} weights"
             raise DataError(f"{source.name}: {what} are missing.", "Means are for X only: give missing=rows.")
-        counts = source.shape[0] - found.x
-        if not counts.all():
-            labels = _labels(source, np.flatnonzero(counts == 0))
+        if not found.weight.all():
+            labels = _labels(source, np.flatnonzero(found.weight == 0))
             raise DataError(f"{source.name}: no value of {labels} is there.", "Name these columns under drop.")
-        self.means = found.sums / counts
+        self.means = found.sums / found.weight
         names = default_labels("x", source.shape[1]) if source.features is None else list(source.features)
         missing = by_source(found.x.tolist(), names, source.sources)
         self.notes = (*source.notes, *of_means(missing, source.shape[0], names))
@@ -104,7 +107,8 @@ class CompleteRows(DerivedSource):
 
 def _count(source: Source, scanned: Callable[[int, int], None] | None) -> _Counts:
     m, n = source.shape
-    counts = _Counts(np.zeros(n, np.int64), np.zeros(source.n_targets, np.int64), np.zeros(n), np.full(n, -1, np.int64))
+    missing = np.zeros(n, np.int64), np.zeros(source.n_targets, np.int64)
+    counts = _Counts(*missing, np.zeros(n), np.zeros(n), np.full(n, -1, np.int64))
     first = 0
     with tempfile.TemporaryDirectory() as scratch:
         for rows in buffers(source, 0, Path(scratch)):
@@ -117,7 +121,14 @@ def _count(source: Source, scanned: Callable[[int, int], None] | None) -> _Count
 
 def _add(counts: _Counts, rows: Rows, first_row: int) -> None:
     is_nan = _is_nan(rows.x)
-    counts.sums += np.where(is_nan, 0.0, rows.x).sum(axis=0, dtype=np.float64)
+    known = np.where(is_nan, 0.0, rows.x)
+    if rows.w is None:
+        counts.sums += known.sum(axis=0, dtype=np.float64)
+        counts.weight += (~is_nan).sum(axis=0)
+    else:
+        w = np.asarray(rows.w, np.float64)
+        counts.sums += w @ known
+        counts.weight += w @ ~is_nan
     counts.x += is_nan.sum(axis=0)
     is_new = is_nan.any(axis=0) & (counts.first < 0)
     counts.first[is_new] = first_row + is_nan.argmax(axis=0)[is_new]
@@ -152,9 +163,10 @@ def _refused(source: Source, found: _Counts) -> DataError:
     if found.w:
         said.append(f"the weights ({found.w})")
     have = "column has" if len(said) == 1 else "columns have"
+    others = ", mean fills in means, keep stores NaN" + (", both for X only" if found.y.any() or found.w else "")
     return DataError(
         f"{source.name} ({FIRST_ROW}): {len(said)} {have} missing values: {shorten(said, 20)}.",
-        "Fill them in, or give missing: rows leaves such rows out, mean fills in means, keep stores NaN.",
+        f"Fill them in, or give missing: rows leaves such rows out{others if columns.size else ''}.",
     )
 
 

@@ -5,12 +5,13 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
@@ -18,7 +19,7 @@ from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import collected, with_columns
+from dsel.data.frames import collected, warn_of_new_value, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import column_of, default_labels, is_a
 from dsel.data.offset import split_offset, unnamed, with_offset
@@ -69,11 +70,9 @@ class LinearModel:
 def transform(selection: SelectionRecord, X: Any) -> Any:
     """Return the chosen columns of X. See `Selection.transform`."""
     X = opened(selection, X)
-    count = X.n if isinstance(X, Dataset) else X.shape[1]
-    places = column_positions(selection, _labels(X), count, named=_is_frame(X))
     if isinstance(X, Dataset):
-        return _stored_columns(X, places)
-    return take_columns(X, places)
+        return _lazily(X, StoredColumns.of(selection, X))
+    return take_columns(X, column_positions(selection, _labels(X), X.shape[1], named=_is_frame(X)))
 
 
 def take_columns(X: Any, places: Ints) -> Any:
@@ -189,16 +188,17 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
 
 
 def column_positions(
-    selection: SelectionRecord, labels: Sequence[Any] | None, count: int, *, named: bool = False
+    selection: SelectionRecord, labels: Sequence[Any] | None, count: int, *, named: bool = False,
+    instead: Mapping[str, str] | None = None,
 ) -> Ints:  # fmt: skip
     """Return the places of the chosen columns among `count` columns, in their order.
 
     labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
     the selection was made from. The default ones count as labels where they are the names of the chosen columns, and
-    these are not at their places, or the columns are `named` by the user. Errors: DataError naming the columns that
-    are missing or occur twice.
+    these are not at their places, or the columns are `named` by the user. instead: labels that take the place of chosen
+    ones. Errors: DataError naming the columns that are missing or occur twice.
     """
-    n, chosen = selection.shape[1], selection.names
+    n, chosen = selection.shape[1], [(instead or {}).get(name, name) for name in selection.names]
     unlabelled = chosen == [f"x{j}" for j in selection.indices]
     names = None if labels is None else [str(label) for label in labels]
     by_label = names is not None and set(chosen) <= set(names) and (named or not unlabelled)
@@ -224,7 +224,7 @@ def column_positions(
             f"X lacks {len(missing)} of the {len(of)} chosen columns: {shorten(missing)}. It has {shorten(given, 8)}.",
             remedy,
         )
-    twice = [label for label in chosen if names.count(label) > 1] if len(place) < len(names) else []
+    twice = [label for label in dict.fromkeys(chosen) if names.count(label) > 1] if len(place) < len(names) else []
     if twice:
         raise DataError(f"X has several columns called {shorten(twice)}.", "Give every column a unique name.")
     return np.array([place[label] for label in chosen], np.int64)
@@ -274,7 +274,57 @@ def _labels(X: Any) -> list[str] | None:
     return [str(label) for label in X.columns] if _is_frame(X) else None
 
 
-def _stored_columns(dataset: Dataset, places: Ints) -> Any:
+@dataclass(frozen=True)
+class StoredColumns:
+    """Where a store has the chosen columns.
+
+    A store of few rows may lack values of a category. Its columns of zeros are made of another column of the category,
+    which is NaN where the category is missing.
+
+    Parameters
+    ----------
+    labels : list of str
+        The labels of the s chosen columns.
+    read : (r,) array of int
+        The ascending columns to read.
+    order : (s,) array of int
+        The place among these of each chosen column.
+    absent : (s,) array of bool
+        Whether no row of the store has this value of a category.
+    """
+
+    labels: list[str]
+    read: Ints
+    order: Ints
+    absent: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, selection: SelectionRecord, dataset: Dataset) -> StoredColumns:
+        """Return those of a selection. Warn of new values of a category. Errors: as `column_positions` raises them."""
+        labels, chosen = [str(label) for label in dataset.features], selection.names
+        made: dict[str, list[str]] = {}
+        for label, source in zip(labels, () if dataset.categories is None else dataset.categories, strict=False):
+            if label != source:
+                made.setdefault(str(source), []).append(label)
+        for name in selection.categories:
+            if new := [label for label in made.get(name, ()) if label not in chosen]:
+                warn_of_new_value(name, new[0][len(name) + 1 :])
+        lacking = set(chosen) - set(labels)
+        instead = {label: made[name][0] for label in lacking if (name := column_of(label, made)) in made}
+        places = column_positions(selection, labels, dataset.n, instead=instead)
+        read, order = np.unique(places, return_inverse=True)
+        names = [labels[j] if label not in instead else label for j, label in zip(places, chosen, strict=True)]
+        return cls(names, read, order, np.array([label in instead for label in chosen], bool))
+
+    def take(self, rows: Any) -> Any:
+        """Return the chosen columns (m, s) of rows of the columns that were read, as a dense array."""
+        x = (rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows))[:, self.order]
+        if self.absent.any():
+            x[:, self.absent] *= 0
+        return x
+
+
+def _lazily(dataset: Dataset, columns: StoredColumns) -> Any:
     """Return columns of a store as a DataArray whose row blocks are read when they are computed."""
     import dask.array as da
     import xarray as xr
@@ -284,10 +334,10 @@ def _stored_columns(dataset: Dataset, places: Ints) -> Any:
     dtype = schema.stored_dtype(dataset.store.dtype)
     load = delayed(_load_columns, pure=True)
     blocks = [
-        da.from_delayed(load(block.x, places), (block.stop - block.start, places.size), dtype=dtype)  # type: ignore[no-untyped-call]
+        da.from_delayed(load(block.x, columns), (block.stop - block.start, columns.order.size), dtype=dtype)  # type: ignore[no-untyped-call]
         for block in dataset.blocks
     ]
-    coords: dict[str, Any] = {"feature": dataset.features[places]}
+    coords: dict[str, Any] = {"feature": np.array(columns.labels, dtype=object)}
     samples = dataset.store.samples if isinstance(dataset.store, Store) else None
     if samples is not None:
         coords["sample"] = samples
@@ -295,11 +345,9 @@ def _stored_columns(dataset: Dataset, places: Ints) -> Any:
     return xr.DataArray(values, dims=("sample", "feature"), coords=coords, name="X")
 
 
-def _load_columns(part: Any, places: Ints) -> Any:
+def _load_columns(part: Any, columns: StoredColumns) -> Any:
     """Return columns of a block of a store as a dense array."""
-    rows = load_block(part, np.sort(places))
-    rows = rows.toarray() if hasattr(rows, "toarray") else rows
-    return rows[:, np.argsort(np.argsort(places))]
+    return columns.take(load_block(part, columns.read))
 
 
 def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:

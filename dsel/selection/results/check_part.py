@@ -23,7 +23,7 @@ from dsel.errors import DataError, MissingInputError, OptionError, OutputError
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import RowPass
 from dsel.selection.record import SelectionRecord
-from dsel.selection.results.apply import LinearModel, column_positions
+from dsel.selection.results.apply import LinearModel, StoredColumns
 from dsel.storage.json_files import parse_checked_json, write_json
 from dsel.storage.paths import AnyPath, as_path
 
@@ -128,25 +128,23 @@ def part_share(selection: SelectionRecord, dataset: Dataset, engine: Engine = TH
         raise DataError(
             f"{dataset.name} lacks targets of the selection: {shorten(missing)}.", "Check the data of this part."
         )
-    places = column_positions(selection, [str(label) for label in dataset.features], dataset.n)
-    columns, order = np.sort(places), np.argsort(np.argsort(places))
+    columns = StoredColumns.of(selection, dataset)
     model = replace(LinearModel.of(selection), flat=False)
     work = 2 * dataset.m * len(selection) * len(selection.targets)
     chosen = np.array([names.index(target) for target in selection.targets])
-    row_pass = RowPass("check", dataset, _block_residuals, merge, 8 * len(names) ** 2, work, columns)
-    found = row_pass.run(engine, order=order, model=model, targets=chosen, where=dataset.name)
+    row_pass = RowPass("check", dataset, _block_residuals, merge, 8 * len(names) ** 2, work, columns.read)
+    found = row_pass.run(engine, columns=columns, model=model, targets=chosen, where=dataset.name)
     rss = np.diag(found.K) + found.weight * found.mean_x**2
     numbers = (tuple(one.tolist()) for one in (rss, found.mean_y, found.yy))
     return PartShare(_identity(selection), as_path(dataset.name).name, found.count, found.weight, *numbers)
 
 
 def _block_residuals(
-    x: Any, y: Any, block: Block, order: Ints, model: LinearModel, targets: Ints, where: str
+    x: Any, y: Any, block: Block, columns: StoredColumns, model: LinearModel, targets: Ints, where: str
 ) -> Moments:  # fmt: skip
     """Return the moments of the residuals and of the targets of a block."""
-    rows = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
     of_block = np.asarray(y, np.float64)[:, targets]
-    residuals: Floats = of_block - model(rows[:, order])
+    residuals: Floats = of_block - model(columns.take(x))
     place = f"{where}, rows {block.start} to {block.stop - 1}"
     return block_moments(residuals, of_block, None, place, block.start, block.w)
 

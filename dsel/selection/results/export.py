@@ -103,6 +103,7 @@ def _json(selection: Selection) -> str:
     values = {
         "labels": selection.names,
         "indices": list(selection.indices),
+        "groups": {name: list(columns) for name, columns in selection.groups.items()},
         "targets": list(selection.targets),
         "coefficients": selection.coefficients.tolist(),
         "intercept": selection.intercept.tolist(),

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dsel._lib.types import Floats, Ints
+from dsel._lib.types import Floats
 from dsel._lib.versions import versions
 from dsel.data import schema
 from dsel.data.blocks import Block, StoredRows
@@ -39,8 +39,8 @@ from dsel.selection.record import SelectionRecord
 from dsel.selection.results.apply import (
     Kind,
     LinearModel,
+    StoredColumns,
     chosen_offset,
-    column_positions,
     reconstructed_labels,
     require_kind,
 )
@@ -95,7 +95,7 @@ def predict_store(
     selection : Selection
         What predicts. Its columns are found in the store by label.
     store : str or path
-        The data: a store, as for `dsel.select`.
+        The data: a store, as for `dsel.select`. It may lack the columns of some values of a category.
     out : str or path
         The Zarr group to write, with the variable `prediction` (sample, target).
     offset : str or (m,) array, optional
@@ -129,7 +129,7 @@ def predict_store(
     require_kind(kind)
     dataset = as_dataset(store, unsupervised=True, sample_weight=False)
     labels = [str(label) for label in dataset.features]
-    places = column_positions(selection, labels, dataset.n)
+    columns = StoredColumns.of(selection, dataset)
     path, source = as_path(out).absolute(), as_path(store).absolute()
     if is_inside(path, source) or is_inside(source, path):
         raise OutputError(f"{path} and the store {source} are in each other.", "Choose another place.")
@@ -147,11 +147,10 @@ def predict_store(
         staging.clear()
         _create_arrays(staging.group, dataset, targets, rows)
         model = replace(LinearModel.of(selection), flat=False)
-        columns, order = np.sort(places), np.argsort(np.argsort(places))
         work = 2 * dataset.m * len(selection) * len(targets)
-        row_pass = RowPass("predictions", aligned, _write_block, operator.add, 8, work, columns, whole=False)
+        row_pass = RowPass("predictions", aligned, _write_block, operator.add, 8, work, columns.read, whole=False)
         written = row_pass.run(
-            engine, order=order, model=model, mean=mean, group=str(staging.group), source=str(source)
+            engine, columns=columns, model=model, mean=mean, group=str(staging.group), source=str(source)
         )
         assert written == dataset.m
         lock.require()
@@ -181,18 +180,17 @@ def _blocks(dataset: Dataset, rows: int) -> tuple[Block, ...]:
 
 
 def _write_block(
-    x: Any, y: Any, block: Block, order: Ints, model: LinearModel, mean: Callable[[Floats], Floats] | None, group: str,
-    source: str,
+    x: Any, y: Any, block: Block, columns: StoredColumns, model: LinearModel, mean: Callable[[Floats], Floats] | None,
+    group: str, source: str,
 ) -> int:  # fmt: skip
     """Predict and write the rows of a block, and return their number.
 
-    order: places of the columns in x. mean: of a loss, for each linear predictor.
+    columns: x has those that are read. mean: of a loss, for each linear predictor.
     """
     import zarr
 
     folder = as_path(group)
-    rows = x.toarray() if hasattr(x, "toarray") else x
-    values: Floats = model(rows[:, order])
+    values: Floats = model(columns.take(x))
     values = values if block.offset is None else values + block.offset[:, None]
     values = values if mean is None else mean(values)
     array = zarr.open_array(zarr_store(folder / PREDICTION), mode="r+")

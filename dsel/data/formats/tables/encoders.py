@@ -251,10 +251,10 @@ def _value_problems(column: ColumnScan, role: str, missing: Missing) -> list[str
             remedy = 'Give dtype="float64", or fill it in.'
             checks.append((column.missing, f"is missing, which {column.dtype} does not have", remedy))
             return [_sentence(column.name, *check) for check in checks if check[0].count]
-    needs_all = role == "weight" or (role == "target" and missing == "mean")
-    if column.missing.count and (missing == "refuse" or (needs_all and missing != "rows")):
-        rows = "missing=rows leaves such rows out"
-        remedy = f"Fill it in; {rows}." if needs_all else f"Fill it in; {rows}, missing=mean or keep admits them."
+    needed = role == "weight" or (role == "target" and missing == "mean")
+    if column.missing.count and (missing == "refuse" or (needed and missing != "rows")):
+        admits = ", missing=mean or keep admits them" if role == "feature" else ""  # no selection takes other values
+        remedy = f"Fill it in; missing=rows leaves such rows out{admits}."
         checks.append((column.missing, "is missing", remedy))
     return [_sentence(column.name, *check) for check in checks if check[0].count]
 
