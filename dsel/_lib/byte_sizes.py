@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -9,17 +10,18 @@ _UNITS: Final = "kMGTP"
 _SIZE: Final = re.compile(r"(?P<number>.*?)(?P<prefix>[kmgtp]?)(?P<binary>i?)b?", re.IGNORECASE | re.DOTALL)
 
 
-def format_bytes(size: float) -> str:
-    """Return a number of bytes with a unit of 1024, 1024^2, ... bytes.
+def format_bytes(size: float, *, up: bool = False) -> str:
+    """Return a number of bytes with a unit of 1024, 1024^2, ... bytes. up: rounded up, as a limit that suffices.
 
     Examples
     --------
-    >>> format_bytes(12_345_678), format_bytes(800)
-    ('11.77 MiB', '800 B')
+    >>> format_bytes(12_345_678), format_bytes(12_345_678, up=True), format_bytes(800)
+    ('11.77 MiB', '11.78 MiB', '800 B')
     """
     for power in range(len(_UNITS), 0, -1):
         if size >= 0.9 * 1024**power:
-            return f"{size / 1024**power:.2f} {_UNITS[power - 1]}iB"
+            number = size / 1024**power
+            return f"{math.ceil(100 * number) / 100 if up else number:.2f} {_UNITS[power - 1]}iB"
     return f"{size} B"
 
 

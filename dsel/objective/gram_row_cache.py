@@ -8,6 +8,7 @@ import tempfile
 
 import numpy as np
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats
 from dsel.errors import CapacityError
 
@@ -50,7 +51,7 @@ class GramRowCache:
                 rows = np.frombuffer(mmap.mmap(file.fileno(), size), np.float64).reshape(count, self.n)
         except OSError as error:
             raise CapacityError(
-                f"Gram rows need {size / 2**30:.2f} GiB more of disk in {tempfile.gettempdir()}: {error.strerror}.",
+                f"Gram rows need {format_bytes(size)} more of disk in {tempfile.gettempdir()}: {error.strerror}.",
                 "Set TMPDIR to a folder with room, or allow this process more memory.",
             ) from error
         return list(rows[::-1])

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.positive_definite import solve
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
@@ -181,7 +182,7 @@ class OnDemandObjective(ColumnObjective):
         """(n, n) Gram matrix, where it takes at most `gram_limit` bytes. Errors: CapacityError."""
         if 8 * self.n**2 > self.gram_limit:
             raise CapacityError(
-                f"The method needs the whole Gram matrix: {self.n} x {self.n}, {8 * self.n**2 / 2**30:.1f} GiB.",
+                f"The method needs the whole Gram matrix: {self.n} x {self.n}, {format_bytes(8 * self.n**2)}.",
                 "Use forward, omp, foba, exchange, splicing, poss, pposs, pposs-asy or astar, or fewer columns.",
             )
         everything = np.arange(self.n)

@@ -20,7 +20,7 @@ from dsel.passes.reduce_blocks import RowPass
 
 #: Rows are counted in bins of the logarithm of the odds, of 1 / 128 each from -16 to 16.
 BINS, _WIDTH = 4096, 1.0 / 128.0
-#: The number of rows that are processed at a time.
+#: The number of rows that are processed at a time. Up to this many that this process holds are not put into bins.
 _ROWS = 65_536
 
 
@@ -30,10 +30,11 @@ class ClassTable:
 
     Parameters
     ----------
-    bins : (c, 2, BINS) array
+    bins : (c, 2, B) array
         For each class against all others the weight of the rows that are not in it and of those that are, by the
-        logarithm of its odds. c is 1 for two classes: the second one against the first.
-    sums : (c, BINS) array
+        logarithm of its odds. c is 1 for two classes: the second one against the first. B is BINS, or the number of
+        rows where each value has a bin.
+    sums : (c, B) array
         The weighted sum of the probabilities of these rows.
     confusion : (q, q) array
         The weight of the rows of each class by the predicted class.
@@ -72,7 +73,10 @@ class ClassTable:
 
 
 def class_tables(problem: LossData, fits: Sequence[LossFit]) -> list[ClassTable]:
-    """Return the counts of each fit, in one pass over the union of the columns, or without one if they are kept."""
+    """Return the counts of each fit, in one pass over the union of the columns, or without one if they are kept.
+
+    Of a few rows that are kept, each value has a bin, so that areas are exact.
+    """
     union = np.unique(np.concatenate([fit.columns for fit in fits]))
     columns = union if union.size else np.zeros(1, np.int64)
     places = tuple((np.searchsorted(columns, fit.columns), *fit.in_data_units(problem.scaling)) for fit in fits)
@@ -81,7 +85,7 @@ def class_tables(problem: LossData, fits: Sequence[LossFit]) -> list[ClassTable]
     if dataset.in_memory or keeps(dataset, columns.size, problem.loss):
         X = columns_of(problem, columns)
         rows = Block(0, dataset.m, X, targets.y.reshape(dataset.m, -1), w=targets.w, offset=targets.offset)
-        return _block_tables(rows.x, rows.y, rows, loss=problem.loss, **arguments)
+        return _block_tables(rows.x, rows.y, rows, loss=problem.loss, exact=dataset.m <= _ROWS, **arguments)
     size = 8 * len(fits) * 6 * BINS
     work = 2 * dataset.m * sum(fit.columns.size for fit in fits)
     per_block = partial(_block_tables, loss=problem.loss)
@@ -95,8 +99,9 @@ def _add(a: list[ClassTable], b: list[ClassTable]) -> list[ClassTable]:
 
 
 def _block_tables(
-    x: Any, y: Any, block: Block, *, loss: Loss, fits: tuple[tuple[Ints, Floats, Any], ...], fill: Floats | None
-) -> list[ClassTable]:
+    x: Any, y: Any, block: Block, *, loss: Loss, fits: tuple[tuple[Ints, Floats, Any], ...], fill: Floats | None,
+    exact: bool = False,
+) -> list[ClassTable]:  # fmt: skip
     """Return the counts of a block. fits: places of the columns, coefficients and intercept in units of the data."""
     found: list[ClassTable] = []
     for start in range(0, x.shape[0], _ROWS):
@@ -105,23 +110,30 @@ def _block_tables(
         t = loss.encode(one_target(dense_rows(y, rows.start, rows.stop)))
         w = np.ones(len(t)) if block.w is None else block.w[rows]
         base = np.zeros(len(t)) if block.offset is None else block.offset[rows]
-        parts = [_counted(loss, (z[:, S] @ b + b0).T + base, t.astype(np.int64), w) for S, b, b0 in fits]
+        parts = [_counted(loss, (z[:, S] @ b + b0).T + base, t.astype(np.int64), w, exact) for S, b, b0 in fits]
         found = _add(found, parts) if found else parts
     return found
 
 
-def _counted(loss: Loss, eta: Floats, y: Ints, w: Floats) -> ClassTable:
-    """Return the counts of rows with linear predictors (r,) or (t, r), classes y (r,) and weights w (r,)."""
+def _counted(loss: Loss, eta: Floats, y: Ints, w: Floats, exact: bool) -> ClassTable:
+    """Return the counts of rows with linear predictors (r,) or (t, r), classes y (r,) and weights w (r,).
+
+    exact: whether each value has a bin.
+    """
     if loss.contrasts is None:
         p, inside = loss.mean(eta)[None], y[None] == 1
-        predicted, q = (eta > 0.0).astype(np.int64), 2
+        predicted, q, odds = (eta > 0.0).astype(np.int64), 2, eta[None]
     else:
         of_classes = loss.mean(eta.T @ loss.contrasts.T)
         p, q = of_classes.T, of_classes.shape[1]
         predicted, inside = of_classes.argmax(axis=1), y[None] == np.arange(q)[:, None]
-    odds = np.log(np.maximum(p, 1e-300)) - np.log1p(-np.minimum(p, 1.0 - 1e-16))
-    bin_of = np.clip((odds / _WIDTH + BINS / 2).astype(np.int64), 0, BINS - 1)
-    bins = [np.bincount(BINS * i + b, w, 2 * BINS).reshape(2, BINS) for i, b in zip(inside, bin_of, strict=True)]
-    sums = [np.bincount(b, w * one, BINS) for one, b in zip(p, bin_of, strict=True)]
+        odds = np.log(np.maximum(p, 1e-300)) - np.log1p(-np.minimum(p, 1.0 - 1e-16))
+    B = y.size if exact else BINS
+    if exact:
+        bin_of = np.array([np.unique(one, return_inverse=True)[1] for one in odds])
+    else:
+        bin_of = np.clip(odds / _WIDTH + B / 2, 0, B - 1).astype(np.int64)
+    bins = [np.bincount(B * i + b, w, 2 * B).reshape(2, B) for i, b in zip(inside, bin_of, strict=True)]
+    sums = [np.bincount(b, w * one, B) for one, b in zip(p, bin_of, strict=True)]
     confusion = np.bincount(q * y + predicted, w, q * q).reshape(q, q)
     return ClassTable(np.array(bins), np.array(sums), np.asarray(confusion, np.float64))

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyr, get_blas_funcs
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import FIRST_ROW, shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import dense_rows
@@ -79,9 +80,9 @@ def plan_tiles(n: int, budget: float) -> Tiling:
     """
     least = 8 * min(n, NARROWEST) ** 2
     if budget < least:
+        left = f"{format_bytes(int(budget))} are" if budget >= 1.0 else "No memory is"
         raise CapacityError(
-            f"A partial sum may take {max(budget, 0) / 2**20:.3g} MiB, and a tile of the Gram matrix needs "
-            f"{least / 2**20:.3g} MiB.",
+            f"{left} left for a partial sum, and a tile of the Gram matrix needs {format_bytes(least)}.",
             "Give each worker more memory, or store the data in smaller row blocks.",
         )
     fewest = math.ceil(n / math.isqrt(int(budget // 8)))

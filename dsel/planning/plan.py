@@ -29,7 +29,6 @@ from dsel.planning.representations import memory
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.representations.column_blocks import GRAM_ROWS
 from dsel.planning.representations.gram import GramMatrix
-from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources, Saved
 from dsel.planning.rounds import number_of_rounds, rewrite_interval, round_costs, round_worker_bytes, rounds_are_known
 from dsel.planning.validation import ValidatedRequest
@@ -273,7 +272,7 @@ class Plan:
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         return (
             f"memory: {counted(self.workers, 'worker')} of {format_bytes(self._peak_bytes)} at the "
-            f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough{proof}); this process "
+            f"peak ({limit}, {format_bytes(self.worker_bytes, up=True)} are enough{proof}); this process "
             f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
         )
 
@@ -408,7 +407,9 @@ def _with_search(
     need = chosen.worker_bytes_of_search(placement.tables)
     if available.worker_memory is None or need <= available.worker_memory:
         return placement, max(worker_bytes, need)
-    why = f"a worker needs {gib(need)} for the search and is limited to {gib(available.worker_memory)}"
+    why = (
+        f"a worker needs {format_bytes(need)} for the search and is limited to {format_bytes(available.worker_memory)}"
+    )
     return replace(placement, where="client", why=why), worker_bytes
 
 
@@ -416,10 +417,10 @@ def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]
     """Return which memory a worker lacks for rounds or proofs, and what would help; empty if none."""
     if available.worker_memory is None or worker_bytes <= available.worker_memory:
         return "", ""
-    need, limit = math.ceil(10 * worker_bytes / 2**30) / 10, gib(available.worker_memory)
+    limit = format_bytes(available.worker_memory)
     return (
-        f"A worker needs {gib(worker_bytes)} for its rounds or proofs and is limited to {limit}.",
-        f"Give each worker at least {need} GiB, or use smaller row blocks.",
+        f"A worker needs {format_bytes(worker_bytes)} for its rounds or proofs and is limited to {limit}.",
+        f"Give each worker at least {format_bytes(worker_bytes, up=True)}, or use smaller row blocks.",
     )
 
 

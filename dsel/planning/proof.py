@@ -5,9 +5,9 @@ The plan of a job and the proof itself decide by the same rules.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted
 from dsel.config.job import ProofLimits
 from dsel.objective.objective_interface import MOST_DENSE, MOST_DENSE_IN_BOX, MOST_DENSE_LIMITED
@@ -95,7 +95,7 @@ class PlannedProof:
         without = "leave the log out" if self._limits.log else "leave the list out"
         remedy = f"Use a machine with more memory, or {without}." if shortage else f"{without.capitalize()}."
         if shortage and resources.worker_memory is not None and needed > resources.worker_memory:
-            remedy = f"Give each worker at least {math.ceil(10 * needed / 2**30) / 10} GiB, or {without}."
+            remedy = f"Give each worker at least {format_bytes(needed, up=True)}, or {without}."
         return f"certify: {asked}: {why}", remedy
 
     def notes(self, selected: Representation) -> Iterator[str]:

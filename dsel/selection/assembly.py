@@ -153,7 +153,11 @@ def assemble(
         ),
         classes=answer.numbered_classes or dataset.classes,
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
-        counts={**outcome.counts, **_counts_of_sums(dataset, run.validated.request.preprocess)},
+        counts={
+            **outcome.counts,
+            **_counts_of_sums(dataset, run.validated.request.preprocess),
+            **_with_ones(answer),
+        },
         notes=tuple(dict.fromkeys((*notes, *outcome.notes, *_notes(answer)))),
         source=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -210,7 +214,10 @@ def _notes(answer: Answer) -> Iterator[str]:
     if rows is not None and rows.recoded:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
-        yield "error and r2 are those of the chosen columns without the column of ones"
+        yield (
+            "error and r2 are those of the chosen columns without the column of ones, compared with Y = 0; the share "
+            "with it is R2 of the model that predicts, compared with the mean of Y"
+        )
     crowded = saturation(answer.run, int(answer.chosen.size))
     if crowded is not None:
         yield crowded
@@ -237,6 +244,14 @@ def _notes(answer: Answer) -> Iterator[str]:
             what = "was left out" if one else "were left out"
         which = counted(dependent.size, "column that depends", "columns that depend")
         yield f"{which} on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _with_ones(answer: Answer) -> dict[str, float]:
+    """Return R2 of the model with its column of ones, if it has one."""
+    rows, lam = answer.run.rows, answer.run.validated.request.lam
+    if rows is None or rows.intercept != "column":
+        return {}
+    return {"r2_with_ones": rows.r2_with_ones(subset_fit(rows.problem(lam), answer.chosen.tolist()))}
 
 
 def _instead(classes: int) -> str:

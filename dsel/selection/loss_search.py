@@ -118,7 +118,7 @@ class LossSearch:
     of_part : bool
         Whether the loss is that of some rows only, of which the objective of the selection knows nothing.
     exact : bool
-        Whether the method proves the best subset of a model.
+        Whether the method proved the best subset of a model.
     """
 
     run: SelectionRun
@@ -254,7 +254,7 @@ class LossSearch:
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
-        self.exact = self.exact or bool(outcome.certificates)
+        self.exact = self.exact or any(proof.proven for proof in outcome.certificates)
         points = [*outcome.front, *forward_reference(run.subject, run.most)]
         if about is not None and self.sizes[about] and run.validated.groups is None:
             points += self._swaps(run, about)

@@ -35,6 +35,7 @@ from dsel.selection.add_certificates import with_certificates
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.front_row import FrontRow
 from dsel.selection.near_copies import judged, nearly_multiples, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
 from dsel.selection.result import Selection
@@ -96,14 +97,12 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
 
     def answer(selection: Selection) -> None:
         front = [
-            {"size": row.size, "error": row.error, "r2": row.r2, "labels": [selection.label(j) for j in row.indices]}
+            {"size": row.size, **_figures(row), "labels": [selection.label(j) for j in row.indices]}
             for row in selection.front
         ]
-        figures = {name: getattr(selection, name) for name in ("r2", "error", "criterion")}
-        figures = {name: value for name, value in figures.items() if value is not None}
         found.update(
-            labels=list(selection.labels), **figures, iterations=selection.iterations, stopped_by=selection.ended,
-            front=front,
+            labels=list(selection.labels), **_figures(selection), iterations=selection.iterations,
+            stopped_by=selection.ended, front=front,
         )  # fmt: skip
 
     with log_passes() as made:  # of this run: the selection may have been made by an earlier one
@@ -115,6 +114,12 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
             emit("run-ends", **values, state=state, passes=made.passes, bytes_read=made.bytes_read, **found)
             raise
     emit("run-ends", **values, state="finished", passes=made.passes, bytes_read=made.bytes_read, **found)
+
+
+def _figures(found: Selection | FrontRow) -> dict[str, float]:
+    """Return how good a selection or a row of a front is, for an event."""
+    figures = {name: getattr(found, name) for name in ("r2", "error", "criterion")}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def run_selection(dataset: Dataset, request: SelectionRequest, context: RunContext | None = None) -> Selection:

@@ -225,6 +225,8 @@ def _headline(selection: SelectionRecord) -> str:
     groups = f"{counted(len(selection.groups), 'group')} with " if selection.groups else ""
     verb = "explains" if len(selection.groups or selection) == 1 else "explain"
     penalty = f", lam = {selection.lam:g}" if selection.lam else ""
+    ones = selection.counts.get("r2_with_ones")
+    about += "" if ones is None else f", and {ones:.4%} with the column of ones"
     return (
         f"{groups}{len(selection)} of {n:,} columns {verb} {selection.r2:.4%} {about} ({m:,} rows; "
         f"{selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"

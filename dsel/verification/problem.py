@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, LIKELY_COPY, NEAR_COPY, same_norm
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
@@ -227,8 +228,8 @@ def _require_memory(dataset: Dataset) -> None:
     need, free = 3 * 16 * dataset.n * (dataset.n + dataset.n_targets), int(psutil.virtual_memory().available)
     if need > free:
         raise CapacityError(
-            f"The sums of {dataset.n} columns in extended precision need {need / 2**30:.1f} GiB; "
-            f"{free / 2**30:.1f} GiB are free.",
+            f"The sums of {dataset.n} columns in extended precision need {format_bytes(need)}; "
+            f"{format_bytes(free)} are free.",
             "Verify on a machine with more memory.",
         )
 

@@ -18,6 +18,7 @@ import zarr
 from typer.testing import CliRunner
 
 import dsel
+from dsel._lib.byte_sizes import parse_bytes
 from dsel.cli import app
 from dsel.config.job import ProofLimits, read_job
 from dsel.config.request import SelectionRequest
@@ -147,7 +148,7 @@ def test_a_proof_on_workers_needs_room_for_compiled_code(stores: dict[str, Path]
     plan = make_plan(validated, available, search_workers=1, proofs=proofs)
     assert plan.proof_bytes > plan.worker_bytes == make_plan(validated, available, search_workers=1).worker_bytes
     short = make_plan(validated, Resources(1, 2**28, 2**30), search_workers=1, proofs=proofs)
-    assert "for its rounds or proofs and is limited to 0.25 GiB" in short.lacks
+    assert "for its rounds or proofs and is limited to 256.00 MiB" in short.lacks
 
 
 def test_data_in_memory_and_dask_arrays_are_planned_too() -> None:
@@ -280,10 +281,11 @@ class TestMemory:
 
     def test_what_fits_neither_way_is_refused_with_what_would(self, path: Path) -> None:
         refused = self.plan(path, 150 << 20)
-        with pytest.raises(CapacityError, match=r"limited to 0\.15 GiB") as error:
+        with pytest.raises(CapacityError, match=r"limited to 150\.00 MiB") as error:
             refused.require()
-        least = float(error.value.remedy.split("at least ")[1].split(" GiB")[0])
-        assert self.plan(path, int(least * 2**30)).require().representation == "gram"
+        least = error.value.remedy.split("at least ")[1].split(",")[0]
+        assert f"{least} are enough" in str(refused)
+        assert self.plan(path, parse_bytes(least)).require().representation == "gram"
         with pytest.raises(CapacityError, match="in this process"):
             self.plan(path, None, client=1 << 20).require()
 

@@ -50,7 +50,7 @@ def test_data_huge_in_both_are_sketched() -> None:
 
 
 def test_what_fits_nothing_is_refused_with_the_numbers_of_each() -> None:
-    words = r"7450\.\d\d GiB a partial Gram.* As column-blocks: A worker needs .* As sketch:"
+    words = r"7\.28 TiB a partial Gram.* As column-blocks: A worker needs .* As sketch:"
     with pytest.raises(CapacityError, match=words):
         chosen(100_000, 1_000_000, 0, (500, 20_000), GIB // 8)
 

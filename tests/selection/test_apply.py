@@ -75,6 +75,31 @@ def test_every_intercept_of_greedy_rls_is_in_the_units_of_the_data(intercept: st
     np.testing.assert_allclose(s.predict(NEW), NEW[:, s.indices] @ A + b, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("preprocess", ["none", "unit"])
+@pytest.mark.parametrize("loss", ["squared", "zero-one"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_with_a_column_of_ones_the_headline_has_r2_of_the_model_that_predicts(
+    preprocess: str, loss: str, weighted: bool
+) -> None:
+    y = TWO if loss == "squared" else np.column_stack([TWO[:, 0] > 0.0, np.where(TWO[:, 1] > 1.0, 1.0, -1.0)]) * 1.0
+    w = np.random.default_rng(3).uniform(0.5, 2.0, 200) if weighted else None
+    s = dsel.select(
+        X + 3,
+        y,
+        k=4,
+        method="greedy-rls",
+        lam=0.5,
+        preprocess=preprocess,
+        loss=loss,
+        intercept="column",
+        sample_weight=w,
+    )
+    r2 = s.score(X + 3, y, sample_weight=w)["r2"]
+    assert s.counts["r2_with_ones"] == pytest.approx(r2, rel=1e-9)
+    assert f"of Y, and {r2:.4%} with the column of ones (200 rows" in str(s)
+    assert "r2_with_ones" not in dsel.select(X, y, k=2, method="greedy-rls", lam=0.5, loss=loss).counts
+
+
 def test_missing_values_are_replaced_by_the_means_of_the_data_of_the_selection() -> None:
     x = X.copy()
     x[::7, 3] = np.nan

@@ -126,7 +126,7 @@ def test_scores_are_those_of_scikit_learn() -> None:
     assert found.class_figures.names == ("ash", "elm", "fir")
     np.testing.assert_allclose(found.class_figures.confusion, confusion(own))
     area = found.score(X[:100], NAMES[y[:100]])["auc"]
-    assert np.mean(found.class_figures.auc) == pytest.approx(area, abs=1e-3)
+    assert np.mean(found.class_figures.auc) == pytest.approx(area, rel=1e-9)
 
 
 def test_a_store_gives_the_answer_of_the_arrays(tmp_path: Path) -> None:

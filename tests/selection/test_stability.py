@@ -217,3 +217,10 @@ def test_its_short_form_is_one_line_and_its_table_in_a_notebook_has_the_frequenc
 
 def dict_frame(X: Any) -> Any:
     return pytest.importorskip("pandas").DataFrame({f"<b>{j}</b>": X[:, j] for j in range(X.shape[1])})
+
+
+def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:
+    rng = np.random.default_rng(2)
+    found = dsel.stability(rng.normal(size=(60, 40)), rng.normal(size=60), k=2, samples=12)
+    assert not found.stable(0.75)
+    assert str(found).endswith("\nNone are chosen on 75% or more.")

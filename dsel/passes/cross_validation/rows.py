@@ -25,7 +25,16 @@ from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
-from dsel.objective.cross_validation.leave_one_out import GramRows, Intercept, LooProblem, LooRound, WholeGram, n_errors
+from dsel.objective.cross_validation.leave_one_out import (
+    GramRows,
+    Intercept,
+    LooProblem,
+    LooRound,
+    WholeGram,
+    member_cross,
+    member_gram,
+    n_errors,
+)
 from dsel.objective.cross_validation.losses import (
     Loss,
     RowTransform,
@@ -164,6 +173,19 @@ class DatasetRows:
         intercept = constant * transform.scale_y + transform.center_y - transform.center_x[S] @ coefficients
         half = transform.zero_coded
         return np.where(half, coefficients / 2.0, coefficients), np.where(half, (intercept + 1.0) / 2.0, intercept)
+
+    def r2_with_ones(self, fit: tuple[Ints, Floats, Floats]) -> float:
+        """Return R2 of a fit with a column of ones, as `Selection.score` has it for these rows."""
+        S, w, constant = fit
+        statistics, transform = self._statistics, self.transform
+        problem, v = self.problem(self._lam), np.vstack([constant, w])
+        raw = (statistics.yy + statistics.weight * statistics.mean_y**2) / transform.scale_y**2
+        errors = raw + np.sum(v * (member_gram(problem, S) @ v - 2.0 * member_cross(problem, S)), axis=0)
+        units = np.square(transform.scale_y / np.where(transform.zero_coded, 2.0, 1.0))
+        squares = statistics.yy / transform.scale_y**2
+        varies = squares > 0.0
+        scale = (squares if self._preprocess == "unit" else 1.0 / units)[varies]
+        return float(1.0 - (errors[varies] / scale).sum() / (squares[varies] / scale).sum())
 
     def errors(self, round: LooRound) -> Floats:
         """Return the errors of a round, in one pass; in none if rows and cache are in memory."""

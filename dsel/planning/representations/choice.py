@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel.errors import CapacityError, DselError
 from dsel.objective.objective_interface import MOST_DENSE
 from dsel.planning.representations.column_blocks import InColumnBlocks
@@ -79,8 +80,7 @@ def choose_for_proof(
 
 def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> str:
     if resources.worker_memory is not None and gram.worker_bytes > resources.worker_memory:
-        need = math.ceil(10 * gram.worker_bytes / 2**30) / 10
-        remedies = [f"Give each worker at least {need} GiB", "smaller row blocks"]
+        remedies = [f"Give each worker at least {format_bytes(gram.worker_bytes, up=True)}", "smaller row blocks"]
     else:
         remedies = ["Use a machine with more memory"]
     if shape.needs.gram_sums > 1:

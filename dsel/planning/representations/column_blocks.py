@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
@@ -41,7 +42,6 @@ from dsel.passes.refit import Fit
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.passes.trial import TrialRead
 from dsel.planning.representations import memory
-from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
 from dsel.planning.validation import ValidatedRequest
 
@@ -199,7 +199,7 @@ class InColumnBlocks(ColumnRepresentation):
     @property
     def memory_parts(self) -> tuple[str, str]:
         """Return what takes the memory."""
-        return f"{gib(self.shape.tile_bytes)} a chunk", "tables, Gram rows"
+        return f"{format_bytes(self.shape.tile_bytes)} a chunk", "tables, Gram rows"
 
     @property
     def leading_rows(self) -> int:

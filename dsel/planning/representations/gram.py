@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.engine.engine_protocol import Engine
 from dsel.errors import CapacityError
@@ -34,7 +35,6 @@ from dsel.passes.refit import Fit, fit_of_sums
 from dsel.passes.statistics_cache import StatisticsCache, keeps_sums, load_or_compute
 from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.representations import memory
-from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import Prepared, Representation, Saved, row_fit
 from dsel.planning.validation import ValidatedRequest
 
@@ -65,14 +65,15 @@ class GramMatrix(Representation):
     def reason(self) -> str:
         """Return why one would choose it."""
         n = self.shape.n
-        return f"the Gram matrix ({n} x {n}, {gib(8 * n * n)}) fits, and one pass computes it"
+        return f"the Gram matrix ({n} x {n}, {format_bytes(8 * n * n)}) fits, and one pass computes it"
 
     @property
     def memory_parts(self) -> tuple[str, str]:
         """Return what takes the memory."""
         n = self.shape.n
         return (
-            f"{gib(self._partial_bytes)} a partial Gram matrix, {gib(self.shape.row_block_bytes)} a row block",
+            f"{format_bytes(self._partial_bytes)} a partial Gram matrix, "
+            f"{format_bytes(self.shape.row_block_bytes)} a row block",
             f"the Gram matrix, {n} x {n}",
         )
 
@@ -214,14 +215,14 @@ class TiledGram(GramMatrix):
     def reason(self) -> str:
         """Return why one would choose it."""
         n = self.shape.n
-        size = f"{n} x {n}, {gib(8 * n * n)}"
+        size = f"{n} x {n}, {format_bytes(8 * n * n)}"
         return f"the Gram matrix ({size}) fits here but not in a worker, which sums it in {self.passes} parts"
 
     @property
     def memory_parts(self) -> tuple[str, str]:
         """Return what takes the memory."""
         tiles = 0 if self._tiling is None else self._tiling.partial_bytes
-        return f"{gib(tiles)} of the Gram matrix at once", f"the Gram matrix, {self.shape.n} x {self.shape.n}"
+        return f"{format_bytes(tiles)} of the Gram matrix at once", f"the Gram matrix, {self.shape.n} x {self.shape.n}"
 
     @property
     def shortage(self) -> str:

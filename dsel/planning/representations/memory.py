@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from dsel._lib.byte_sizes import format_bytes
-
 #: Bytes of a worker's interpreter with the libraries it needs.
 INTERPRETER = 192 << 20
 #: Bytes of compiled code on a worker (numba; measured 50 MiB).
@@ -23,8 +21,3 @@ TASK_SHARE, KEEP_SHARE = 0.9, 0.7
 def worker_limit(size: float) -> int:
     """Return the memory limit of a worker that holds `size` bytes of numbers."""
     return math.ceil((size + INTERPRETER) / TASK_SHARE)
-
-
-def gib(size: float) -> str:
-    """Return bytes in words: in GiB unless that would be almost 0."""
-    return f"{size / 2**30:.2f} GiB" if size >= 0.01 * 2**30 else format_bytes(int(size))

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats
 from dsel.config.request import Preprocess, SketchRule
 from dsel.data.dataset import Dataset
@@ -45,7 +46,6 @@ from dsel.passes.data_pass import FAN_IN, PassCost
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations import memory
 from dsel.planning.representations.column_blocks import NEEDS_COLUMNS, NEEDS_GRAM, ColumnRepresentation
-from dsel.planning.representations.memory import gib
 from dsel.planning.representations.representation import LEADING_ROWS, Prepared, Representation, Saved
 from dsel.planning.validation import ValidatedRequest
 
@@ -164,14 +164,14 @@ class RowGram(EigenReduced):
         """Return why one would choose it."""
         r, n = self.rank, self.shape.n
         return (
-            f"n x n does not fit, W ({r} x {n}, {gib(8 * r * n)}) does; it takes a pass for the norms, two for W and "
-            "one for the check"
+            f"n x n does not fit, W ({r} x {n}, {format_bytes(8 * r * n)}) does; it takes a pass for the norms, two "
+            "for W and one for the check"
         )
 
     @property
     def memory_parts(self) -> tuple[str, str]:
         """Return what takes the memory."""
-        square, block = gib(8 * self.shape.m**2), gib(self.shape.column_block_bytes)
+        square, block = format_bytes(8 * self.shape.m**2), format_bytes(self.shape.column_block_bytes)
         return f"{square} a partial row Gram matrix, {block} a column block", f"W, {self.rank} x {self.shape.n}"
 
     def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class Sketch(EigenReduced):
     @property
     def memory_parts(self) -> tuple[str, str]:
         """Return what takes the memory."""
-        return f"{gib(self.shape.tile_bytes)} a chunk", f"W, {self.rank} x {self.shape.n}"
+        return f"{format_bytes(self.shape.tile_bytes)} a chunk", f"W, {self.rank} x {self.shape.n}"
 
     @property
     def _held(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Ints
 from dsel.config.request import SketchRule
 from dsel.data.dataset import Dataset
@@ -27,7 +28,6 @@ from dsel.passes.statistics_cache import StatisticsCache
 from dsel.passes.sums import Sums
 from dsel.passes.trial import TrialRead
 from dsel.planning.representations import memory
-from dsel.planning.representations.memory import gib
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 from dsel.storage.paths import ICECHUNK
@@ -357,13 +357,13 @@ class Representation(ABC):
         in_worker, in_client = self.memory_parts
         if resources.worker_memory is not None and self.worker_bytes > resources.worker_memory:
             return (
-                f"A worker needs {gib(self.worker_bytes)} for {n} columns ({in_worker}) and is limited to "
-                f"{gib(resources.worker_memory)}."
+                f"A worker needs {format_bytes(self.worker_bytes)} for {n} columns ({in_worker}) and is limited to "
+                f"{format_bytes(resources.worker_memory)}."
             )
         if self.client_bytes > resources.client_memory:
             return (
-                f"The search over {n} columns needs {gib(self.client_bytes)} in this process ({in_client}); "
-                f"{gib(resources.client_memory)} are available."
+                f"The search over {n} columns needs {format_bytes(self.client_bytes)} in this process ({in_client}); "
+                f"{format_bytes(resources.client_memory)} are available."
             )
         return ""
 

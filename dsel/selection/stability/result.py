@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dsel._lib.text import printable, shorten
+from dsel._lib.text import noun, printable, shorten
 from dsel._lib.types import Floats
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.selection.plots import style
@@ -404,8 +404,12 @@ class Stability:
         if len(order) > most:
             lines.append(f"  and {len(order) - most} more that are chosen less often")
         if self.resample != "bootstrap":
+            stable = len(self.stable(0.75))
+            mistakes = (
+                f" At most {self.error_bound(0.75):.3g} of them are expected to be there by mistake, if rows are "
+                "independent."
+            )
             lines.append(
-                f"{len(self.stable(0.75))} are chosen on 75% or more. At most {self.error_bound(0.75):.3g} of them are "
-                "expected to be there by mistake, if rows are independent."
+                f"{stable or 'None'} {noun(stable, 'is', 'are')} chosen on 75% or more.{mistakes if stable else ''}"
             )
         return "\n".join(lines)

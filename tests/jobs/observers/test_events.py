@@ -95,6 +95,22 @@ def test_python_calls_a_function_and_the_result_is_the_same() -> None:
     assert found.indices == dsel.select(X, y, k=3).indices
 
 
+def test_the_answer_and_its_front_have_the_values_of_a_criterion() -> None:
+    X, y = problem()
+    seen: list[Event] = []
+
+    def criterion(S: Any, data: Any) -> float:
+        return float(np.abs(data.Y[:, 0] - data.columns(S).sum(axis=1)).mean())
+
+    found = dsel.select(X, y, k=2, method="forward", criterion=criterion, on_event=seen.append)
+    assert seen[-1].values["criterion"] == found.criterion
+    rows = seen[-1].values["front"]
+    assert [row.get("criterion") for row in rows] == [row.criterion for row in found.front]
+    assert "criterion" not in rows[0]  # of the empty subset
+    dsel.select(X, y, k=2, on_event=seen.append)
+    assert not any("criterion" in row for row in seen[-1].values["front"])
+
+
 def test_proofs_in_python_and_of_a_folder_are_observed_as_runs(tmp_path: Path) -> None:
     X, y = problem()
     seen: list[Event] = []

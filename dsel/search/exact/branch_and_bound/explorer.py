@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
@@ -112,8 +113,8 @@ class Explorer:
         need = 8 * (depths * (n * n + 2 * n * N) + N * N * targets + n * n)
         if need > memory_limit:
             raise CapacityError(
-                f"Branch and bound over {n} columns and {N} targets needs {need / 2**30:.1f} GiB; "
-                f"{memory_limit / 2**30:.1f} GiB are allowed.",
+                f"Branch and bound over {n} columns and {N} targets needs {format_bytes(need)}; "
+                f"{format_bytes(memory_limit)} are allowed.",
                 "Allow more memory, or exclude columns.",
             )
 
