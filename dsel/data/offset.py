@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dsel.data.blocks import StoredRows
 from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
-from dsel.data.frames import collected, columns_of, frame_labels, split_targets
+from dsel.data.frames import collected, columns_of, frame_labels, is_series, split_targets
 from dsel.data.labels import is_a
 from dsel.data.schema import METADATA_FILE
 from dsel.data.store.array import StoredArray
@@ -19,6 +19,9 @@ from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
 from dsel.data.weights import stored_variable
 from dsel.errors import DataError, OptionError
+
+#: Stands in a request for an option that was data in memory; a colon and a name may follow.
+IN_MEMORY = "data in memory"
 
 
 def split_offset(X: Any, offset: Any) -> tuple[Any, Any]:
@@ -35,6 +38,16 @@ def split_offset(X: Any, offset: Any) -> tuple[Any, Any]:
     if is_annotated(X):
         return X, columns_of(X.obs, offset, "obs of the AnnData object")
     return split_targets(X, offset) if frame_labels(X) is not None else (X, offset)
+
+
+def with_name(recorded: Any, offset: Any) -> Any:
+    """Return what a request records of an offset; that of a column in memory has the name of the column."""
+    return f"{recorded}: {offset.name}" if is_series(offset) and offset.name else recorded
+
+
+def in_memory(recorded: Any) -> bool:
+    """Return whether a recorded option was data in memory, perhaps with the name of a column."""
+    return isinstance(recorded, str) and recorded.partition(": ")[0] == IN_MEMORY
 
 
 def unnamed(offset: str) -> OptionError:

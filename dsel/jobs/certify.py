@@ -16,8 +16,8 @@ from dsel._lib.text import counted_items, percent
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.data.frames import targets_in
-from dsel.data.offset import split_offset
+from dsel.data.frames import frame_labels, targets_in
+from dsel.data.offset import in_memory, split_offset
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import engine_for
 from dsel.errors import CapacityError, DataError, OptionError
@@ -41,7 +41,6 @@ from dsel.selection.add_certificates import with_better_subset, with_certificate
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.pipeline import run_events, stage_events
-from dsel.selection.record import IN_MEMORY
 from dsel.selection.represented import left_out, listed_over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import MOST_EIGENVALUES
@@ -247,11 +246,10 @@ def data_again(
         asked["loss"] = selection.loss  # with its parameters, which a request only names
     if offset is not None:
         X, asked["offset"] = split_offset(X, offset)
-    elif selection.request.offset == IN_MEMORY:
-        raise OptionError(
-            "The selection was made with an offset in memory.",
-            'Give it again: offset="exposure" for a column exposure of X, or the numbers.',
-        )
+    elif in_memory(selection.request.offset):
+        name = str(selection.request.offset).partition(": ")[2]
+        again = f"offset={name!r}" if name in (frame_labels(X) or ()) else "one number for each row, as offset"
+        raise OptionError("The selection was made with an offset in memory.", f"Give it again: {again}.")
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)

@@ -18,6 +18,7 @@ from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.data.offset import IN_MEMORY, with_name
 from dsel.data.schema import ATTR_OPTIONS
 from dsel.objective.objective_interface import Objective
 from dsel.passes.noise import CHANCE
@@ -34,7 +35,7 @@ from dsel.selection.context import SelectionRun
 from dsel.selection.front_row import FrontRow
 from dsel.selection.information_criteria import unit_of_weights
 from dsel.selection.perfect_fit import saturation
-from dsel.selection.record import IN_MEMORY, ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
 from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
@@ -377,7 +378,7 @@ def _resolved(run: SelectionRun) -> SelectionRequest:
             "sample_weight": False if dataset.weights is None else dataset.weights.name,
             "criterion": import_path(criterion) if callable(criterion) else criterion,
             "loss": "squared" if validated.loss is None else validated.loss.name,
-            "offset": option_as_json(validated.request.offset),
+            "offset": with_name(option_as_json(validated.request.offset), validated.request.offset),
         }
     )
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 3
-#: Stands in a request for an option that was data in memory.
-IN_MEMORY = "data in memory"
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -76,3 +77,12 @@ def test_what_is_not_there_or_wrong_is_named(result: Path, tmp_path: Path) -> No
     (tmp_path / "cluster.yaml").write_text("cluster:\n  local: {worker: 1}\n")
     with pytest.raises(OptionError, match="worker"):
         invoke("predict", result, tmp_path / "data.zarr", tmp_path / "p.zarr", "--cluster", tmp_path / "cluster.yaml")
+
+
+def test_a_value_that_the_selection_did_not_see_is_a_line_of_the_log(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "city": np.where(X[:, 1] > 0, "B", "K"), "y": X[:, 0] + (X[:, 1] > 0)})
+    dsel.select(frame, "y", k=2).save(tmp_path / "result")
+    dsel.ingest(frame.head(4).assign(city=["B", "Z", "B", "B"]), tmp_path / "new.zarr", target="y", categorical="city")
+    said = invoke("predict", tmp_path / "result", tmp_path / "new.zarr", tmp_path / "p.zarr")
+    assert "4 rows x 1 target from 3 columns" in said
+    assert "Column 'city' has values that the selection was not made from, such as 'Z'" in said

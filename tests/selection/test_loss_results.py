@@ -528,7 +528,9 @@ def test_a_selection_with_an_offset_in_memory_is_certified_with_it() -> None:
     y = rng.poisson(np.exp(0.5 * X[:, 1] + offset))
     selection = dsel.select(X, y, k=1, loss="poisson", offset=offset)
     assert dsel.certify(selection, X, y, offset=offset).certificate[-1]["proven"]
-    with pytest.raises(OptionError, match=r"made with an offset in memory\. Give it again: offset="):
+    with pytest.raises(
+        OptionError, match=r"made with an offset in memory\. Give it again: one number for each row, as offset"
+    ):
         dsel.certify(selection, X, y)
     with pytest.raises(DataError, match="These are not the data of the selection"):
         dsel.certify(selection, X, y, offset=2 * offset)
@@ -616,6 +618,19 @@ def test_a_fit_without_an_end_has_one_deviance_everywhere() -> None:
     certified = dsel.certify(selection, X, y, seconds=2)
     assert certified.certificate[-1]["value"] == selection.error
     assert "unless lam is 0 and columns separate the classes" in str(certified)
+
+
+def test_an_offset_of_a_frame_is_asked_for_by_its_name() -> None:
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.normal(size=(60, 5)), columns=list("abcde")).rename(columns={"e": "lo"})
+    frame["y"] = rng.poisson(np.exp(0.5 * frame.b + frame.lo))
+    selection = dsel.select(frame, "y", k=1, loss="poisson", offset="lo")
+    for function in (dsel.certify, dsel.alternatives):
+        with pytest.raises(OptionError, match=r"offset in memory\. Give it again: offset='lo'"):
+            function(selection, frame, "y")
+    assert dsel.alternatives(selection, frame, "y", offset="lo").complete
+    with pytest.raises(OptionError, match="one number for each row, as offset"):
+        dsel.certify(selection, frame[list("abcd")], frame.y)
 
 
 def test_many_rows_are_counted_in_bins_with_nearly_the_same_area() -> None:

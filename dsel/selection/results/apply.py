@@ -22,10 +22,10 @@ from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, warn_of_new_value, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import column_of, default_labels, is_a
-from dsel.data.offset import split_offset, unnamed, with_offset
+from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
-from dsel.selection.record import IN_MEMORY, SelectionRecord
+from dsel.selection.record import SelectionRecord
 from dsel.storage.paths import AnyPath
 
 
@@ -116,7 +116,7 @@ def chosen_offset(selection: SelectionRecord, offset: Any, *, stored: bool) -> A
         raise OptionError("offset needs a loss other than the squared error.", "Add it to the predictions.")
     if offset is not None or known is None:
         return offset
-    if stored and known != IN_MEMORY:
+    if stored and not in_memory(known):
         return known
     raise DataError(
         "The selection was made with an offset, and there is none for these rows.",
