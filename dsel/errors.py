@@ -68,7 +68,7 @@ class MissingInputError(DselError):
 
 
 class OutputError(DselError):
-    """The results cannot be written to the given place, or something exists there already."""
+    """The results cannot be written to the given place, or would replace what is there. Other files there stay."""
 
     kind = "output"
     exit_code = 73

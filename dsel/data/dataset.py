@@ -377,13 +377,15 @@ def as_dataset(
     if in_memory.is_xarray_dataset(X):
         X, Y, sample_weight, unused = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
     X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)
+    given = X
     X, Y, sample_weight = in_memory.align(X, Y, sample_weight)
     dataset = _from_arrays(X, Y, features, categories, dates, exclude)
+    notes = [*in_memory.other_dates(given, X, [Y, sample_weight])]
     if unused:
-        note = (
+        notes.append(
             f"the Dataset has variables that are not used: {shorten(unused)}; name the targets among them with target"
         )
-        dataset = replace(dataset, notes=(*dataset.notes, note))
+    dataset = replace(dataset, notes=(*dataset.notes, *notes))
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(f"There is no Y to choose {list(targets)} from.")

@@ -10,6 +10,7 @@ indexes are refused, since their rows may be in any order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -243,6 +244,23 @@ def align(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any]:
         arrays = [other for other in others.values() if is_data_array(other)]
         X = _samples_first(X, arrays) if X.ndim < 3 else labelled.flattened(X, [str(d) for a in arrays for d in a.dims])
     return X, *(_matched(X, other, name) for name, other in others.items())
+
+
+def other_dates(given: Any, aligned: Any, others: list[Any]) -> Iterator[str]:
+    """Yield a note where nothing but their order has said which dimension has the samples, and another has dates.
+
+    given: X of the user. aligned: the same with the samples first. others: Y and the weights.
+    """
+    if not is_data_array(given) or given.ndim < 2:
+        return
+    sample = aligned.dims[0]
+    shared = any(is_data_array(other) and sample in other.dims for other in others)
+    dated = [dim for dim in given.dims if dim in given.coords and given[dim].dtype.kind == "M"]
+    if dated and sample not in dated and not shared and sample not in labelled.SAMPLES:
+        yield (
+            f"the samples are along the dimension {sample!r}, the first one, but {dated[0]!r} has dates: if they are "
+            f"the samples, give X.transpose({dated[0]!r}, ...)"
+        )
 
 
 def _samples_first(X: Any, others: list[Any]) -> Any:

@@ -152,9 +152,15 @@ class RunFolder:
         Raises
         ------
         OutputError
-            If it holds the work of another job, or of other data.
+            If it holds the work of another job, or of other data, or files that no job wrote and this one would
+            replace.
         """
         before = self.read_manifest(lost="it is written again")
+        if before is None and (own := self._file_of_user()) is not None:
+            raise OutputError(
+                f"{own} was not written by a job, and this job would replace it.",
+                "Choose another folder with --out, or move the file.",
+            )
         if before is not None and before["identity"] != identity and self._has_work():
             what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
             raise OutputError(
@@ -162,6 +168,14 @@ class RunFolder:
                 "Choose another folder with --out, or remove this one.",
             )
         self._write(self.path / MANIFEST, {"identity": identity, "job": job.model_dump(mode="json")})
+
+    def _file_of_user(self) -> AnyPath | None:
+        """Return a file that no job wrote, where a job has its description or its result. None if there is none."""
+        manifest, selection = self.path / MANIFEST, self.path / SELECTION
+        if not self.is_absent(manifest) and manifest.is_file():
+            content = manifest.read_bytes()
+            return None if not content or b'"identity"' in content else manifest
+        return selection if not self.is_absent(selection) and selection.is_file() else None
 
     def _has_work(self) -> bool:
         """Return whether the folder has anything that took time: a result, a saved search or proof, or a cache."""

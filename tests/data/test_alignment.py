@@ -84,6 +84,26 @@ def test_weights_of_other_samples_are_refused() -> None:
         chosen(X, TARGET, sample_weight=weights)
 
 
+def test_a_note_says_that_another_dimension_has_dates() -> None:
+    days = pd.date_range("2020", periods=17)
+    values = np.random.default_rng(0).normal(size=(3, 17, 4))
+    X = xr.DataArray(values, {"date": days}, dims=("lat", "date", "lon"))
+    y = xr.DataArray(values[:, :, 0].sum(axis=0), {"date": days}, dims="date")
+    found = dsel.select(X, k=1)
+    said = (
+        "the samples are along the dimension 'lat', the first one, but 'date' has dates: if they are the samples, give "
+        "X.transpose('date', ...)"
+    )
+    assert (found.shape, said in found.notes) == ((3, 68), True)
+    assert said in dsel.select(X[:, :, 0], k=1).notes
+    for clear, Y in (
+        (X, y), (X.transpose("date", ...), None), (X.rename(date="time"), None), (X.drop_vars("date"), None),
+        (X.rename(lat="sample"), None),
+    ):  # fmt: skip
+        notes = dsel.select(clear, Y, k=1).notes
+        assert not any("has dates" in note for note in notes)
+
+
 def test_a_cube_whose_first_dimension_is_not_the_samples_says_which_was_taken() -> None:
     X = xr.DataArray(np.random.default_rng(0).normal(size=(3, 120, 4)), dims=("band", "when", "lat"))
     y = np.arange(120.0)

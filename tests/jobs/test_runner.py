@@ -182,7 +182,7 @@ def test_the_log_of_a_job_that_chooses_its_size_is_complete(store: Path, capfd: 
         ({"options": {"iteration": 5}}, 64, "Did you mean 'iterations'"),
         ({"store": "nowhere.zarr"}, 66, "nowhere.zarr"),
         ({"out": "/proc/nothing"}, 73, "cannot be written"),
-        ({"cluster": {"local": {"memory": "70MB"}}}, 71, "limited to 0.07 GiB"),
+        ({"cluster": {"local": {"memory": "70MB"}}}, 71, "limited to 66.76 MiB"),
         ({"out": "data.zarr/out"}, 73, "lies inside the store"),
     ],
 )
@@ -257,9 +257,12 @@ class TestTheFolderOfAResult:
 
     def test_a_damaged_description_is_written_again(self, job: JobFile) -> None:
         dataset, folder = as_dataset(str(job.store)), RunFolder(self.out(job))
-        write_json(self.out(job) / "job.json", [])
+        folder.claim(job, identity_of(job, dataset))
+        whole = (self.out(job) / "job.json").read_bytes()
+        (self.out(job) / "job.json").write_bytes(whole[: len(whole) // 2])
         assert folder.finished(identity_of(job, dataset)) is None
         folder.claim(job, identity_of(job, dataset))
+        assert folder.job()[1].k == job.k
         write_json(folder.checkpoint, {})
         other = job.model_copy(update={"k": 4})
         with pytest.raises(OutputError, match="k was 3, now 4"):
@@ -597,3 +600,34 @@ def test_the_demo_prints_a_result_worth_reading(tmp_path: Path) -> None:
     assert code == 0, err
     assert "forward selection 0.422160" in out
     assert "POSS              0.438258" in out
+
+
+class TestFilesOfTheUser:
+    """A folder with other files takes a result, and no file that the job did not write is replaced."""
+
+    @pytest.fixture
+    def job(self, tmp_path: Path) -> JobFile:
+        X, Y = regression(m=60)
+        make_store(tmp_path / "data.zarr", X, Y)
+        (tmp_path / "out").mkdir()
+        return JobFile(store=tmp_path / "data.zarr", out=tmp_path / "out", k=2, method="forward")
+
+    def test_other_files_stay(self, job: JobFile) -> None:
+        (job.out / "notes.txt").write_text("mine")
+        run_job(job)
+        assert (job.out / "notes.txt").read_text() == "mine"
+        assert len(dsel.open_selection(job.out)) == 2
+
+    def test_a_selection_that_was_saved_from_python_is_not_replaced(self, job: JobFile) -> None:
+        saved = dsel.select(job.store, k=1)
+        saved.save(job.out)
+        with pytest.raises(OutputError, match=r"selection\.json was not written by a job"):
+            run_job(job)
+        assert dsel.open_selection(job.out).indices == saved.indices
+
+    def test_a_job_description_of_the_user_is_not_replaced(self, job: JobFile) -> None:
+        (job.out / "job.json").write_text('{"store": "data.zarr", "k": 2}')
+        with pytest.raises(OutputError, match=r"job\.json was not written by a job") as refused:
+            run_job(job)
+        assert refused.value.exit_code == 73
+        assert (job.out / "job.json").read_text() == '{"store": "data.zarr", "k": 2}'
