@@ -62,8 +62,8 @@ class SourceOptions:
     dates : {"refuse", "days"}
         Columns of dates and times are refused, or become numbers: days since the beginning of 1970.
     missing : {"keep", "refuse", "rows", "mean"}
-        Missing values are stored as NaN; are refused; their rows are left out; become the mean of their column. A
-        format may use it to report them early.
+        Missing values are stored as NaN; are refused; their rows are left out; become the mean of their column,
+        weighted where rows have weights. A format may use it to report them early.
     separator, decimal : str, optional
         The separator and the decimal mark of a text file; by default those of the suffix, and a point.
     header : bool, optional

@@ -144,6 +144,11 @@ class LossFit:
     intercept: Any
     infinite: bool = False
 
+    def with_column(self, j: int) -> Floats:
+        """Return the coefficients and the intercept where a fit with one more column may begin."""
+        b = np.insert(self.coefficients, np.searchsorted(self.columns, j), 0.0, axis=0)
+        return np.concatenate([b, np.asarray(self.intercept)[None]])
+
     def in_data_units(self, scaling: Scaling) -> tuple[Floats, Any]:
         """Return the coefficients and the intercept for the columns as they are in the data."""
         b = (self.coefficients.T / scaling.scale_x[self.columns]).T

@@ -37,6 +37,8 @@ from dsel.passes.reduce_blocks import PerBlock, RowPass
 
 #: Models that a search takes at least, which is typical, and at most: the last ones are about the next best subsets.
 FEWEST_MODELS, MOST_MODELS = 4, COMPLETE_FITS
+#: Up to this many columns, fits find the order of gain; of more, the quadratic model about their fit.
+ORDERED_BY_FITS = 30
 #: A model has at most this many columns: of wider data those with the largest scores.
 MOST_MODELLED = 1500
 #: Columns of the subsets that are fitted after each model, typically, and those that a pass for them reads on average.
@@ -162,13 +164,15 @@ def loss_costs(
     batches = 1 if kept else math.ceil(_FITS * 8 * width**2 / STEP_BYTES)
     flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches
     one = replace(read_pass(dataset, columns).cost(), passes=0, flops=flops)
-    models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere)
+    models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere) + (k > ORDERED_BY_FITS)
     times = searches * (FEWEST_MODELS + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
     if kept and dataset.n <= _FITTED_COLUMNS:
         times = min(times, 2)  # each column is read once: the second read takes what the first one has left
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)
+    chosen = replace(read_pass(dataset, columns[:k]).cost(), passes=0)
+    rounds = 0 if kept or k > ORDERED_BY_FITS else 3 * (k - 1)  # of about three steps each
     return [
         *([PassCost.total("scores of columns", scores)] if scores else []),
         PassCost.total("model of the loss", [model] * models),
-        PassCost.total("fits of the loss", [one] * (times * batches)),
+        PassCost.total("fits of the loss", [one] * (times * batches) + [chosen] * rounds),
     ]

@@ -38,6 +38,7 @@ from dsel.passes.loss_models import (
     FEWEST_MODELS,
     MOST_MODELLED,
     MOST_MODELS,
+    ORDERED_BY_FITS,
     model_moments,
     rows_at,
     score_columns,
@@ -64,8 +65,6 @@ OF_MODELS = "proves the best subset of quadratic models"
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
 _NOT_DEPENDENT = 1e-7
-#: Up to this many columns, fits find the order of gain; of more, the quadratic model about their fit.
-_ORDERED_BY_FITS = 30
 
 
 @dataclass(frozen=True)
@@ -361,17 +360,24 @@ class LossSearch:
 
     def _by_gain(self, base: list[int], others: list[int]) -> Ints:
         """Return the base, then the other columns, in order of gain: each next one lowers F most after those before."""
-        if len(base) + len(others) > _ORDERED_BY_FITS:
+        if len(base) + len(others) > ORDERED_BY_FITS:
             model = self._model(self.known[self.best], conditioned=False)
             place = {int(j): i for i, j in enumerate(model.columns)}
             places = by_gain(model, [place[j] for j in base], [place[j] for j in others])
             return np.asarray(model.columns[np.concatenate(places)], np.int64)
         order: list[int] = []
+        fit = self.known.get(())
         for waiting in (list(base), list(others)):
-            while waiting:
+            while len(waiting) > 1:
                 subsets = [np.array(sorted([*order, j]), np.int64) for j in waiting]
-                fits = fit_subsets(self.problem, subsets, sizes=[len(order) + 1] * len(subsets))
-                order.append(waiting.pop(min(range(len(waiting)), key=lambda i: (fits[i].value, waiting[i]))))
+                starts = [None if fit is None else fit.with_column(j) for j in waiting]
+                fits = fit_subsets(self.problem, subsets, starts, [len(order) + 1] * len(subsets))
+                i = min(range(len(waiting)), key=lambda i: (fits[i].value, waiting[i]))
+                fit = fits[i]
+                order.append(waiting.pop(i))
+            if waiting:
+                fit = None  # of all base columns there is none
+            order += waiting
         return np.array(order, np.int64)
 
     def value_of(self, members: Iterable[int]) -> float:

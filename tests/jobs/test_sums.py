@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -352,3 +353,13 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_errors_are_of_dsel() -> None:
     with pytest.raises(DselError, match="sums already"):
         dsel.sums(TEN[0])
+
+
+def test_a_part_may_lack_values_of_a_category() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "city": np.repeat(["B", "K", "U"], 20)})
+    y = 2.0 * (frame.city == "K") + frame.a + 0.1 * rng.normal(size=60)
+    selection = dsel.select(frame, y, k=2)
+    shares = [dsel.check_part(selection, frame[a : a + 30], y[a : a + 30]) for a in (0, 30)]
+    rest = y - selection.predict(frame)
+    assert sum(share.rss[0] for share in shares) == pytest.approx(float(rest @ rest))

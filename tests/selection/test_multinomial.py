@@ -68,6 +68,18 @@ def test_the_order_of_gain_is_that_of_the_loss_for_any_names_of_the_classes() ->
     assert included == (order[2], *order[:2])
 
 
+def test_the_order_of_many_columns_is_the_same_for_any_names_of_the_classes() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 33))
+    effects = np.linspace(2.0, 0.1, 33)
+    codes = np.clip(np.rint(X @ effects / 4.0 + rng.normal(size=300)), -1, 1).astype(int)
+    asked: dict[str, Any] = {"k": 32, "loss": "multinomial", "lam": 5.0, "method": "forward", "include": [20]}
+    order = dsel.select(X, codes, **asked).indices
+    assert dsel.select(X, NAMES[(codes + 2) % 3], **asked).indices == order
+    assert order[0] == 20
+    assert max(order[1:6]) < 12
+
+
 @pytest.mark.parametrize("q", [3, 4])
 def test_alternatives_are_all_near_best_subsets(q: int) -> None:
     X, y = drawn(q, seed=q)
