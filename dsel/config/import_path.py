@@ -48,7 +48,10 @@ def load_function(path: str) -> Callable[..., Any]:
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise OptionError(f"{path!r} cannot be imported: {error}.", "Write it as package.module:function.") from error
+        remedy = (
+            f"Modules are searched for in {here}, then among those that are installed. Install it, or correct its name."
+        )
+        raise OptionError(f"{path!r} cannot be imported: {error}.", remedy) from error
     except DselError:
         raise
     except (Exception, SystemExit) as error:  # of the module itself, whose code runs when it is imported
