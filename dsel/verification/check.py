@@ -6,6 +6,7 @@ check that was interrupted continues.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ from dsel.verification.files import CheckedFiles, FileResult
 from dsel.verification.problem import Claim, ExtendedSums, Problem
 from dsel.verification.report import Copies, ListCheck, ProofCheck
 from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest
+
+log = logging.getLogger("dsel")
 
 #: What the check allows for rounding, as a share of ||Y||^2.
 TOLERANCE = 1e-9
@@ -152,6 +155,11 @@ def check_log(
     """
     start = time.perf_counter()
     manifest = read_manifest(folder)
+    nodes, files, n = manifest.get("nodes"), manifest["files"], len(manifest["columns"])
+    log.info(
+        "%s: %s nodes over %d columns, in %d files; a leaf takes up to %.0e multiplications",
+        folder.name, nodes, n, len(files), max(n**3 / 3, 1),
+    )  # fmt: skip
     failures, copies = _check_columns(manifest, sums, included, excluded, lam, items, one_of_copies)
     columns = manifest["columns"]
     problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
