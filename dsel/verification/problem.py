@@ -210,10 +210,8 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
         )
     _require_memory(dataset)
     n, size = dataset.n, dataset.n + dataset.n_targets
-    log.info(
-        "%d x %d products of columns over %d rows: %.1e multiplications in extended precision, %s of memory",
-        n, size, dataset.m, dataset.m * n * (size - n / 2), format_bytes(_bytes_of_sums(dataset)),
-    )  # fmt: skip
+    what = "%d x %d products of columns over %d rows: %.1e multiplications in extended precision"
+    log.info(what, n, size, dataset.m, dataset.m * n * (size - n / 2))
     sums: _Sums = RowPass("means to verify", dataset, _block_sums, _merge_sums, 64 * dataset.n).run(engine)
     raw = preprocess in ("unit", "none")
     means = sums.values / np.where(sums.present > 0, sums.present, 1)
@@ -235,17 +233,13 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
 def _require_memory(dataset: Dataset) -> None:
     import psutil
 
-    need, free = _bytes_of_sums(dataset), int(psutil.virtual_memory().available)
+    need, free = 3 * 16 * dataset.n * (dataset.n + dataset.n_targets), int(psutil.virtual_memory().available)
     if need > free:
         raise CapacityError(
             f"The sums of {dataset.n} columns in extended precision need {format_bytes(need)}; "
             f"{format_bytes(free)} are free.",
             "Verify on a machine with more memory.",
         )
-
-
-def _bytes_of_sums(dataset: Dataset) -> int:
-    return 3 * 16 * dataset.n * (dataset.n + dataset.n_targets)
 
 
 def _block_sums(x: Any, y: Any, block: Block) -> _Sums:

@@ -257,7 +257,7 @@ def test_a_proof_that_had_no_time_to_begin_asks_for_more_time(tmp_path, monkeypa
     monkeypatch.setattr("dsel.objective.few_targets._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
     certified = certify_run(out, ProofBudget.of(seconds=5.0, log=True))
     assert any("too little time, and has no log:" in note and "more time" in note for note in certified.notes)
-    with pytest.raises(MissingInputError, match="too little time to begin: give it more, dsel certify .* --time"):
+    with pytest.raises(MissingInputError, match=r"too little time to begin: give it more, dsel certify .* --time"):
         dsel.verify(out)
 
 
