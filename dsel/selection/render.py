@@ -14,6 +14,7 @@ from dsel._lib.types import Floats
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord, SizeCurve
+from dsel.selection.represented import inexact_copies
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -191,9 +192,10 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
             "no guarantee here"
         )
     elif gamma is not None:
+        others = " without those that others represent" if inexact_copies(selection.counts) else ""
         yield (
             f"Submodularity ratio: at least {gamma.bound:.4f} (proved), at most {gamma.estimate:.4f}; forward "
-            f"selection explains at least {gamma.guarantee:.2%} of what the best columns explain (proved)"
+            f"selection explains at least {gamma.guarantee:.2%} of what the best columns{others} explain (proved)"
         )
     if selection.error_ratio is not None:
         yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"

@@ -191,3 +191,20 @@ def test_there_is_no_error_ratio_for_targets_nor_where_nothing_is_left() -> None
     assert dsel.select(X, Y, k=2).error_ratio is None
     low = X[:, :2] @ np.random.default_rng(0).normal(size=(2, 6))
     assert dsel.select(low, k=2).error_ratio is None
+
+
+def test_the_guarantee_says_where_it_leaves_out_columns_that_others_represent() -> None:
+    rng = np.random.default_rng(39)
+    X = rng.normal(size=(60, 6))
+    X -= X.mean(axis=0)
+    noise = rng.normal(size=60)
+    X[:, 3] = X[:, 0] + 1e-3 * X[:, 0].std() * (noise - noise.mean())
+    y = rng.normal(size=60) + 0.25 * noise
+    about_the_others = "of what the best columns without those that others represent explain (proved)"
+    near = dsel.certify(dsel.select(X, y, k=2, method="forward"), X, y)
+    assert about_the_others in str(near)
+    X[:, 3] = 2.0 * X[:, 0]  # a multiple explains what its representative does, but less of the penalty
+    for lam, restricted in ((0.0, False), (10.0, True)):
+        exact = dsel.certify(dsel.select(X, y, k=2, lam=lam, method="forward"), X, y)
+        assert (about_the_others in str(exact)) == restricted
+        assert "explain (proved)" in str(exact)
