@@ -48,10 +48,9 @@ def load_function(path: str) -> Callable[..., Any]:
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        remedy = (
-            f"Modules are searched for in {here}, then among those that are installed. Install it, or correct its name."
-        )
-        raise OptionError(f"{path!r} cannot be imported: {error}.", remedy) from error
+        raise OptionError(
+            f"{path!r} cannot be imported: {error}.", f"Name a module that is installed or in {here}, and its function."
+        ) from error
     except DselError:
         raise
     except (Exception, SystemExit) as error:  # of the module itself, whose code runs when it is imported
