@@ -421,6 +421,15 @@ def warn_of_new_value(name: str, value: Any) -> None:
     )  # fmt: skip
 
 
+def warn_of_new_numbers(targets: Sequence[str]) -> None:
+    """Warn that columns may have been numbered again without the targets, as in a file without a header."""
+    warnings.warn(
+        f"The columns of X are numbered without a gap, and in the data of the selection {shorten(targets)} was a target. "
+        "Columns are found by label: if X was numbered without it, give its columns their numbers in those data.",
+        stacklevel=_level_of_caller(),
+    )
+
+
 def _level_of_caller() -> int:
     """Return the stacklevel of a warning that names the line that called dsel, in the function that warns."""
     frame, level = sys._getframe(1), 1

@@ -383,6 +383,13 @@ def with_category_groups(dataset: Dataset, request: SelectionRequest) -> Selecti
 
 def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the ascending indices of the included and excluded columns. With groups, a column stands for its group."""
+    targets = {str(name) for name in dataset.targets} - {str(name) for name in dataset.features}
+    for argument in ("include", "exclude"):
+        named = [name for name in getattr(request, argument) if isinstance(name, str) and name in targets]
+        if named:
+            raise OptionError(
+                f"{argument}: {named[0]!r} is a target.", f"Leave it out of {argument}: no target is chosen."
+            )
     include = items.resolve(request.include, dataset.features, "include")
     wanted = [column for column in request.exclude if column not in dataset.left_out]
     exclude = items.resolve(wanted, dataset.features, "exclude")

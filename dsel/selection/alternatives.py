@@ -43,7 +43,7 @@ class Price:
         Proved: no such subset of this size has a smaller f, also none with columns that others represent. 0 if nothing
         is proved. Sets in which a group adds nothing to the others count.
     with_column, without_column : tuple of int
-        The subsets of `error_with` and `error_without`.
+        The subsets of `error_with` and `error_without`, as indices, not as labels.
     reliance : tuple of float, optional
         The smallest and the largest increase of f, as a share of ||Y||^2, when the column is left out of a listed
         near-best subset that has it. None if none has it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dsel
-from dsel.errors import DataError
+from dsel.errors import DataError, OptionError
 from dsel.sklearn import SubsetSelector
 
 
@@ -119,3 +120,24 @@ def test_a_target_of_classes_may_be_a_number() -> None:
         assert selection.targets == ("8=red",)
         for again in [(), (8,), ([8],)]:
             assert dsel.certify(selection, frame, *again).certificate[-1]["status"] == "optimal"
+
+
+def test_rows_that_were_numbered_again_without_the_target_give_a_warning() -> None:
+    frame = headerless(text=False)
+    selection = dsel.select(frame, 3, k=2)
+    rest = frame.drop(columns=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = selection.predict(frame)
+        np.testing.assert_array_equal(selection.predict(rest), expected)
+        dsel.select(headerless(), 3, k=2).predict(headerless())
+    again = rest.set_axis(range(7), axis=1)
+    selection = dsel.select(frame, 3, k=1, exclude=[7])  # the last number exists in rows that were numbered again
+    with pytest.warns(UserWarning, match="numbered without a gap, and in the data of the selection 3 was a target"):
+        selection.predict(again)
+
+
+@pytest.mark.parametrize("argument", ["include", "exclude"])
+def test_including_or_excluding_the_target_is_named_as_such(argument: str) -> None:
+    with pytest.raises(OptionError, match=f"{argument}: '3' is a target"):
+        dsel.select(headerless(), 3, k=2, **{argument: [3]})

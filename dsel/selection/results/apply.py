@@ -19,7 +19,7 @@ from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import collected, warn_of_new_value, with_columns
+from dsel.data.frames import collected, warn_of_new_numbers, warn_of_new_value, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import column_of, default_labels, is_a
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
@@ -227,6 +227,10 @@ def column_positions(
     twice = [label for label in dict.fromkeys(chosen) if names.count(label) > 1] if len(place) < len(names) else []
     if twice:
         raise DataError(f"X has several columns called {shorten(twice)}.", "Give every column a unique name.")
+    numbers = [str(j) for j in range(n)]
+    plain = selection.numbered and selection.request.groups is None  # `n` counts columns of the data, not of categories
+    if plain and names == numbers and (targets := set(selection.targets) & set(numbers)):
+        warn_of_new_numbers(sorted(targets))
     return np.array([place[label] for label in chosen], np.int64)
 
 
