@@ -167,13 +167,8 @@ def verify(
     """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
     found = dsel.verify(
         folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, state=state,
-        progress=_show,
+        reporter=reporter_of("text"),
     )  # fmt: skip
     print_answer(json, found.as_dict(), lambda: found)
     if not found.accepted:
         raise typer.Exit(1)
-
-
-def _show(done: int, files: int) -> None:
-    if done < files:
-        typer.echo(f"{done} of {files} files of the log are checked", err=True)

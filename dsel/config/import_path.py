@@ -48,7 +48,9 @@ def load_function(path: str) -> Callable[..., Any]:
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise OptionError(f"{path!r} cannot be imported: {error}.", "Write it as package.module:function.") from error
+        raise OptionError(
+            f"{path!r} cannot be imported: {error}.", f"Name a module that is installed or in {here}, and its function."
+        ) from error
     except DselError:
         raise
     except (Exception, SystemExit) as error:  # of the module itself, whose code runs when it is imported

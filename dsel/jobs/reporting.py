@@ -239,9 +239,9 @@ class Reporter:
         """Record how long the search takes at most, so that its progress says how much is left."""
         self._expected = (iterations, seconds)
 
-    def tasks(self, done: int, total: int) -> None:
-        """Report the finished tasks of the current pass."""
-        self._show(done, total, f"{done} of {total} tasks")
+    def tasks(self, done: int, total: int, what: str = "tasks") -> None:
+        """Report the finished tasks of the current pass, or what else the stage counts."""
+        self._show(done, total, f"{done} of {total} {what}")
 
     def search(self, search: AnytimeSearch) -> None:
         """Report a search between two slices. A search on workers describes its own progress."""

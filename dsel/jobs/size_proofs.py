@@ -156,7 +156,8 @@ class _SizeProofs:
             try:
                 interrupted = self._prove(size, Deadline(seconds), nodes, runner)
             except OutOfTime as error:
-                log.warning(self._note(size, f"has too little time: {error}"))
+                unlogged = ", and has no log" if self._budget.log else ""
+                log.warning(self._note(size, f"has too little time{unlogged}: {error}; give it more time"))
                 if self._budget.near_best is None and self._known[size]:
                     bound = without_bound(self._subject, size, self._known[size])
                     self.proved.certificates[self._base + size] = bound
@@ -182,7 +183,7 @@ class _SizeProofs:
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
-                answer, Candidates.of(self._subject), partial(explained_share, run.whole),
+                answer, Candidates.of(self._subject, run.validated.include), partial(explained_share, run.whole),
                 reliance_of(answer, self._subject), run, certificate,
             )  # fmt: skip
         if run.objective.has_gram:

@@ -15,8 +15,10 @@ from dsel.data.requested import dataset_of
 from dsel.engine.connect import engine_of
 from dsel.errors import MissingInputError, OptionError
 from dsel.jobs.locations import unchanged_dataset
+from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
+from dsel.search.exact.certificate import NO_TIME
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside
@@ -31,6 +33,7 @@ _SEED_BITS = 53
 def verify(
     folder: str | AnyPath, *, store: Any = None, sample: int | None = None, seed: int | None = None,
     tolerance: float = TOLERANCE, workers: int = 1, state: str | Path | None = None, progress: Progress | None = None,
+    reporter: Reporter | None = None,
 ) -> Verification:  # fmt: skip
     """Check the proofs of a result against the data, without any code of the search.
 
@@ -53,6 +56,8 @@ def verify(
         dsel/verify in XDG_STATE_HOME, or in ~/.local/state.
     progress : callable, optional
         Called with the numbers of checked files and of all files of a log.
+    reporter : Reporter, optional
+        Shows the stages of the check and its progress. By default nothing is shown.
 
     Returns
     -------
@@ -90,10 +95,7 @@ def verify(
             if selection.by_loss else "Select by the squared error to prove a selection with a log.",
         )  # fmt: skip
     if not logs:
-        raise MissingInputError(
-            f"{path} holds no complete proof log.",
-            f"Prove with a log first: dsel certify {path} --log. Proofs that make passes over the data have none.",
-        )
+        raise MissingInputError(f"{path} holds no complete proof log.", _how_to_log(path, selection.certificate))
     dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
     request = job.request()
     if not selection.groups:  # as of a version that did not group categories by default
@@ -104,16 +106,26 @@ def verify(
         items = column_groups(dataset, request.groups, request.categories == "groups")
     given = (request.include, request.exclude)
     include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
-    with log_passes() as made, _processes(workers) as client, engine_of(client) as engine:
-        sums = extended_sums(dataset, request.preprocess, request.missing, engine)
-        found = [
-            check_log(
-                log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
-                seed=seed, tolerance=tolerance, state=state, progress=progress,
-                one_of_copies=request.near_copies == "first",
-            )
-            for log in logs
-        ]  # fmt: skip
+    shown = nullcontext() if reporter is None else reporter.showing()
+    reporter = reporter or Reporter()
+
+    def files(done: int, total: int) -> None:
+        reporter.tasks(done, total, "files of the log")
+        if progress is not None:
+            progress(done, total)
+
+    with shown, log_passes() as made, _processes(workers) as client, engine_of(client, reporter.tasks) as engine:
+        reporter.stage("sums in extended precision")
+        sums, found = extended_sums(dataset, request.preprocess, request.missing, engine), []
+        for number, log in enumerate(logs, 1):
+            reporter.stage(f"check of log {number} of {len(logs)}")
+            found.append(
+                check_log(
+                    log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
+                    seed=seed, tolerance=tolerance, state=state, progress=files,
+                    one_of_copies=request.near_copies == "first",
+                )
+            )  # fmt: skip
 
     def labels(columns: Sequence[int]) -> tuple[str, ...]:
         return tuple(dataset.features[list(columns)].tolist())
@@ -124,6 +136,13 @@ def verify(
     precision = f"extended precision, eps {EPSILON:.1g}"
     unverified = (*_unverified(selection.certificate, checks), *_unverified_lists(selection.alternatives, checks))
     return Verification(checks, unverified, made.passes, precision)
+
+
+def _how_to_log(folder: AnyPath, certificates: Sequence[dict[str, Any]]) -> str:
+    """Return how a result without a log gets one."""
+    if any(one["method"] == NO_TIME for one in certificates):
+        return f"The proof had too little time to begin: give it more, dsel certify {folder} --time 10m --log."
+    return f"Prove with a log first: dsel certify {folder} --log. Proofs that make passes over the data have none."
 
 
 def _processes(workers: int) -> AbstractContextManager[Any]:

@@ -202,13 +202,16 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
     lines = np.unique(rows) + first_row
     shown = f"row{'s' if lines.size > 1 else ''} {shorten(map(str, lines), _NAMED)}"
+    in_memory = where.partition(",")[0] == "X"  # the name of the matrix in memory
     remedy = "Correct the data."
     if kind == "NaN":
+        leave_out = (
+            "dropna(subset=[...]) of a data frame" if in_memory else 'ingest with missing="rows" (--missing rows)'
+        )
         remedy = {
             "X": 'Correct the data, or set missing to "mean" to replace NaN by the mean of each column.',
-            "Y": 'Correct the data, or leave these rows out. Ingest does so with missing="rows" (--missing rows).',
+            "Y": f"Correct the data, or leave these rows out, as by {leave_out}.",
         }.get(variable, remedy)
-    in_memory = where.partition(",")[0] == "X"  # the name of the matrix in memory
     place = where.removeprefix("X") if in_memory else f" of {where}"
     raise NonFiniteError(
         f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {{count}} in these rows, "

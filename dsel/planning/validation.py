@@ -345,7 +345,7 @@ def _options(method: Method, request: SelectionRequest) -> Options:
     conflict = options.conflict(by_criterion)
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
-    return options
+    return options.resolved(by_criterion)
 
 
 def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:

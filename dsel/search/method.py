@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from dsel._lib.types import Ints
 from dsel.config.types import Section
@@ -42,6 +42,10 @@ class Options(Section):
             Whether the user's criterion replaces the squared error.
         """
         return ""
+
+    def resolved(self, criterion: bool) -> Self:
+        """Return the options as a search uses them, where defaults depend on whether there is a custom criterion."""
+        return self
 
     def conflict_with_groups(self) -> str:
         """Return which options cannot be used for groups of columns, or an empty string."""

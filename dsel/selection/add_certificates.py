@@ -135,10 +135,11 @@ class Candidates:
     total: float
 
     @classmethod
-    def of(cls, objective: ItemObjective) -> Candidates:
-        """Return those of an objective."""
-        included = objective.in_data(())
+    def of(cls, objective: ItemObjective, include: Iterable[int]) -> Candidates:
+        """Return those of an objective. include: included columns, also those of a group that depend on others."""
+        included = list(objective.in_data(()))
         items = [objective.in_data((i,))[len(included) :] for i in range(objective.n)]
+        included += [int(j) for j in include if int(j) not in included]
         return cls(items, included, objective.c, objective.total)
 
     def in_data(self, S: Iterable[int]) -> tuple[int, ...]:

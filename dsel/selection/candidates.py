@@ -89,7 +89,8 @@ def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[in
     def named(sets: Sequence[Sequence[int]], names: Sequence[object]) -> str:
         return "; ".join(" and ".join(str(names[j]) for j in members) for members in sets) + more
 
-    sets, most = _sets(pairs), ", of which at most one is chosen, and no proof covers subsets with two"
+    most = ", of which at most one is chosen; a proof is optimal-except-near-copies if subsets with two may be better"
+    sets = _sets(pairs)
     if groups is not None:
         sizes, most = np.bincount(groups.of_column[used], minlength=groups.size), " in different groups"
         copied: dict[tuple[int, ...], set[int]] = defaultdict(set)

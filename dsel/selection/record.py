@@ -354,7 +354,11 @@ class SelectionRecord:
 
     @property
     def exclude(self) -> tuple[Column, ...]:
-        """Columns that were never chosen because the request says so, as indices."""
+        """Columns that were never chosen because the request says so.
+
+        They are indices, and names of those columns of a frame that hold no numbers. These were left out before the
+        others were counted.
+        """
         return self.request.exclude
 
     @property

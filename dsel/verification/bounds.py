@@ -85,12 +85,14 @@ class Checker:
     Attributes
     ----------
     ridge : longdouble
-        The largest ridge that a leaf needed so far, see `hidden`.
+        The largest ridge that a leaf needed so far, see `hidden`. Comparisons of columns need none.
     most_compared : int
         Most columns that the subsets of a leaf may add if they are compared.
     """
 
     most_compared = 2
+    #: Reasons of leaves that are checked without a ridge.
+    without_ridge: tuple[str, ...] = (COMPARISON,)
     #: See `Claim`.
     listed: frozenset[tuple[int, ...]] | None = None
     least = 0.0
@@ -100,14 +102,20 @@ class Checker:
         n = problem.n
         self._ridge = EXTENDED(4 * (n + 8) * EPSILON)
         self._larger_ridge = EXTENDED(_LARGER_RIDGE + _RIDGE_PER_COLUMN * n)
-        self.ridge = self._ridge
-        # One more column, a unit vector orthogonal to all others, fills up the shorter sets of a batch.
-        self._K, self._B = np.pad(problem.K, (0, 1)), np.pad(problem.B, ((0, 1), (0, 0)))
-        self._K[n, n] = 1
+        self.ridge = EXTENDED(0)
         self._squares = np.append(problem.floor / EXTENDED(DEPENDENCE_TOLERANCE), EXTENDED(1))
+
+    @cached_property
+    def _padded(self) -> tuple[Extended, Extended]:
+        """Return K and B with one more column, orthogonal to all others, that fills up the shorter sets of a batch."""
+        K, B = np.pad(self.problem.K, (0, 1)), np.pad(self.problem.B, ((0, 1), (0, 0)))
+        K[-1, -1] = 1
+        return K, B
 
     def failures(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
         """Yield the leaves that do not hold."""
+        if any(leaf.reason not in self.without_ridge for leaf in leaves):
+            self.ridge = max(self.ridge, self._ridge)
         by_bound = [leaf for leaf in leaves if leaf.reason == BOUND]
         compared = [leaf for leaf in leaves if leaf.reason == COMPARISON]
         yield from self._by_bound(by_bound)
@@ -117,11 +125,13 @@ class Checker:
                 yield (leaf, "its columns are not dependent")
 
     def hidden(self, ridge: float) -> float:
-        """Return what a ridge may hide, as a share of ||Y||^2. O(n^3)."""
+        """Return what a ridge may hide, as a share of ||Y||^2. O(n^3), unless it is 0 or the columns are dependent."""
+        if ridge == 0.0:
+            return 0.0
         n, scale = self.problem.n, np.sqrt(self._squares[:-1])
         C = np.asarray(self.problem.K / scale[:, None] / scale[None, :], np.float64)
         factors = np.full(n, 1.0 / DEPENDENCE_TOLERANCE)
-        if n and float(np.linalg.eigvalsh(C)[0]) > _WELL_CONDITIONED:
+        if n and _is_positive(C - _WELL_CONDITIONED * np.eye(n)):
             factors = np.minimum(factors, 1.001 * np.diag(np.linalg.inv(C)))
         return ridge * float(np.sort(factors)[n - min(self.most_columns, n) :].sum())
 
@@ -179,7 +189,7 @@ class Checker:
         sizes = [len(leaf.chosen) + leaf.allowed.bit_count() for leaf in leaves]
         batch: list[Leaf] = []
         for i in sorted(range(len(leaves)), key=lambda i: sizes[i]):
-            if batch and 16 * (len(batch) + 1) * (sizes[i] + 1) * (sizes[i] + self._B.shape[1]) > _BATCH_BYTES:
+            if batch and 16 * (len(batch) + 1) * (sizes[i] + 1) * (sizes[i] + self.problem.B.shape[1]) > _BATCH_BYTES:
                 yield batch
                 batch = []
             batch.append(leaves[i])
@@ -195,7 +205,8 @@ class Checker:
             columns[: len(leaf.chosen), b] = leaf.chosen
             allowed = columns_of(leaf.allowed)
             columns[s : s + len(allowed), b] = allowed
-        return columns, s, self._K[columns[:, None], columns[None]], self._B[columns]
+        K, B = self._padded
+        return columns, s, K[columns[:, None], columns[None]], B[columns]
 
     def bounds(self, leaves: Sequence[Leaf], ridge: Any) -> NDArray[np.float64]:
         """Return a lower bound (b,) on f of all subsets of each leaf, up to what the ridge hides."""
@@ -292,6 +303,15 @@ class Checker:
             places = _not_excluded(g, z, least, need, leaf.most)
             found.append([(*leaf.chosen, *(int(own[i]) for i in place)) for place in places])
         return found
+
+
+def _is_positive(A: NDArray[np.float64]) -> bool:
+    """Return whether a symmetric matrix is positive definite. It takes less than eigenvalues, if not even less."""
+    try:
+        np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _eliminate(G: Extended, Z: Extended, least: NDArray[Any]) -> tuple[Extended, NDArray[np.bool_]]:
@@ -415,6 +435,8 @@ def checker_of_claim(claim: Claim) -> Checker:
 
 class GroupChecker(Checker):
     """Checks leaves of one proof about groups: numbers in a leaf are those of groups, see `Checker`."""
+
+    without_ridge = ()  # comparisons divide leaves by their bounds
 
     @cached_property
     def ranks(self) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ check that was interrupted continues.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,9 +15,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
+from dsel._lib.text import counted
 from dsel._lib.tolerances import copies_share
 from dsel.data.column_groups import Items
 from dsel.engine.engine_protocol import Engine
@@ -26,6 +29,8 @@ from dsel.verification.files import CheckedFiles, FileResult
 from dsel.verification.problem import Claim, ExtendedSums, Problem
 from dsel.verification.report import Copies, ListCheck, ProofCheck
 from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest
+
+log = logging.getLogger("dsel")
 
 #: What the check allows for rounding, as a share of ||Y||^2.
 TOLERANCE = 1e-9
@@ -152,6 +157,10 @@ def check_log(
     """
     start = time.perf_counter()
     manifest = read_manifest(folder)
+    n, nodes = len(manifest["columns"]), manifest.get("nodes")
+    what = "%s: %s over %s in %s; a leaf takes up to %.0e multiplications"
+    counts = (nodes if isinstance(nodes, int) else 0, "node"), (n, "column"), (len(manifest["files"]), "file")
+    log.info(what, folder.name, *(counted(*one) for one in counts), max(n**3 / 3, 1))
     failures, copies = _check_columns(manifest, sums, included, excluded, lam, items, one_of_copies)
     columns = manifest["columns"]
     problem = sums.problem(columns, [j for j in manifest["included"] if j in set(included)], lam)
@@ -288,14 +297,15 @@ def _check_files(
     """Check all files, apart from those that an earlier check has. picked: the leaves of each file, None: all."""
     from dask.delayed import delayed
 
-    check, claimed = delayed(check_file, pure=False), delayed(claim, traverse=False)
     results: list[FileResult] = []
+    kept: list[Any] = []  # until all files are checked
+    check, claimed = delayed(check_file, pure=False), engine.share(claim, f"claim-{uuid4().hex}", kept)
     step = _TASKS * engine.workers
     for first in range(0, len(files), step):
         part = files[first : first + step]
         leaves = [None if picked is None else picked.get(first + i, []) for i in range(len(part))]
         tasks = [check(folder / name, claimed, some, saved) for name, some in zip(part, leaves, strict=True)]
-        results += engine.run(tasks)
+        results += engine.run(tasks, before=first, after=len(files) - first - len(part))
         if saved is not None:
             for name, some, result in zip(part, leaves, results[first:], strict=True):
                 saved.keep(name, some, result)

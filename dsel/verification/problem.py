@@ -7,6 +7,7 @@ out. f(S) = c - tr(B_S' K_SS^-1 B_S).
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,12 +26,16 @@ from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.multiples import distances_to_multiples
 from dsel.passes.reduce_blocks import RowPass
 
+log = logging.getLogger("dsel")
+
 Extended = NDArray[np.longdouble]
 EXTENDED = np.longdouble
 EPSILON = float(np.finfo(np.longdouble).eps)
 
 #: Rows that are converted to extended precision at a time.
 _ROWS = 4096
+#: Columns of X'Z that are multiplied at a time.
+_COLUMNS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +209,11 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
             "Verify on Linux with an x86-64 or ARM processor.",
         )
     _require_memory(dataset)
+    n, size = dataset.n, dataset.n + dataset.n_targets
+    what = "%d x %d products of columns over %d rows: %.1e multiplications in extended precision"
+    log.info(what, n, size, dataset.m, dataset.m * n * (size - n / 2))
     sums: _Sums = RowPass("means to verify", dataset, _block_sums, _merge_sums, 64 * dataset.n).run(engine)
-    raw, n = preprocess in ("unit", "none"), dataset.n
+    raw = preprocess in ("unit", "none")
     means = sums.values / np.where(sums.present > 0, sums.present, 1)
     # A constant column becomes exactly 0.
     center = np.zeros_like(means) if raw else np.where(sums.low == sums.high, sums.low.astype(EXTENDED), means)
@@ -279,8 +287,14 @@ def _block_products(x: Any, y: Any, block: Block, center: Extended, fill: Extend
         z -= center
         if block.w is not None:
             z *= np.sqrt(block.w[start : start + _ROWS].astype(EXTENDED))[:, None]
-        products[:n] += z[:, :n].T @ z
+        columns = np.ascontiguousarray(z.T)  # products of rows of this array read memory in its order
+        for j in range(0, n, _COLUMNS):  # X'X is symmetric: half of it is enough
+            part = slice(j, min(j + _COLUMNS, n))
+            products[part, j:] += columns[part] @ columns[j:].T
         products[n] += (z * z).sum(axis=0)
+    for j in range(0, n, _COLUMNS):
+        part = slice(j, min(j + _COLUMNS, n))
+        products[part.stop : n, part] = products[part, part.stop : n].T
     return products
 
 

@@ -99,6 +99,10 @@ def test_included_groups_are_in_every_set_and_excluded_ones_have_no_verdict() ->
     require_right(found, values, error_of(("color",), 0.0, None))
     assert list(found.verdicts) == others
     assert found.size == 3
+    color = set(selection.groups["color"])  # its two columns depend on each other
+    assert len(color) == 2
+    assert all(color <= set(row.indices) for row in found.subsets)
+    assert all(color <= set(price.with_column) & set(price.without_column) for price in found.columns)
     assert "color, a, city" in render_alternatives(selection.with_alternatives(found))
 
 

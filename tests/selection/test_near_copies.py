@@ -407,7 +407,7 @@ def test_the_note_on_kept_multiples_says_how_near_they_are_and_what_a_proof_leav
     kept = dsel.certify(dsel.select(X, Y, k=3, near_copies="keep"), X, Y)
     assert kept.certificate[-1]["status"] == "optimal-except-near-copies"  # both together are not covered
     assert kept.certificate[-1]["near_copies"] == [[2, 10]]
-    wanted = "multiples of each other to 1e-6 of their norm, of which at most one is chosen, and no proof covers"
+    wanted = "multiples of each other to 1e-6 of their norm, of which at most one is chosen; a proof is optimal-except"
     assert any(wanted in note and note.endswith(": x2 and x10") for note in kept.notes)
     first = dsel.certify(dsel.select(X, Y, k=3), X, Y)
     assert first.certificate[-1]["represented"] == 1  # x10 in place of x2 may be better

@@ -20,6 +20,7 @@ from dsel.jobs.proof_store import ProofBudget
 from dsel.jobs.run_folder import proof_logs
 from dsel.jobs.runner import certify_run, run_job
 from dsel.storage.json_files import write_json
+from dsel.verification.check import TOLERANCE
 from tests.search.exact.cases import paper_data
 from tests.verification.logs import (
     BRANCHED,
@@ -86,6 +87,29 @@ def test_a_proof_is_accepted_and_the_result_says_what_was_checked(proved):
     as_json = json.loads(CliRunner().invoke(app, ["verify", str(proved), "--json"]).stdout)
     assert as_json["accepted"]
     assert as_json["checks"][0]["optimal"]
+
+
+def test_the_command_shows_what_is_checked(proved):
+    shown = CliRunner().invoke(app, ["verify", str(proved)])
+    nodes = dsel.open_selection(proved).certificate[-1]["nodes"]
+    lines = [line.split(" INFO ")[1] for line in shown.stderr.splitlines() if " INFO " in line]
+    assert lines[0] == "sums in extended precision"
+    assert lines[1].startswith("18 x 20 products of columns over 60 rows: 1.2e+04 multiplications")
+    assert lines[2] == "check of log 1 of 1"
+    assert lines[3].startswith(f"proof-log-{K}: {nodes} nodes over 18 columns")
+
+
+def test_wide_data_whose_pairs_are_compared_hide_nothing_in_a_ridge(tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((20, 300))
+    y = X[:, [3]] - X[:, [290]] + 0.1 * rng.standard_normal((20, 1))
+    (check,) = dsel.verify(certified_run(tmp_path, X, y, 2)).checks
+    centered, y = X[:, check.indices] - X[:, check.indices].mean(axis=0), (y - y.mean()) / y.std()
+    assert sorted(check.indices) == [3, 290]
+    assert check.value == pytest.approx(np.linalg.lstsq(centered, y)[1][0], rel=1e-10)
+    assert check.optimal
+    assert set(check.leaves) == {"comparison"}
+    assert check.error == TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -226,6 +250,15 @@ def test_a_certificate_without_a_log_is_not_verified(tmp_path):
     found = dsel.verify(out)
     assert found.verdict == "incomplete"
     assert "perspective relaxation) has no valid log: dsel certify --log makes one" in str(found)
+
+
+def test_a_proof_that_had_no_time_to_begin_asks_for_more_time(tmp_path, monkeypatch):
+    out = finished_run(tmp_path, *noisy(3, 40, 12), 3)
+    monkeypatch.setattr("dsel.objective.few_targets._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
+    certified = certify_run(out, ProofBudget.of(seconds=5.0, log=True))
+    assert any("too little time, and has no log:" in note and "more time" in note for note in certified.notes)
+    with pytest.raises(MissingInputError, match=r"too little time to begin: give it more, dsel certify .* --time"):
+        dsel.verify(out)
 
 
 def test_logs_of_smaller_sizes_are_asked_for_by_name(tmp_path):

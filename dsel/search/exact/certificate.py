@@ -23,6 +23,8 @@ STATUS_WORDS: dict[str, str] = {
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
+#: The `method` of a certificate without a bound: the proof had too little time to begin.
+NO_TIME = "no time for a bound"
 #: How the `method` of a certificate ends whose bound is that of a reduced problem, lowered by what it leaves out.
 REDUCED = ", on a reduced problem"
 #: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
@@ -437,7 +439,7 @@ def nothing_to_choose(objective: Objective, rounding: float) -> Certificate:
 def without_bound(objective: ItemObjective, k: int, S: Sequence[int]) -> Certificate:
     """Return the certificate of a subset S of k columns or groups when there was no time for a bound."""
     size, value = objective.included_size + k, float(objective.value(S))
-    return Certificate(size, value, 0.0, objective.total, tuple(objective.in_data(S)), method="no time for a bound")
+    return Certificate(size, value, 0.0, objective.total, tuple(objective.in_data(S)), method=NO_TIME)
 
 
 def up_to(proofs: Iterable[Certificate], size: int, value: float, indices: Sequence[int]) -> tuple[Certificate, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -221,10 +221,10 @@ class ParetoOptions(Options):
             return needs_no_function(extras)
         return needs_no_function("target_r2") if criterion and self.target_r2 is not None else ""
 
-    @property
-    def warm_start_by_criterion(self) -> WarmStart:
-        """The warm start of a search by a custom criterion, which takes evaluations: only one that is asked for."""
-        return self.warm_start if "warm_start" in self.model_fields_set else "none"
+    def resolved(self, criterion: bool) -> Self:
+        """Return the options as a search uses them: a warm start that takes evaluations only if it is asked for."""
+        asked = "warm_start" in self.model_fields_set or not self.calls_function(criterion)
+        return self if asked else self.model_copy(update={"warm_start": "none"})
 
     def _asked_extras(self, warm_start: bool = True) -> str:
         """Return the names of the asked options that only searches by slices have. warm_start: count it."""

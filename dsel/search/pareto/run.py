@@ -181,10 +181,10 @@ def _values_of_groups(task: SearchTask, limited: bool) -> dict[Subset, float]:
 
 def _warm_start_by_criterion(task: SearchTask, stop: Stop) -> BatchSearch | None:
     """Return the search by the criterion that the archive starts from, or None if none is asked for."""
-    name, options = task.options.warm_start_by_criterion, task.options
-    if name == "none":
+    options = task.options
+    if options.warm_start == "none":
         return None
-    if name == "forward":
+    if options.warm_start == "forward":
         return run_steps(task, forward_steps, stop.seconds)[0]
     return run_steps(task, exchange_steps, stop.seconds, seed=task.seed, restarts=options.restarts)[0]
 

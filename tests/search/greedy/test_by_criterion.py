@@ -152,8 +152,10 @@ def test_poss_may_start_from_a_greedy_search_by_the_criterion(warm_start: str) -
 def test_poss_has_no_warm_start_by_a_criterion_unless_it_is_asked_for() -> None:
     X, y = problem()
     criterion = Absolute()
-    dsel.select(X, y, k=3, method="poss", criterion=criterion, iterations=5)
+    selection = dsel.select(X, y, k=3, method="poss", criterion=criterion, iterations=5)
     assert criterion.calls.total() <= 5
+    assert selection.options["warm_start"] == "none"
+    assert dsel.select(X, y, k=3, method="poss", iterations=5).options["warm_start"] == "forward"
     with pytest.raises(OptionError, match="exchange_every cannot be combined"):
         dsel.select(X, y, k=3, method="poss", criterion=criterion, exchange_every=10)
 
