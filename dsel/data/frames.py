@@ -424,7 +424,7 @@ def warn_of_new_value(name: str, value: Any) -> None:
 def warn_of_new_numbers(targets: Sequence[str]) -> None:
     """Warn that columns may have been numbered again without the targets, as in a file without a header."""
     warnings.warn(
-        f"The columns of X are numbered without a gap, and in the data of the selection {shorten(targets)} was a target. "
+        f"The columns of X are numbered without a gap, and in the selection's data {shorten(targets)} was a target. "
         "Columns are found by label: if X was numbered without it, give its columns their numbers in those data.",
         stacklevel=_level_of_caller(),
     )

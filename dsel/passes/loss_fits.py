@@ -52,6 +52,11 @@ COMPLETE_FITS = 8
 _INFINITE, _GROWING = 30.0, 1e-4
 #: The fit is infinite after as many steps beyond, or if this share of the deviance at the start is left.
 _STEPS_BEYOND, _SEPARATED = 25, 1e-6
+#: The decrement of a fit with an end falls faster at each of the last steps. Where the best coefficient is infinite, it
+#: falls by e at each step: so many last steps are looked at, and this share of the one before is left.
+_LAST_STEPS, _SLOW = 5, 0.1
+#: Such a coefficient still grows by this share, and by this share of the one that grows most.
+_STILL_GROWING, _LEAST_GROWTH = 1e-5, 0.01
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,10 @@ class LossFit:
         That of the scaled columns; 0 without one.
     infinite : bool
         Whether the fit does not end, because the columns separate the classes or order the events.
+    endless : array of int
+        Of a fit that is not infinite, the columns whose coefficients are: the deviance has a limit, but no minimum.
+    converged : bool
+        Whether the fit came to its end, and was not stopped before by the number of steps or by rounding.
     """
 
     columns: Ints
@@ -143,6 +152,8 @@ class LossFit:
     coefficients: Floats
     intercept: Any
     infinite: bool = False
+    endless: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    converged: bool = True
 
     def with_column(self, j: int) -> Floats:
         """Return the coefficients and the intercept where a fit with one more column may begin."""
@@ -401,6 +412,8 @@ class _Newton:
         self._deviations = np.ones(columns.size) if deviations is None else deviations[columns]
         self._first, self._steps_beyond, self._growth = np.inf, 0, 0.0
         self._where_beyond: tuple[Floats, float, float] | None = None
+        self._decrements: list[float] = []
+        self._newton_step = self._step
 
     def tell(self, deviance: float, g: Floats, H: Floats) -> None:
         """Take the sums of a pass at the trial point, and choose the next one."""
@@ -424,6 +437,8 @@ class _Newton:
             step[free] = _solve(H[free, free], -g[free])
         self.decrement = float(-g @ step)
         self._step = step.reshape(self.trial.shape)
+        self._newton_step = self._step
+        self._decrements = [*self._decrements[1 - _LAST_STEPS :], self.decrement]
         self.trial = self.best + self._step
         if not np.isfinite(self._first):
             self._first = deviance
@@ -451,7 +466,24 @@ class _Newton:
         """Return the fit."""
         s = self.columns.size
         intercept = float(self.best[s]) if self.best.ndim == 1 else self.best[s]
-        return LossFit(self.columns, self.value, self.deviance, self.best[:s], intercept, self.infinite)
+        converged = self.done and self.decrement >= -_TOLERANCE * abs(self.value)
+        return LossFit(
+            self.columns, self.value, self.deviance, self.best[:s], intercept, self.infinite, self._endless(), converged
+        )
+
+    def _endless(self) -> Ints:
+        """Return the columns whose coefficients would grow without an end, while the deviance stays nearly the same."""
+        found, last = self.columns[:0], np.array(self._decrements)
+        if self.infinite or not self.done or self.problem.lam > 0.0 or not self.problem.loss.endless:
+            return found
+        if last.size < _LAST_STEPS or not (last > 0.0).all() or (last[1:] < _SLOW * last[:-1]).any():
+            return found
+        s = self.columns.size
+        b, step = (part[:s].reshape(s, -1) for part in (self.best, self._newton_step))
+        size = np.linalg.norm(step, axis=1)
+        grown = size * self._deviations
+        same = (b * step).sum(axis=1) > _STILL_GROWING * np.square(b).sum(axis=1)
+        return np.asarray(self.columns[same & (grown > _LEAST_GROWTH * grown.max(initial=0.0))])
 
 
 def _solve(H: Floats, g: Floats) -> Floats:

@@ -119,9 +119,10 @@ def certify_loss(
             if proof.near_best is not None and size > base:
                 listed[size] = proof.near_best
             if proof.ended == "rounding":
+                penalty = "a larger lam" if data.lam > 0.0 else "lam"
                 notes.append(
                     f"{_STALLED} size {size}, and a gap is left, because fits by the loss do not converge: more time "
-                    "does not help; set lam or coefficient_limit"
+                    f"does not help; set {penalty} or coefficient_limit"
                 )
             if proof.ended == "interrupted":
                 break

@@ -344,10 +344,12 @@ class LossSearch:
         prefixes = [chosen[:i] for i in range(chosen.size + 1)]
         fits = fit_subsets(problem, prefixes)
         known = self.known[best]
-        if known.infinite and known.columns.size == chosen.size:  # it has no end: where the search stopped it counts
-            fits[-1] = replace(
-                known, columns=chosen, coefficients=known.coefficients[np.searchsorted(known.columns, chosen)]
-            )
+        if known.columns.size == chosen.size:
+            order = np.argsort(chosen)
+            if known.infinite or known.value < fits[-1].value * (1.0 - _BETTER):  # where the search stopped it counts
+                fits[-1] = replace(known, columns=chosen, coefficients=known.coefficients[np.argsort(order)])
+            last = fits[-1]
+            self.known[best] = replace(last, columns=chosen[order], coefficients=last.coefficients[order])
         last, empty = fits[-1], fits[0]
         gains = np.array([a.value - b.value for a, b in pairwise(fits)])
         gram = run.prepared.fit(chosen, 0.0).gram
@@ -438,6 +440,18 @@ class LossSearch:
             notes.append(
                 f"columns {names} {self.problem.loss.endless}: without a penalty the fit is infinite, and the "
                 "coefficients are those where it was stopped; set lam above 0 for finite ones"
+            )
+        elif fit.endless.size:
+            names, many = format_labels(run.dataset.features, fit.endless), fit.endless.size > 1
+            notes.append(
+                f"no finite {'coefficients' if many else 'coefficient'} of {names} {'fit' if many else 'fits'} best: "
+                "usually rows that such a column tells from others all have the same class, no count or no event; what "
+                "is shown is where the fit stopped; set lam above 0 for a minimum"
+            )
+        elif not fit.converged:
+            notes.append(
+                "the fit stopped before its minimum, because of rounding or of the number of steps: a better deviance "
+                f"is possible; {'a larger lam' if self.problem.lam > 0.0 else 'lam above 0'} helps"
             )
         return notes
 

@@ -295,11 +295,11 @@ def _by_loss(
         curve = choose_size(run, search)
         run = run.asking(k=curve.k)
         search.run = search.run.asking(k=curve.k)
-    outcome, errors = search.outcome(run)
-    outcome = _over_representatives(run, outcome)
     with timer.stage("check"):
         chosen, dependent, fit = search.final_fit(run)
         figures = search.class_figures()
+    outcome, errors = search.outcome(run)
+    outcome = _over_representatives(run, outcome)
     weighted = run.dataset.weights is not None or run.validated.request.class_weight is not None
     answer = Answer(
         run,

@@ -519,7 +519,8 @@ class OMPSelector(SubsetSelector):
 
     Notes
     -----
-    With several targets the squared correlations are added up (simultaneous OMP).
+    With several targets the squared correlations are added up (simultaneous OMP). `indices_` is in order of gain, as
+    for all selectors: each next column lowers the error most. OMP may have taken the columns in another order.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.optimize
 
 import dsel
 from dsel.errors import CapacityError, DataError, OptionError
@@ -243,6 +244,40 @@ def test_columns_that_order_the_events_are_named() -> None:
     found = dsel.select(X, np.column_stack([X[:, 2] - X[:, 2].min(), np.ones(50)]), k=1, loss="cox")
     assert found.labels == ["x2"]
     assert any("x2 order the events: without a penalty the fit is infinite" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 8])
+def test_a_fit_without_an_end_has_one_deviance_and_one_note(seed: int) -> None:
+    X = np.random.default_rng(seed).normal(size=(80, 8))
+    found = dsel.select(X, np.column_stack([np.exp(-X[:, 2] - X[:, 5]), np.ones(80)]), k=2, loss="cox")
+    assert set(found.labels) == {"x2", "x5"}
+    assert found.r2 == pytest.approx(next(row.r2 for row in found.front if row.size == 2), rel=1e-9)
+    assert len(found.notes) == 1
+    assert "order the events: without a penalty the fit is infinite" in found.notes[0]
+
+
+@pytest.mark.parametrize("lam", [1.0, 1e-3, 1e-6, 1e-8])
+def test_a_small_penalty_gives_events_in_order_their_minimum(lam: float) -> None:
+    X = np.random.default_rng(3).normal(size=(200, 8))
+    found = dsel.select(X, np.column_stack([np.exp(-X[:, 0]), np.ones(200)]), k=1, loss="cox", lam=lam)
+    z = np.sort((X[:, 0] - X[:, 0].mean()) / X[:, 0].std())
+
+    def penalized(b: float) -> float:  # the risk set of a row are those with at most its value
+        return float(2.0 * (np.logaddexp.accumulate(b * z) - b * z).sum() + lam * b * b)
+
+    best = scipy.optimize.minimize_scalar(penalized, bounds=(0.0, 2e4), method="bounded", options={"xatol": 1e-7})
+    assert found.error == pytest.approx(best.fun, rel=1e-9)
+    assert found.coefficients[0, 0] * X[:, 0].std() == pytest.approx(best.x, rel=1e-5)
+    assert not found.notes
+
+
+def test_a_penalized_fit_that_digits_stop_says_so_and_the_proof_advises_a_larger_penalty() -> None:
+    X = np.random.default_rng(3).normal(size=(200, 8))
+    survival = np.column_stack([np.exp(-X[:, 0]), np.ones(200)])
+    stopped = dsel.select(X, survival, k=1, loss="cox", lam=1e-12)
+    assert [note.split(",")[0] for note in stopped.notes] == ["the fit stopped before its minimum"]
+    certified = dsel.certify(dsel.select(X, survival, k=1, loss="cox", lam=1e-4), X, survival)
+    assert any(note.endswith("set a larger lam or coefficient_limit") for note in certified.notes)
 
 
 @pytest.mark.parametrize(

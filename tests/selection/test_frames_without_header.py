@@ -133,7 +133,7 @@ def test_rows_that_were_numbered_again_without_the_target_give_a_warning() -> No
         dsel.select(headerless(), 3, k=2).predict(headerless())
     again = rest.set_axis(range(7), axis=1)
     selection = dsel.select(frame, 3, k=1, exclude=[7])  # the last number exists in rows that were numbered again
-    with pytest.warns(UserWarning, match="numbered without a gap, and in the data of the selection 3 was a target"):
+    with pytest.warns(UserWarning, match="numbered without a gap, and in the selection's data 3 was a target"):
         selection.predict(again)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.optimize
 import xarray as xr
 from sklearn.linear_model import GammaRegressor, HuberRegressor, LogisticRegression, PoissonRegressor, QuantileRegressor
 from sklearn.metrics import (
@@ -25,6 +26,7 @@ from sklearn.metrics import (
 )
 
 import dsel
+from dsel._lib.types import Floats
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.quantile import Quantile
@@ -476,6 +478,46 @@ def test_columns_that_separate_the_classes_are_named() -> None:
     assert s.indices == (4,)
     assert any(note.startswith("columns x4 separate the classes") for note in s.notes)
     assert not any("separate" in note for note in dsel.select(X, y, k=1, loss="logistic", lam=0.1).notes)
+
+
+def _has_a_minimum(A: Floats, y: Floats) -> bool:
+    """Return whether no coefficients of A (m, s), and an intercept, leave every row on its side, or between both."""
+    sides = (2.0 * y - 1.0)[:, None] * np.column_stack([A, np.ones(len(A))])
+    best = scipy.optimize.linprog(-sides.sum(axis=0), A_ub=-sides, b_ub=np.zeros(len(A)), bounds=(-1.0, 1.0))
+    return bool(-best.fun < 1e-7)
+
+
+def test_a_note_says_exactly_where_the_deviance_has_no_minimum() -> None:
+    kinds = set()
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        Z = np.column_stack([rng.normal(size=(30, 2)), rng.permutation(np.arange(30) < 6)])
+        y = (Z[:, 0] * rng.uniform(0.0, 4.0) + 3.0 * Z[:, 2] + rng.logistic(size=30) > 0).astype(float)
+        s = dsel.select(Z, y, k=2, loss="logistic", method="exhaustive")
+        endless = any("separate the classes" in note or "no finite coef" in note for note in s.notes)
+        kinds.add(endless)
+        assert endless == (not _has_a_minimum(Z[:, list(s.indices)], y)), seed
+    assert kinds == {False, True}
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "poisson", "cox"])
+def test_an_indicator_whose_rows_all_have_one_outcome_is_named(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(200, 8))
+    one = rng.random(200) < 0.2
+    Z[:, 3] = one
+    linear = Z[:, 0] + rng.logistic(size=200)
+    y: Any = {
+        "logistic": np.where(one, 1.0, linear > 0),
+        "multinomial": np.where(one, "c", np.array(["a", "b", "c"])[np.digitize(linear, [-1.0, 1.0])]),
+        "poisson": np.where(one, 0.0, rng.poisson(np.exp(0.5 * Z[:, 0]))),
+        "cox": np.column_stack([rng.exponential(np.exp(-Z[:, 0])), ~one]),
+    }[loss]
+    s = dsel.select(Z, y, k=2, loss=loss)
+    assert set(s.labels) == {"x0", "x3"}
+    assert any(note.startswith("no finite coefficient of x3 fits best") for note in s.notes)
+    penalized = dsel.select(Z, y, k=2, loss=loss, lam=0.1)
+    assert not any("no finite" in note for note in penalized.notes)
 
 
 @pytest.mark.parametrize(

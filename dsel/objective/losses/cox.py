@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import scipy
@@ -224,14 +225,32 @@ class RiskSets(LossOfRows):
 
     def hessian(self, eta: Floats, Z: Floats, safe: float = 0.0) -> Floats:
         """Return the Hessian of L as a function of the coefficients of the columns Z (m, s)."""
-        order, _, first, _, D = self._sorted
-        c, latest, last = np.exp(self._logs(eta)[1]), order[::-1], eta.size - 1 - first
-        size = (self.w * np.exp(np.maximum(eta - eta.max(), -_RANGE)))[latest]
-        sums = np.cumsum(Z.T[:, latest] * size, axis=1)[:, last]
-        means = sums * (np.sqrt(D) / np.cumsum(size)[last])
+        c, means = np.exp(self._logs(eta)[1]), self._means(eta, Z).T * np.sqrt(self.D)
         H = Z.T @ (Z * c[:, None])
         floor = _FLOOR * np.diag(H)  # where the difference is rounding, it stays above 0
         return np.asarray(2.0 * (H - means @ means.T + np.diag(floor)))
+
+    def _means(self, eta: Floats, Z: Floats) -> Floats:
+        """Return the means (K, s) of the columns Z over each risk set, weighted by w exp(eta)."""
+        order, _, first, _, _ = self._sorted
+        latest = order[::-1]
+        size = (self._log_w + eta)[latest]
+        total = np.logaddexp.accumulate(size)
+        start = int(np.argmax(total > -np.inf))
+        # sums may grow by more than float64 has room for: rows are divided into ranges, each with its own unit
+        ranges = (total[start:] - total[start]) // _RANGE
+        edges = [start, *(start + 1 + np.flatnonzero(np.diff(ranges))), size.size]
+        sums = np.hstack([Z, np.ones((len(Z), 1))])[latest]
+        carried = np.zeros(sums.shape[1])
+        for begin, end in pairwise(edges):
+            rows = sums[begin:end]
+            rows *= np.exp(size[begin:end] - total[begin])[:, None]
+            if begin > start:
+                rows[0] += carried * np.exp(total[begin - 1] - total[begin])
+            np.cumsum(rows, axis=0, out=rows)
+            carried = rows[-1] / np.exp(total[end - 1] - total[begin])
+        found = sums[eta.size - 1 - first]
+        return np.asarray(found[:, :-1] / found[:, -1:])
 
     def working_response(self, eta: Floats) -> tuple[Floats, Floats]:
         """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""

@@ -24,6 +24,7 @@ class Poisson(Loss):
     name = "poisson"
     link = "log"
     ratio = "rate ratio"
+    endless = "tell rows of the count 0 from others"
     summary = "counts: the deviance of Poisson regression with the log link"
 
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Poisson:
