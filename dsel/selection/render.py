@@ -198,7 +198,8 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
             f"selection explains at least {gamma.guarantee:.2%} of what the best columns{others} explain (proved)"
         )
     if selection.error_ratio is not None:
-        yield f"Error ratio to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
+        ridge = " of the ridge fit, without its penalty," if selection.lam > 0.0 else ""
+        yield f"Error ratio{ridge} to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
 def _ratios(selection: SelectionRecord) -> str:

@@ -181,7 +181,8 @@ def test_the_error_ratio_is_that_to_the_singular_values(lam: float, tmp_path: Pa
         np.square(A - S @ np.linalg.pinv(S) @ A).sum() / np.square(np.linalg.svd(A, compute_uv=False)[3:]).sum()
     )
     assert projection == pytest.approx(ratio) if lam == 0.0 else projection < ratio
-    assert f"Error ratio to the best approximation of rank 3: {ratio:.4f}" in render(selection)
+    ridge = " of the ridge fit, without its penalty," if lam else ""
+    assert f"Error ratio{ridge} to the best approximation of rank 3: {ratio:.4f}" in render(selection)
     assert f"{ratio:.4f}" in render_report(selection)
     assert dsel.open_selection(selection.save(tmp_path / "saved")).error_ratio == selection.error_ratio
 

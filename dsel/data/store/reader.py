@@ -266,14 +266,14 @@ def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
         found = sorted(name for name, is_array, _ in arrays if is_array and "/" not in name)
         raise DataError(
             f"{path} has no variable {variable}; it has {shorten(found) or 'none'}.",
-            f"Name the data matrix X, with dimensions {schema.DIMENSIONS[schema.X]}.",
+            f"Name the data matrix X, with dimensions {schema.DIMENSIONS[schema.X]}, or write a store by dsel ingest.",
         )
     handle = open_array(str(path), variable)
     array, wanted = handle.array, schema.DIMENSIONS[variable]
     found_names = array.metadata.dimension_names  # type: ignore[union-attr]
     where = f"{variable} of {path}"
     if found_names is None or tuple(found_names) != wanted:
-        remedy = f"They must be {wanted}."
+        remedy = f"They must be {wanted}. Open a cube by xarray.open_zarr(path, chunks={{}}), or ingest it."
         if found_names is not None and tuple(found_names) == wanted[::-1]:
             remedy = f"It is transposed: write ds[{variable!r}].transpose(*{wanted}) with xarray."
         raise DataError(f"{where} has dimensions {found_names}.", remedy)
