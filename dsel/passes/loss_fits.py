@@ -53,7 +53,7 @@ _INFINITE, _GROWING = 30.0, 1e-4
 #: The fit is infinite after as many steps beyond, or if this share of the deviance at the start is left.
 _STEPS_BEYOND, _SEPARATED = 25, 1e-6
 #: The decrement of a fit with an end falls faster at each of the last steps. Where the best coefficient is infinite, it
-#: falls by e at each step: so many last steps are looked at, and this share of the one before is left.
+#: falls by e at each step. The number of last steps that count, and the share of the one before that is left.
 _LAST_STEPS, _SLOW = 5, 0.1
 #: Such a coefficient still grows by this share, and by this share of the one that grows most.
 _STILL_GROWING, _LEAST_GROWTH = 1e-5, 0.01

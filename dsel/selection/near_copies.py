@@ -51,7 +51,7 @@ _LEAST_GAIN, _CHANCE = 0.01, 25.0
 #: Sums with random signs estimate 1 - correlation. Pairs may be near-copies if it is below the first of these times the
 #: limit, and are so beyond doubt below the second. A pair is on the wrong side with a probability below 1e-12.
 _DOUBTFUL, _CERTAIN = 4.0, 0.05
-#: So many pairs for each column are read at most.
+#: The most pairs for each column that are read.
 _MOST_PAIRS = 20
 
 Clusters = tuple[tuple[int, ...], ...]

@@ -19,11 +19,7 @@ from typing import Any, Literal
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.plugins import Registry
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.objective_interface import (
-    MOST_DENSE,
-    ItemObjective,
-    Objective,
-)
+from dsel.objective.objective_interface import MOST_DENSE, ItemObjective, Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.bounds import BoundName
