@@ -13,8 +13,8 @@ _INFINITE, _GROWING = 30.0, 1e-4
 _STEPS_BEYOND, _SEPARATED = 25, 1e-6
 #: The decrement of a fit with an end falls faster at each of the last steps. Where the best coefficient is infinite, it
 #: falls by e at each step, until rounding hides the direction from the last step. The number of steps that count, and
-#: the share of the one before that is left.
-_LAST_STEPS, _SLOW = 5, 0.1
+#: the share of the one before that is left. The last decrement is at most the third number times the deviance at first.
+_LAST_STEPS, _SLOW, _NEAR = 5, 0.1, 1e-9
 #: Such a coefficient still grows by this share, and by this share of the one that grows most.
 _STILL_GROWING, _LEAST_GROWTH = 1e-5, 0.01
 
@@ -61,7 +61,8 @@ class EndOfFit:
         if len(last) > _LAST_STEPS and last[-1][0] < _SLOW * last[-2][0]:  # the direction is lost in rounding
             last = last[:-1]
         fall = np.array([decrement for decrement, _ in last[-_LAST_STEPS:]])
-        if fall.size < _LAST_STEPS or not (fall > 0.0).all() or (fall[1:] < _SLOW * fall[:-1]).any():
+        near = fall.size == _LAST_STEPS and (fall > 0.0).all() and fall[-1] <= _NEAR * self._first
+        if not near or (fall[1:] < _SLOW * fall[:-1]).any():
             return np.zeros(s, bool)
         b, step = (part[:s].reshape(s, -1) for part in (best, last[-1][1]))
         grown = np.linalg.norm(step, axis=1) * self._deviations
