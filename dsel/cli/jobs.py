@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dsel._lib.text import noun
 from dsel.cli.application import (
     Cluster,
     Folder,
@@ -93,8 +94,8 @@ def init(
 
     size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
     values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
-    note = f"\nnote: {problem}" if problem else ""
-    print_answer(json, values, lambda: f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}{note}")
+    note, chosen = f"\nnote: {problem}" if problem else "", f"{size} {noun(size, 'column')}"
+    print_answer(json, values, lambda: f"{out} chooses {chosen} of {store}. Read it, then: dsel run {out}{note}")
 
 
 @app.command(epilog=examples("dsel run job.yaml", "dsel run job.yaml --out s3://bucket/result --cluster cluster.yaml"))

@@ -353,3 +353,11 @@ class TestAJob:
         with pytest.raises(CapacityError, match="Give each worker at least"):
             run_job(read_job(path))
         assert not (tmp_path / "job.result").exists()
+
+
+def test_one_is_in_the_singular(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    ingest_arrays(X, tmp_path / "s.zarr", y=X[:, 1])
+    lines = str(dsel.plan(tmp_path / "s.zarr", k=2, method="forward"))
+    assert re.search(r"1 pass, .* read, 1 task, ", lines)
+    assert not re.search(r"\b1 (passes|tasks|workers|iterations)\b", lines)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import percent, shorten
+from dsel._lib.text import noun, percent, shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.front_row import FrontRow
@@ -131,7 +131,7 @@ def search_end(selection: SelectionRecord) -> str:
         "target": "It ended at the target.",
         "bound": "It ended at the proved bound.",
     }
-    steps = f"The search took {selection.iterations:,} iterations of {selection.method}."
+    steps = f"The search took {selection.iterations:,} {noun(selection.iterations, 'iteration')} of {selection.method}."
     return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
 
 
@@ -439,7 +439,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Host", made.get("host", "")),
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
-        ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
+        ("Search", f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}, ended: {selection.ended}"),
         ("Passes over the data", f"{passes_made(selection)}; {bytes_taken(selection)}"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
