@@ -304,7 +304,7 @@ def on_rows(problem: LossData, there: NDArray[np.bool_]) -> LossData:
 def _kept(problem: LossData, columns: Ints) -> Block | None:
     """Return all rows of these columns, or None if a pass takes them. Reads the columns that were not read before."""
     dataset, loss = problem.dataset, problem.loss
-    if (dataset.in_memory and loss.by_rows) or not keeps(dataset, columns.size, loss):
+    if fits_in_place(dataset, loss) or not keeps(dataset, columns.size, loss):
         return None
     if not keeps(dataset, len(problem.columns) + columns.size, loss):
         for j in [j for j in problem.columns if j not in columns]:
@@ -342,6 +342,11 @@ def keeps(dataset: Dataset, columns: int, loss: Loss) -> bool:
     # of a copy, workers read little for a step, and share the work, if a loss is a sum over rows
     by_columns = isinstance(dataset.blocks[0].x, TransposedRows) and loss.by_rows
     return dataset.in_memory or (not by_columns and 8 * dataset.m * (columns + 3) <= KEPT_BYTES)
+
+
+def fits_in_place(dataset: Dataset, loss: Loss) -> bool:
+    """Return whether each step of a fit reads the data where they are in memory, without a copy of its columns."""
+    return dataset.in_memory and loss.by_rows
 
 
 def too_many_rows(loss: Loss, dataset: Dataset, columns: int) -> CapacityError:
