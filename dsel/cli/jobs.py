@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dsel._lib.text import noun
 from dsel.cli.application import (
     Cluster,
     Folder,
@@ -94,7 +93,8 @@ def init(
 
     size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
     values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
-    note, chosen = f"\nnote: {problem}" if problem else "", f"{size} {noun(size, 'column')}"
+    note = f"\nnote: {problem}" if problem else ""
+    chosen = f"{size} column{'' if size == 1 else 's'}"
     print_answer(json, values, lambda: f"{out} chooses {chosen} of {store}. Read it, then: dsel run {out}{note}")
 
 
@@ -411,5 +411,5 @@ def stability(
         stable = found.stable(threshold, max_errors=max_errors)
         least = found.threshold(max_errors) if max_errors is not None else threshold
         values["stable"] = stable
-        text += f"\nStable, on {least:.1%} or more: {', '.join(stable) or 'none'}"
+        text += f"\nStable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
     print_answer(json, values, lambda: text)

@@ -225,6 +225,17 @@ def test_a_loss_reads_the_bytes_that_were_planned(tmp_path: Path, columns: int) 
     assert all(planned[name] == measured[name] for name in ("passes", "bytes_read", "tasks"))
 
 
+@pytest.mark.parametrize("k", [3, 10])
+def test_the_steps_of_fits_by_a_loss_count_for_data_in_memory(k: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 24))
+    y = (X[:, :3].sum(axis=1) + rng.logistic(size=300) > 0).astype(float)
+    selection = dsel.select(X, y, k=k, method="forward", loss="logistic")
+    assert selection.plan is not None
+    planned, measured = (selection.plan[name]["bytes_read"] for name in ("planned", "measured"))
+    assert measured / 2 < planned < 2 * measured
+
+
 def test_a_read_for_columns_that_are_copies_is_measured_apart(tmp_path: Path) -> None:
     X, Y = regression()
     X[:, 20] = 3 * X[:, 2]

@@ -470,8 +470,8 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
     chosen = list(selection.groups) if selection.groups else selection.names
     size = min(len(chosen), stability.k)
     frequency, order = stability.frequency(size), stability.ranked(size)
-    mine = [j for j in order if stability.names[j] in chosen]
-    others = [j for j in order if stability.names[j] not in chosen][:_OTHERS]
+    mine = [j for j in order if str(stability.names[j]) in chosen]
+    others = [j for j in order if j not in mine][:_OTHERS]
     rows = [
         {"label": printable(stability.names[j]), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
         for j in sorted([*mine, *others], key=order.index)
