@@ -473,7 +473,7 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
     mine = [j for j in order if str(stability.names[j]) in chosen]
     others = [j for j in order if j not in mine][:_OTHERS]
     rows = [
-        {"label": printable(stability.names[j]), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
+        {"label": printable(str(stability.names[j])), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
         for j in sorted([*mine, *others], key=order.index)
     ]
     method = stability.request.get("method", "")
