@@ -39,6 +39,7 @@ LossOption = Annotated[
     str | None,
     typer.Option("--loss", help='What is minimized, as in a job file: poisson, or "{quantile: {level: 0.9}}".'),
 ]
+Lam = Annotated[float | None, typer.Option("--lam", min=0, help="The ridge penalty; used instead of the job file's.")]
 Events = Annotated[
     list[str] | None,
     typer.Option(
@@ -63,14 +64,13 @@ def as_size(k: str | None) -> int | str | None:
 
 
 def job_of(
-    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None,
-    loss: str | None,
-) -> JobFile:  # fmt: skip
-    """Return a job with the values that options replace."""
+    job: Path, out: str | None, cluster: Path | None, k: str | None, loss: str | None, **changes: Any
+) -> JobFile:
+    """Return a job with the values that options replace. changes: keys of the job file; None leaves a key as it is."""
     from dsel.config.job import read_job
     from dsel.config.yaml_files import parse_yaml
 
-    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k, "loss": loss and parse_yaml(loss, "--loss")}
+    changes |= {"k": as_size(k), "loss": loss and parse_yaml(loss, "--loss")}
     return read_job(job, None if out is None else path_of(out), cluster, changes)
 
 
@@ -106,6 +106,7 @@ def run(
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     loss: LossOption = None,
+    lam: Lam = None,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
@@ -126,7 +127,7 @@ def run(
     from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
-    asked = job_of(job, out, cluster, k, max_k, choose_k, loss)
+    asked = job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
@@ -197,13 +198,14 @@ def plan(
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     loss: LossOption = None,
+    lam: Lam = None,
     json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
 
-    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k, loss)))
+    made = calibrated(*plan_job(job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam)))
     print_answer(json, made.as_dict(), lambda: made)
     made.require()
 

@@ -20,6 +20,7 @@ from dsel.errors import DselError, OutputError
 from dsel.jobs.status import StatusFile, describe_seconds
 from dsel.search.anytime import AnytimeSearch, slice_event
 from dsel.search.runtime.dispatcher import SearchProgress
+from dsel.storage.json_files import valid_json
 from dsel.storage.log_handler import log_handler
 from dsel.storage.object_store import ending
 from dsel.storage.paths import AnyPath
@@ -51,7 +52,7 @@ class _JsonLines(logging.Formatter):
             line["logger"] = record.name
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({**line, **getattr(record, "fields", {})})
+        return json.dumps(valid_json({**line, **getattr(record, "fields", {})}))
 
 
 class _Lines(logging.Formatter):
@@ -219,10 +220,7 @@ class Reporter:
         self._last = time.monotonic()
         note, left = self._progress.get("note") or "working", self._progress.get("seconds_left")
         text = note if left is None else f"{note}, about {describe_seconds(left)} left"
-        fields = {
-            name: value for name, value in self._progress.items()
-            if name != "note" and value is not None and value != math.inf
-        }  # fmt: skip
+        fields = {name: value for name, value in self._progress.items() if name != "note" and value is not None}
         log.info("%s: %s", self._stage, text, extra={"fields": {"stage": self._stage, **fields}})
 
     def stage(self, name: str) -> None:
@@ -270,6 +268,7 @@ class Reporter:
     def _show(
         self, done: int, total: int | None, note: str, best: float | None = None, seconds_left: float | None = None
     ) -> None:
+        best = None if best is None or not math.isfinite(best) else best  # no subset has a value yet
         progress = {"stage": self._stage, "done": done, "total": total, "best": best, "checkpoint": self._saved}
         if self.publish is not None:
             self.publish(progress)

@@ -15,7 +15,8 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.objective.losses.loss import Loss
-from dsel.passes.loss_fits import LossData, LossFit, columns_of, keeps, one_target
+from dsel.passes.loss_data import LossData, columns_of, keeps, one_target
+from dsel.passes.loss_fits import LossFit
 from dsel.passes.reduce_blocks import RowPass
 
 #: Rows are counted in bins of the logarithm of the odds, of 1 / 128 each from -16 to 16.

@@ -20,18 +20,8 @@ from dsel.data.dataset import Dataset
 from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
-from dsel.passes.loss_fits import (
-    COMPLETE_FITS,
-    ROWS,
-    STEP_BYTES,
-    LossData,
-    LossFit,
-    Targets,
-    columns_of,
-    keeps,
-    one_target,
-    read_pass,
-)
+from dsel.passes.loss_data import LossData, Targets, columns_of, keeps, one_target, read_pass
+from dsel.passes.loss_fits import COMPLETE_FITS, ROWS, STEP_BYTES, LossFit
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import PerBlock, RowPass
 

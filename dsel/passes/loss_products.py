@@ -13,7 +13,7 @@ from dsel.data.blocks import dense_rows
 from dsel.data.dataset import Dataset
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.data_pass import PassCost
-from dsel.passes.loss_fits import LossData, read_columns, read_pass
+from dsel.passes.loss_data import LossData, read_columns, read_pass
 
 _EPS = float(np.finfo(np.float64).eps)
 

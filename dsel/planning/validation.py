@@ -30,7 +30,7 @@ from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
-from dsel.passes.loss_fits import keeps, too_many_rows
+from dsel.passes.loss_data import keeps, too_many_rows
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.sums import Sums, needs_rows
 from dsel.planning.size_plan import MOST_COLUMNS, partition_of, plan_size

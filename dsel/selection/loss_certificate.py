@@ -14,7 +14,8 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.passes.column_copy import copied, copy_that_saves
-from dsel.passes.loss_fits import LossData, LossFit, fit_subsets
+from dsel.passes.loss_data import LossData
+from dsel.passes.loss_fits import LossFit, fit_subsets
 from dsel.passes.loss_products import LossColumns
 from dsel.search.exact.alternatives import NearBestAnswer
 from dsel.search.exact.certificate import GROUPS, Certificate

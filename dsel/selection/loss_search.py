@@ -23,17 +23,8 @@ from dsel.data.labels import format_labels
 from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
-from dsel.passes.loss_fits import (
-    LossData,
-    LossFit,
-    Targets,
-    deviances,
-    fit_subsets,
-    loss_targets,
-    on_rows,
-    read_columns,
-    without_scale_of_targets,
-)
+from dsel.passes.loss_data import LossData, Targets, loss_targets, on_rows, read_columns, without_scale_of_targets
+from dsel.passes.loss_fits import LossFit, deviances, fit_subsets
 from dsel.passes.loss_models import (
     FEWEST_MODELS,
     MOST_MODELLED,

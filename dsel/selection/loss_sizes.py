@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dsel.data.row_partition import Part
 from dsel.errors import DataError
 from dsel.passes.class_tables import class_tables
-from dsel.passes.loss_fits import LossData, LossFit, deviances, on_rows
+from dsel.passes.loss_data import LossData, on_rows
+from dsel.passes.loss_fits import LossFit, deviances
 from dsel.selection.candidates import by_gain
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext

@@ -23,7 +23,7 @@ from dsel.errors import Interrupted
 from dsel.objective.objective_interface import Objective
 from dsel.passes.column_copy import copied
 from dsel.passes.data_pass import log_passes
-from dsel.passes.loss_fits import Targets, checked_targets
+from dsel.passes.loss_data import Targets, checked_targets
 from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.calibration import calibrated
@@ -99,6 +99,7 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
         front = [
             {"size": row.size, **_figures(row), "labels": [selection.label(j) for j in row.indices]}
             for row in selection.front
+            if row.size <= selection.k
         ]
         found.update(
             labels=list(selection.labels), **_figures(selection), iterations=selection.iterations,

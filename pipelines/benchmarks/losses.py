@@ -25,7 +25,8 @@ from dsel.api.select import select
 from dsel.data.dataset import as_dataset
 from dsel.objective.losses.registry import find_loss
 from dsel.passes.gram import gram_statistics
-from dsel.passes.loss_fits import LossData, fit_subsets, loss_targets, without_scale_of_targets
+from dsel.passes.loss_data import LossData, loss_targets, without_scale_of_targets
+from dsel.passes.loss_fits import fit_subsets
 from pipelines.benchmarks.protocol import Benchmark
 from pipelines.papers.datasets import load, missing
 from pipelines.table import text_table

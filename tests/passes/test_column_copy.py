@@ -16,7 +16,7 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import CapacityError, DataError
-from dsel.passes import column_copy, loss_fits, loss_models
+from dsel.passes import column_copy, loss_data, loss_fits, loss_models
 from dsel.passes.column_copy import ColumnCopy, copied
 from dsel.passes.data_pass import log_passes
 from dsel.planning.validation import validate
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Path:
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder for temporary files, where small data are copied, too, and not read into this process."""
     monkeypatch.setattr(column_copy, "_SAVES_BYTES", 1)
-    monkeypatch.setattr(loss_fits, "KEPT_BYTES", 0)
+    monkeypatch.setattr(loss_data, "KEPT_BYTES", 0)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -186,7 +186,7 @@ def test_a_copy_that_is_lost_is_an_error_that_says_so(store: Path, tmp_path: Pat
     with copied(as_dataset(str(store)), None, THREADS) as rows:
         Path(rows.blocks[2].x.path).unlink()
         with pytest.raises(DataError, match="A copy of the data cannot be read"):
-            loss_fits.read_columns(rows, np.array([1]), None)
+            loss_data.read_columns(rows, np.array([1]), None)
 
 
 def test_what_a_killed_run_left_is_removed(store: Path, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_workers_of_this_machine_are_recognized() -> None:
 
 
 def test_columns_are_read_in_ranges_of_rows(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_fits, "_RANGE_BYTES", 5 * 130 * 8)
+    monkeypatch.setattr(loss_data, "_RANGE_BYTES", 5 * 130 * 8)
     dataset, few = as_dataset(str(store)), np.array([4, 7])
-    assert loss_fits.read_pass(dataset, few).ranges == ((0, 128), (128, 256), (256, 384), (384, 400))
-    assert np.array_equal(loss_fits.read_columns(dataset, few, None), X[:, few])
+    assert loss_data.read_pass(dataset, few).ranges == ((0, 128), (128, 256), (256, 384), (384, 400))
+    assert np.array_equal(loss_data.read_columns(dataset, few, None), X[:, few])

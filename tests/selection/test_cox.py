@@ -231,7 +231,7 @@ def test_fits_hold_few_columns_at_a_time_and_too_many_rows_are_refused(
     X, y = drawn()
     store = make_store(tmp_path / "s.zarr", X, y, chunks=(33, 3))
     whole = dsel.select(store, k=2, loss="cox", lam=1.0)
-    monkeypatch.setattr("dsel.passes.loss_fits.KEPT_BYTES", 8 * 150 * 6)  # three columns and their targets
+    monkeypatch.setattr("dsel.passes.loss_data.KEPT_BYTES", 8 * 150 * 6)  # three columns and their targets
     found = dsel.select(store, k=2, loss="cox", lam=1.0)
     assert found.indices == whole.indices
     assert found.error == pytest.approx(whole.error, rel=1e-10)

@@ -321,9 +321,9 @@ def coefficient_heads(selection: SelectionRecord) -> list[str]:
 
 
 def front_rows(selection: SelectionRecord) -> list[dict[str, str]]:
-    """Return the best subset of each size, with what it changes in the one before."""
+    """Return the best subset of each size up to k, with what it changes in the one before."""
     certified = {row["size"]: row for row in selection.certificate}
-    rows = [row for row in selection.front if row.size]
+    rows = [row for row in selection.front if 0 < row.size <= selection.k]
     before = FrontRow(0, 0.0, 0.0, ())
     made = []
     for previous, row in pairwise([before, *rows]):
