@@ -39,6 +39,7 @@ LossOption = Annotated[
     str | None,
     typer.Option("--loss", help='What is minimized, as in a job file: poisson, or "{quantile: {level: 0.9}}".'),
 ]
+Lam = Annotated[float | None, typer.Option("--lam", min=0, help="The ridge penalty; used instead of the job file's.")]
 Events = Annotated[
     list[str] | None,
     typer.Option(
@@ -63,14 +64,13 @@ def as_size(k: str | None) -> int | str | None:
 
 
 def job_of(
-    job: Path, out: str | None, cluster: Path | None, k: str | None, max_k: int | None, choose_k: str | None,
-    loss: str | None,
-) -> JobFile:  # fmt: skip
-    """Return a job with the values that options replace."""
+    job: Path, out: str | None, cluster: Path | None, k: str | None, loss: str | None, **changes: Any
+) -> JobFile:
+    """Return a job with the values that options replace. changes: keys of the job file; None leaves a key as it is."""
     from dsel.config.job import read_job
     from dsel.config.yaml_files import parse_yaml
 
-    changes = {"k": as_size(k), "max_k": max_k, "choose_k": choose_k, "loss": loss and parse_yaml(loss, "--loss")}
+    changes |= {"k": as_size(k), "loss": loss and parse_yaml(loss, "--loss")}
     return read_job(job, None if out is None else path_of(out), cluster, changes)
 
 
@@ -94,7 +94,8 @@ def init(
     size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
     values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
     note = f"\nnote: {problem}" if problem else ""
-    print_answer(json, values, lambda: f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}{note}")
+    chosen = f"{size} column{'' if size == 1 else 's'}"
+    print_answer(json, values, lambda: f"{out} chooses {chosen} of {store}. Read it, then: dsel run {out}{note}")
 
 
 @app.command(epilog=examples("dsel run job.yaml", "dsel run job.yaml --out s3://bucket/result --cluster cluster.yaml"))
@@ -106,6 +107,7 @@ def run(
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     loss: LossOption = None,
+    lam: Lam = None,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
@@ -126,7 +128,7 @@ def run(
     from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
-    asked = job_of(job, out, cluster, k, max_k, choose_k, loss)
+    asked = job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
@@ -197,13 +199,14 @@ def plan(
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     loss: LossOption = None,
+    lam: Lam = None,
     json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
 
-    made = calibrated(*plan_job(job_of(job, out, cluster, k, max_k, choose_k, loss)))
+    made = calibrated(*plan_job(job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam)))
     print_answer(json, made.as_dict(), lambda: made)
     made.require()
 
@@ -408,5 +411,5 @@ def stability(
         stable = found.stable(threshold, max_errors=max_errors)
         least = found.threshold(max_errors) if max_errors is not None else threshold
         values["stable"] = stable
-        text += f"\nStable, on {least:.1%} or more: {', '.join(stable) or 'none'}"
+        text += f"\nStable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
     print_answer(json, values, lambda: text)

@@ -15,11 +15,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
-from dsel._lib.text import printable
+from dsel._lib.text import counted_items, noun, printable
 from dsel.errors import DselError, OutputError
 from dsel.jobs.status import StatusFile, describe_seconds
 from dsel.search.anytime import AnytimeSearch, slice_event
 from dsel.search.runtime.dispatcher import SearchProgress
+from dsel.storage.json_files import valid_json
 from dsel.storage.log_handler import log_handler
 from dsel.storage.object_store import ending
 from dsel.storage.paths import AnyPath
@@ -51,7 +52,7 @@ class _JsonLines(logging.Formatter):
             line["logger"] = record.name
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({**line, **getattr(record, "fields", {})})
+        return json.dumps(valid_json({**line, **getattr(record, "fields", {})}))
 
 
 class _Lines(logging.Formatter):
@@ -219,10 +220,7 @@ class Reporter:
         self._last = time.monotonic()
         note, left = self._progress.get("note") or "working", self._progress.get("seconds_left")
         text = note if left is None else f"{note}, about {describe_seconds(left)} left"
-        fields = {
-            name: value for name, value in self._progress.items()
-            if name != "note" and value is not None and value != math.inf
-        }  # fmt: skip
+        fields = {name: value for name, value in self._progress.items() if name != "note" and value is not None}
         log.info("%s: %s", self._stage, text, extra={"fields": {"stage": self._stage, **fields}})
 
     def stage(self, name: str) -> None:
@@ -241,7 +239,7 @@ class Reporter:
 
     def tasks(self, done: int, total: int, what: str = "tasks") -> None:
         """Report the finished tasks of the current pass, or what else the stage counts."""
-        self._show(done, total, f"{done} of {total} {what}")
+        self._show(done, total, f"{done} of {counted_items(total, what)}")
 
     def search(self, search: AnytimeSearch) -> None:
         """Report a search between two slices. A search on workers describes its own progress."""
@@ -253,7 +251,8 @@ class Reporter:
         spent = max(time.monotonic() - self._start, 1e-9)
         iterations, seconds = self._expected if self._stage == "search" else (None, None)
         note = (
-            f"{search.iteration:,} iterations, best {search.best_value:.6g}, {search.iteration / spent:,.0f} per second"
+            f"{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}, "
+            f"{search.iteration / spent:,.0f} per second"
         )
         left = None if seconds is None else max(seconds - spent, 0.0)
         self._show(search.iteration, iterations, note, search.best_value, left)
@@ -270,6 +269,7 @@ class Reporter:
     def _show(
         self, done: int, total: int | None, note: str, best: float | None = None, seconds_left: float | None = None
     ) -> None:
+        best = None if best is None or not math.isfinite(best) else best  # no subset has a value yet
         progress = {"stage": self._stage, "done": done, "total": total, "best": best, "checkpoint": self._saved}
         if self.publish is not None:
             self.publish(progress)

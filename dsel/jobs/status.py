@@ -16,7 +16,7 @@ import psutil
 from dsel._lib.text import printable
 from dsel.errors import AccessError, DselError, MissingInputError, StorageError
 from dsel.selection.changes.runs import run_names
-from dsel.storage.json_files import read_json, write_json
+from dsel.storage.json_files import read_json, valid_json, write_json
 from dsel.storage.paths import AnyPath, ObjectPath, resolve_run
 
 log = logging.getLogger("dsel")
@@ -76,7 +76,7 @@ class StatusFile:
 
     def _write(self) -> None:
         with suppress(OSError, DselError):  # the run itself reports storage that fails
-            write_json(self._path, {**self._values, "updated": time.time()})
+            write_json(self._path, valid_json({**self._values, "updated": time.time()}))
 
 
 def _ending(error: BaseException | None) -> dict[str, Any]:

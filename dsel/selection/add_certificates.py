@@ -185,8 +185,14 @@ def alternatives_in_data(
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
-        largest_coefficient=certificate.largest_coefficient,
+        largest_coefficient=certificate.largest_coefficient, included=_included(run),
     )  # fmt: skip
+
+
+def _included(run: SelectionRun) -> tuple[str | int, ...]:
+    """Return the labels of the columns or groups that are always chosen."""
+    kind, names = run.validated.items, run.dataset.names
+    return tuple(dict.fromkeys(kind.label(int(j), names) for j in run.validated.include))
 
 
 def criterion_list_in_data(
@@ -220,6 +226,7 @@ def criterion_list_in_data(
         size=rows[0].size, within=0.0, best_error=rows[0].error, limit_error=max(row.error for row in rows),
         total=objective.total, subsets=rows, complete=found.proven, complete_within=0.0, more=False,
         proven=found.proven, columns=tuple(columns), nodes=found.nodes, seconds=seconds, by=by,
+        included=_included(run),
     )  # fmt: skip
 
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsel._lib.text import counted, percent
+from dsel._lib.text import counted, percent, printable, shorten
 from dsel.search.exact.alternatives import Verdict
 from dsel.search.exact.near_best import EQUAL
 from dsel.selection.front_row import FrontRow
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Labels that a line names, and subsets in the table of a notebook.
+_SHOWN, _NOTEBOOK_ROWS = 20, 20
 #: Shares that differ by at most this are equal, up to rounding.
 _SAME_SHARE = 1e-9
 
@@ -155,6 +161,9 @@ class Alternatives:
     copies : tuple of tuple of int
         Clusters of near-copies. The first column of each represents the others, which no listed subset has. Verdicts
         are about subsets without them, but a column that a copy can replace is not necessary.
+    included : tuple of str or int
+        Labels of the columns or groups that every subset has because `include` names them. Results of older versions
+        have none.
     """
 
     size: int
@@ -174,6 +183,7 @@ class Alternatives:
     by: str = ""
     largest_coefficient: float = 0.0
     copies: tuple[tuple[int, ...], ...] = ()
+    included: tuple[str | int, ...] = ()
 
     @property
     def noun(self) -> str:
@@ -208,8 +218,54 @@ class Alternatives:
         """Return 1 - f / ||Y||^2. With a ridge penalty, its part of f counts as not explained."""
         return 1.0 - error / self.total if self.total > 0.0 else 0.0
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return the listed subsets as a pandas DataFrame, one row each, best first.
+
+        Returns
+        -------
+        DataFrame
+            The rank is the index and begins at 1. `columns` has the labels of the columns or groups, always included
+            ones first. `error` is f, and `r2` what is explained: of a loss other than the squared error D2. `lost` is
+            how much less than the first subset a row explains, as a share, like `within`. With `by` there is a
+            `criterion`.
+        """
+        import pandas as pd
+
+        labels = {j: price.label for price in self.columns for j in price.columns or (price.index,)}
+        explained = self.total - self.best_error
+        columns: dict[str, Any] = {
+            "columns": [
+                (*self.included, *dict.fromkeys(labels[j] for j in row.indices if j in labels)) for row in self.subsets
+            ],
+            **({"criterion": [row.criterion for row in self.subsets]} if self.by else {}),
+            "error": [row.error for row in self.subsets],
+            "r2": [row.r2 for row in self.subsets],
+            "lost": [(row.error - self.best_error) / explained if explained > 0.0 else 0.0 for row in self.subsets],
+        }
+        return pd.DataFrame(columns, index=pd.RangeIndex(1, len(self.subsets) + 1, name="rank"))
+
     def __repr__(self) -> str:
         return f"Alternatives({'; '.join(self.lines())})"
+
+    def __str__(self) -> str:
+        return "\n".join((self.lines()[0], *self._columns_by_verdict()))
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        table = self.to_frame()[:_NOTEBOOK_ROWS]
+        table["columns"] = [", ".join(map(printable, labels)) for labels in table["columns"]]
+        with pd.option_context("display.max_colwidth", None):
+            subsets = table.to_html(border=0)
+        more = len(self.subsets) - _NOTEBOOK_ROWS
+        rest = [f"and {counted(more, 'more subset')}"] if more > 0 else []
+        notes = "".join(f"<p>{escape(line)}</p>" for line in (*rest, *self._columns_by_verdict()))
+        return f"<div><p>{escape(self.lines()[0])}</p>{subsets}{notes}</div>"
+
+    def _columns_by_verdict(self) -> list[str]:
+        """Return a line for each verdict that a column has, with the labels of these columns."""
+        found = {verdict: [printable(label) for label in self.labels(verdict)] for verdict in VERDICTS}
+        return [f"{len(labels)} {verdict}: {shorten(labels, _SHOWN)}" for verdict, labels in found.items() if labels]
 
     def lines(self) -> list[str]:
         """Return what was found in short sentences, as text."""
@@ -277,7 +333,8 @@ class Alternatives:
         columns = tuple(Price.from_dict(price) for price in values["columns"])
         smaller = tuple(cls.from_dict(found) for found in values.get("smaller", ()))
         copies = tuple(map(tuple, values.get("copies", ())))
-        found = cls(**{**values, "subsets": subsets, "columns": columns, "smaller": smaller, "copies": copies})
+        lists = {"subsets": subsets, "columns": columns, "smaller": smaller, "copies": copies}
+        found = cls(**{**values, **lists, "included": tuple(values.get("included", ()))})
         return found._of_all_that_is_explained()
 
     def _of_all_that_is_explained(self) -> Alternatives:

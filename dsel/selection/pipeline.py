@@ -99,6 +99,7 @@ def run_events(validated: ValidatedRequest, **values: Any) -> Iterator[Callable[
         front = [
             {"size": row.size, **_figures(row), "labels": [selection.label(j) for j in row.indices]}
             for row in selection.front
+            if row.size <= selection.k
         ]
         found.update(
             labels=list(selection.labels), **_figures(selection), iterations=selection.iterations,

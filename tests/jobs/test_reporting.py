@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.jobs import reporting as module
 from dsel.jobs.reporting import Reporter
+from dsel.jobs.status import StatusFile
 from tests.cli_runner import wait_for
 
 
@@ -58,6 +61,19 @@ def test_lines_of_dask_are_at_debug_level_and_in_our_format(
     assert ("traceback" in found[0]) is debug
     assert "90% memory" in str(found[-2]["message"])
     assert "a port is taken: use another" in str(found[-1]["message"])
+
+
+def test_no_value_yet_is_null_in_the_status_and_left_out_of_the_log(tmp_path: Path) -> None:
+    reporter, log = Reporter(log_format="json"), tmp_path / "run.log"
+    none = SimpleNamespace(iteration=3, best_value=math.inf)
+    with StatusFile(tmp_path, "run") as reporter.status, reporter.showing(), reporter.logging_to(log):
+        reporter.stage("search")
+        reporter.search(none)
+        reporter._log_progress()
+    for text in ((tmp_path / "status.json").read_text(), *log.read_text().splitlines()):
+        json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert json.loads((tmp_path / "status.json").read_text())["best"] is None
+    assert "best" not in lines(log)[-1]
 
 
 def test_a_log_that_cannot_be_written_any_more_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -86,6 +87,43 @@ def test_included_columns_are_in_every_subset_and_excluded_ones_have_no_verdict(
     require_right(found, near, 40.0)
     assert found.size == K
     assert set(found.verdicts) == {f"x{j}" for j in (1, 2, 3, 5, 6, 7, 8)}
+
+
+def test_the_table_has_a_row_for_each_subset_best_first() -> None:
+    values = {S: f for S, f in every_subset().items() if 4 in S}
+    found = dsel.alternatives(dsel.select(X, Y, k=K, include=[4]), X, Y, within=0.2)
+    table = found.to_frame()
+    assert list(table) == ["columns", "error", "r2", "lost"]
+    assert list(table.index) == list(range(1, len(found.subsets) + 1))
+    assert all(labels[0] == "x4" for labels in table["columns"])
+    numbered = [tuple(sorted(int(label[1:]) for label in labels)) for labels in table["columns"]]
+    assert numbered == list(values)[: len(table)]
+    assert table["error"].tolist() == pytest.approx(list(values.values())[: len(table)])
+    explained = (40.0 - table["error"]) / 40.0
+    assert table["r2"].tolist() == pytest.approx(explained.tolist())
+    assert table["lost"].tolist() == pytest.approx((1.0 - explained / explained[1]).tolist())
+    assert 0.0 == table["lost"][1] < table["lost"].max() <= 0.2
+    assert dsel.Alternatives.from_dict(json.loads(json.dumps(found.as_dict()))).to_frame().equals(table)
+
+
+def test_the_table_by_a_criterion_has_its_values() -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K), X, Y, by="bic", nbest=4)
+    assert found.to_frame()["criterion"].tolist() == [row.criterion for row in found.subsets]
+
+
+def test_print_names_the_columns_of_each_verdict_and_a_notebook_shows_the_table() -> None:
+    frame = pd.DataFrame(X, columns=[f"<{j}>" for j in range(N)])
+    found = dsel.alternatives(dsel.select(frame, Y, k=K), frame, Y, within=0.05)
+    first, *verdicts = str(found).splitlines()
+    assert first == found.lines()[0]
+    assert verdicts == [
+        f"{len(found.labels(verdict))} {verdict}: {', '.join(found.labels(verdict))}"
+        for verdict in ("necessary", "replaceable", "useless") if found.labels(verdict)
+    ]  # fmt: skip
+    page = found._repr_html_()
+    assert page.count("<tr") == 2 + len(found.subsets)  # two rows of heads
+    assert "&lt;0&gt;" in page
+    assert "<0>" not in page
 
 
 @pytest.mark.parametrize("within", [0.01, 0.05, 0.3, 0.9])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from dsel._lib.events import Event, Observer
+from dsel.storage.json_files import valid_json
 from dsel.storage.paths import AnyPath
 
 FILE = "events.jsonl"
@@ -41,7 +42,7 @@ class JsonLines(Observer):
         self._append(event)
 
     def _append(self, event: Event) -> None:
-        line = json.dumps(event.as_dict()) + "\n"
+        line = json.dumps(valid_json(event.as_dict())) + "\n"
         if not isinstance(self._path, Path):
             self._lines.append(line)
             return

@@ -12,7 +12,7 @@ from dsel._lib.console import console_text, text_table
 from dsel._lib.text import printable, shorten
 from dsel.errors import MissingInputError
 from dsel.selection.record import SelectionRecord
-from dsel.storage.json_files import read_json, write_json
+from dsel.storage.json_files import read_json, valid_json, write_json
 from dsel.storage.paths import LATEST, AnyPath, list_names
 
 #: It is written when a run is complete, so a run without one is unfinished.
@@ -106,7 +106,7 @@ class RunSummary:
 
     def save(self, folder: AnyPath) -> None:
         """Write the summary into the folder of its run."""
-        write_json(folder / SUMMARY, self.as_dict())
+        write_json(folder / SUMMARY, valid_json(self.as_dict()))
 
     @classmethod
     def open(cls, folder: AnyPath) -> RunSummary | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dsel._lib.byte_sizes import format_bytes
@@ -10,6 +10,11 @@ from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, percent, printable
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
+
+#: Options that say how a method uses the machine.
+_OF_THE_MACHINE = {f"options.{name}" for name in (
+    "memory", "processes", "search_on", "evaluation_limit", "rewrite_every",
+)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,15 @@ class Comparison:
     figures : dict
         By name, a pair of values: columns, R2, error, criterion, bound on R2, iterations and seconds.
     options : dict
-        By name, the pair of values of every option of the two requests that differs.
+        By name, the pair of values of every option of the two requests that differs, without those of `machine`.
     in_common, only_first, only_second : tuple of str or int
         Labels of the chosen columns.
     verdicts : dict
         By label, the pair of verdicts of each column whose verdict differs, if both have alternatives.
     notes : tuple of str
         What limits the comparison, such as other data.
+    machine : dict
+        The same for options that say how a method uses the machine, such as its memory, if both methods have them.
     """
 
     names: tuple[str, str]
@@ -40,6 +47,7 @@ class Comparison:
     only_second: tuple[str | int, ...]
     verdicts: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
+    machine: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison, ready for JSON."""
@@ -49,8 +57,7 @@ class Comparison:
         """Return the comparison as text for a terminal of this width."""
         table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
-            text = format_bytes if name == "options.memory" and None not in pair else _text
-            table.add_row(name, *map(text, pair))
+            table.add_row(name, *map(_text, pair))
         groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
             (f"Only in {self.names[1]}", self.only_second),
@@ -62,6 +69,10 @@ class Comparison:
         if self.verdicts:
             changed = ", ".join(f"{printable(name)} ({old}, {new})" for name, (old, new) in self.verdicts.items())
             lines.append(f"Other verdicts ({len(self.verdicts)}): {changed}")
+        if self.machine:
+            texts = {name: format_bytes if name == "options.memory" else _text for name in self.machine}
+            uses = (f"{name} {texts[name](a)}, {texts[name](b)}" for name, (a, b) in self.machine.items())
+            lines.append(f"On the machine: {'; '.join(uses)}")
         return console_text([table, *lines, *(f"note: {note}" for note in self.notes)], width).removesuffix("\n")
 
 
@@ -89,16 +100,18 @@ def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a"
     >>> found.in_common, found.only_second, found.options
     (('x1',), ('x4',), {'k': (1, 2), 'method': ('omp', 'forward')})
     """
-    first, second = set(a.names), set(b.names)
+    first, second, differences = set(a.names), set(b.names), _differences(a, b)
+    in_both = _flat(a).keys() & _flat(b).keys() & _OF_THE_MACHINE
     return Comparison(
         names=names,
         figures={name: pair for name, pair in _figures(a, b).items() if pair != (None, None)},
-        options=_differences(a, b),
+        options={name: pair for name, pair in differences.items() if name not in _OF_THE_MACHINE},
         in_common=tuple(label for label in a.labels if str(label) in second),
         only_first=tuple(label for label in a.labels if str(label) not in second),
         only_second=tuple(label for label in b.labels if str(label) not in first),
         verdicts={**changed_verdicts(a.alternatives, b.alternatives)},
         notes=tuple(_notes(a, b)),
+        machine={name: pair for name, pair in differences.items() if name in in_both},
     )
 
 

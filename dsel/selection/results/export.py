@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from dsel._lib.text import printable
 from dsel.errors import DataError, OptionError, OutputError
 from dsel.selection.result import Selection
+from dsel.storage.json_files import valid_json
 from dsel.storage.paths import AnyPath, create_file, make_folder, write_bytes
 
 Form = Literal["labels", "csv", "json"]
@@ -110,4 +111,4 @@ def _json(selection: Selection) -> str:
         "fill": None if selection.fill is None else selection.fill.tolist(),
         **selection.attributes(),
     }
-    return json.dumps(values, indent=1) + "\n"
+    return json.dumps(valid_json(values), indent=1) + "\n"

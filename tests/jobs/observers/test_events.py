@@ -22,6 +22,7 @@ from dsel.jobs.observers import registry
 from dsel.jobs.observers.jsonl import open_jsonl
 from dsel.jobs.observers.mlflow import MlflowRun
 from dsel.jobs.observers.opentelemetry import SdkSpans, Trace
+from dsel.selection.report.tables import front_rows
 from tests.cli_runner import call
 
 
@@ -109,6 +110,16 @@ def test_the_answer_and_its_front_have_the_values_of_a_criterion() -> None:
     assert "criterion" not in rows[0]  # of the empty subset
     dsel.select(X, y, k=2, on_event=seen.append)
     assert not any("criterion" in row for row in seen[-1].values["front"])
+
+
+def test_the_front_of_an_event_and_of_a_report_has_sizes_up_to_k() -> None:
+    X, y = problem()
+    seen: list[Event] = []
+    found = dsel.select(X, y, k=3, seed=1, on_event=seen.append)
+    assert max(row.size for row in found.front) > 3
+    shown = [row.size for row in found.front if row.size <= 3]
+    assert [row["size"] for row in seen[-1].values["front"]] == shown
+    assert [row["size"] for row in front_rows(found)] == [str(size) for size in shown if size]
 
 
 def test_proofs_in_python_and_of_a_folder_are_observed_as_runs(tmp_path: Path) -> None:
