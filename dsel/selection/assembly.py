@@ -32,10 +32,9 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
-from dsel.selection.front_row import FrontRow
 from dsel.selection.information_criteria import unit_of_weights
 from dsel.selection.perfect_fit import saturation
-from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for

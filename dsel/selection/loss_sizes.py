@@ -18,7 +18,7 @@ from dsel.selection.candidates import by_gain
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
 from dsel.selection.loss_search import LossSearch, class_names
-from dsel.selection.record import SizeCurve, SizePoint
+from dsel.selection.record_values import SizeCurve, SizePoint
 
 log = logging.getLogger("dsel")
 
