@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
+from dsel.passes.refit import Fit
+from dsel.passes.statistics import ColumnScales
 
 #: Values that differ by at most this share are equal, and the smaller size wins.
 _TIE = 1e-12
@@ -153,6 +156,24 @@ class ChosenStatistics:
         return {f"chosen_{name}": (getattr(self, name), dims) for name, dims in _DIMS.items()}
 
     @classmethod
+    def of(
+        cls, statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: Ints
+    ) -> ChosenStatistics:
+        """Return the statistics of the columns S of a fit, followed by `dependent` columns without a part in it."""
+        size = S.size + dependent.size
+        scaling = statistics.scaling(preprocess)
+        mean = (statistics.mean_x[S] - scaling.center_x[S]) / scaling.scale_x[S]
+        covariance = fit.gram - statistics.weight * np.outer(mean, mean)
+        std_x = np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight)
+        std_y = std_x if statistics.unsupervised else np.sqrt(np.maximum(statistics.yy, 0.0) / statistics.weight)
+        if not statistics.unsupervised and std_y.size != fit.coefficients.shape[1]:  # a loss with other outputs
+            std_y = np.full(fit.coefficients.shape[1], np.nan)
+        correlation = np.full((size, size), np.nan)
+        correlation[: S.size, : S.size] = _correlation(covariance)
+        gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])
+        return cls(gains, std_x[np.concatenate([S, dependent])], np.asarray(std_y), correlation)
+
+    @classmethod
     def from_arrays(cls, group: Any) -> ChosenStatistics | None:
         """Return the statistics in a saved group, or None if dsel 0.1 saved it, which did not compute them."""
         if any(f"chosen_{name}" not in group for name in _DIMS):
@@ -209,3 +230,12 @@ class PathRow:
     accuracy: float | None = None
     test_error: float | None = None
     test_accuracy: float | None = None
+
+
+def _correlation(covariance: Floats) -> Floats:
+    """Return the correlations of a covariance matrix. NaN where a column does not vary."""
+    variance = np.diag(covariance)
+    scale = np.sqrt(np.where(variance > 0.0, variance, np.nan))
+    correlation = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(correlation, np.where(variance > 0.0, 1.0, np.nan))
+    return np.asarray(correlation)
