@@ -13,7 +13,7 @@ from dsel.objective.losses.multinomial import class_name
 
 if TYPE_CHECKING:
     from dsel.passes.class_tables import ClassTable
-    from dsel.passes.loss_fits import LossData
+    from dsel.passes.loss_data import LossData
 
 #: Points of a ROC curve that are kept.
 _POINTS = 200
