@@ -120,7 +120,7 @@ class Checker:
                 yield (leaf, "its columns are not dependent")
 
     def _claims_nothing(self, leaf: Leaf) -> bool:
-        return leaf.reason == BOUND and self.threshold <= 0 and not leaf.bound > 0.0
+        return bool(leaf.reason == BOUND and self.threshold <= 0 and not leaf.bound > 0.0)
 
     def hidden(self, ridge: float) -> float:
         """Return what a ridge may hide, as a share of ||Y||^2. O(n^3), unless it is 0 or the columns are dependent."""
