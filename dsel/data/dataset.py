@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.config.ingest_request import Dates
-from dsel.config.request import Categories
+from dsel.config.request import Categories, SelectionRequest
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
 from dsel.data.classes import stored_targets
@@ -84,6 +84,9 @@ class Dataset:
         What the user should know about the columns of a frame.
     left_out : tuple of str
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
+    columns : tuple of str
+        The labels of the columns of the frame that the features come from, also of those in `left_out`. Targets,
+        weights and offsets are none of them. Empty for other data.
     numbered : bool
         Whether whole numbers name all columns of the frame that the features come from. `features` holds them as text.
     whole : tuple of str
@@ -117,6 +120,7 @@ class Dataset:
     classes: dict[str, list[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     numbered: bool = False
     whole: tuple[str, ...] = ()
     also_read: tuple[str, ...] = ()
@@ -148,6 +152,27 @@ class Dataset:
     def sources(self) -> Labels:
         """For each feature the column of the frame that it was made from, or itself."""
         return self.features if self.categories is None else self.categories
+
+    @cached_property
+    def column_numbers(self) -> NDArray[np.int64] | None:
+        """For each feature the number of the column of the frame that it was made from; None if all are these columns.
+
+        Data other than frames have None.
+        """
+        if not self.columns or self.columns == tuple(self.features.tolist()):
+            return None
+        number = {name: i for i, name in enumerate(self.columns)}
+        return np.array([number[name] for name in self.coordinates.get(SOURCE, self.features).tolist()], np.int64)
+
+    def named(self, request: SelectionRequest) -> SelectionRequest:
+        """Return a request with the label of each column of a frame that a number names; for other data as it is.
+
+        Numbers are labels where they name all columns, and else positions. Errors: OptionError for a position that the
+        frame does not have.
+        """
+        if self.numbered:
+            return request.by_name()
+        return request.by_name(self.columns) if self.columns else request
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -324,7 +349,7 @@ def as_dataset(
     dates : {"refuse", "days"}
         Whether dates in a frame become numbers of days.
     exclude : sequence of str or int
-        Columns of a frame that are left out if they hold no numbers. Others stay.
+        Columns of a frame, by label or position, that are left out if they hold no numbers. Others stay.
 
     Returns
     -------
@@ -433,7 +458,8 @@ def _from_arrays(
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
         classes=classes.classes, notes=(*found.notes, *of_targets.notes), left_out=found.left_out,
-        numbered=numbered, dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
+        columns=tuple(frames.frame_labels(X) or ()), numbered=numbered,
+        dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
         whole=found.whole + of_targets.whole,
     )  # fmt: skip
 

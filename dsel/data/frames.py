@@ -282,7 +282,8 @@ def numbers_of(
         return Numbers(data.to_dask_array(lengths=True), whole=whole)
     table = arrow.frame_table(data, what)
     kinds = dict(zip(table.names, table.types, strict=True))
-    left_out = tuple(name for name, kind in kinds.items() if name in exclude and not is_number_type(kind))
+    unwanted = {table.names[j] if isinstance(j, int) and 0 <= j < len(table.names) else j for j in exclude}
+    left_out = tuple(name for name, kind in kinds.items() if name in unwanted and not is_number_type(kind))
     named = [name for name, kind in kinds.items() if has_levels(kind) and name not in left_out]
     if categories == "refuse" and dates != "days":
         _refuse_categories(named, what)
