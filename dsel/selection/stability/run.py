@@ -103,14 +103,20 @@ def _quadratic_model(
     Subsamples are selected by this model: the best subset of all rows tells the weights and targets of the rows.
     """
     validated = validate(dataset, request)
+    assert validated.loss is not None
+    if not validated.loss.has_intercept and request.preprocess == "unit" and request.lam > 0.0:
+        raise OptionError(
+            f'preprocess is unit and lam is {request.lam:g}, but the subsamples of loss="{validated.loss.name}" have '
+            "centered columns only, of which the norm is another one.",
+            "Use standardize, center or none, or lam=0.",
+        )
     best = run_validated(validated, replace(context, state=None, on_slice=None, compare=None))
     model = modelled_rows(validated.dataset, best, request.missing == "mean")
     preprocess = request.preprocess
-    assert validated.loss is not None
     if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
         if preprocess == "none":
             preprocess = "center"
-        elif preprocess == "unit" and request.lam == 0.0:
+        elif preprocess == "unit":
             preprocess = "standardize"
     asked = {"loss": "squared", "offset": None, "sample_weight": "model", "preprocess": preprocess}
     return model, request.model_copy(update=asked)
