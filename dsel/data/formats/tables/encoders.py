@@ -78,7 +78,7 @@ class Encoder:
 
         if not is_text_type(column.type):
             return number_values(column)
-        text = without_missing(column, self.scan.na)
+        text = without_missing(as_words(column), self.scan.na)
         if self.scan.kind == "truth":
             return number_values(pc.equal(pc.utf8_lower(text), "true"))
         integers = as_integers(text) if dtype.kind in "iu" else None
@@ -96,7 +96,8 @@ class Encoder:
         return values
 
     def _indicators(self, column: Any, levels: tuple[str, ...], where: str) -> Array:
-        found = indicators(without_missing(as_words(column), self.scan.na) if self.scan.is_text else column, levels)
+        is_text = self.scan.is_text and self.scan.kind != "category"
+        found = indicators(without_missing(as_words(column), self.scan.na) if is_text else column, levels)
         if (found.sum(axis=1) == 0).any():
             raise DataError(
                 f"{where}: column {self.scan.name!r} has other values than before.", "Start when nothing writes to it."
