@@ -132,7 +132,8 @@ class IngestReport(WriteReport):
         if self.types:
             kinds = (f"{count} {_ONE.get(kind, kind) if count == 1 else kind}" for kind, count in self.types.items())
             text.append("columns: " + ", ".join(kinds))
-        text += [f"{name} became {count} columns of zeros and ones" for name, count in self.categories.items()]
+        each = {name: counted(count, "column") for name, count in self.categories.items()}
+        text += [f"{name} became {count} of zeros and ones" for name, count in each.items()]
         text += [f"target {name} has the classes {shorten(found, 20)}" for name, found in self.classes.items()]
         if self.missing:
             missing = _once(self.missing, self.categories)
