@@ -94,7 +94,8 @@ def init(
     size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
     values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
     note = f"\nnote: {problem}" if problem else ""
-    print_answer(json, values, lambda: f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}{note}")
+    chosen = f"{size} column{'' if size == 1 else 's'}"
+    print_answer(json, values, lambda: f"{out} chooses {chosen} of {store}. Read it, then: dsel run {out}{note}")
 
 
 @app.command(epilog=examples("dsel run job.yaml", "dsel run job.yaml --out s3://bucket/result --cluster cluster.yaml"))
@@ -410,5 +411,5 @@ def stability(
         stable = found.stable(threshold, max_errors=max_errors)
         least = found.threshold(max_errors) if max_errors is not None else threshold
         values["stable"] = stable
-        text += f"\nStable, on {least:.1%} or more: {', '.join(stable) or 'none'}"
+        text += f"\nStable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
     print_answer(json, values, lambda: text)

@@ -219,6 +219,10 @@ class Dataset:
             return False
         return [one.fingerprint() for one in now[: len(known)]] == [one.fingerprint() for one in known]
 
+    def recorded(self, name: str) -> int:
+        """Return a count that the ingest of a store recorded, by the name of the attribute; 0 without it."""
+        return int(self.store.attributes.get(name, 0)) if isinstance(self.store, Store) else 0
+
     @property
     def in_memory(self) -> bool:
         """Whether the data are in the memory of this process, so that no cluster is needed."""

@@ -285,7 +285,7 @@ def _time(seconds: float) -> str:
 def _cost_line(cost: PassCost, about: str = "") -> str:
     return (
         f"{cost.name}: {about}{counted(cost.passes, 'pass', 'passes')}, {format_bytes(cost.bytes_read)} read, "
-        f"{cost.tasks} tasks, {cost.flops:.3g} flops"
+        f"{counted(cost.tasks, 'task')}, {cost.flops:.3g} flops"
     )
 
 
