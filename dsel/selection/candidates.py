@@ -171,7 +171,7 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
 def _on_rounded(dataset: Dataset, statistics: ColumnScales, is_asked: NDArray[np.bool_]) -> Iterator[str]:
     """Yield notes on columns and targets of integers so large that float64 does not hold all of their size."""
     x = ("column", dataset.features, statistics.mean_x, statistics.squares, is_asked)
-    y = ("target", dataset.targets, statistics.mean_y, statistics.yy, True)
+    y = ("target", dataset.targets, statistics.mean_y, statistics.yy, np.ones(len(dataset.targets), bool))
     for is_long, (word, labels, mean, squares, is_used) in zip(dataset.long_integers, (x, y), strict=True):
         with np.errstate(over="ignore"):
             size = np.sqrt(mean**2 + squares / statistics.weight)
