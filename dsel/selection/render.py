@@ -13,7 +13,8 @@ from dsel._lib.text import counted, counted_items, exponential, noun, percent, p
 from dsel._lib.types import Floats
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
-from dsel.selection.record import SelectionRecord, SizeCurve
+from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import SizeCurve
 from dsel.selection.represented import inexact_copies
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import noun, percent, shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
-from dsel.selection.front_row import FrontRow
 from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import FrontRow
 from dsel.selection.render import bytes_taken, passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
