@@ -6,6 +6,8 @@ import gc
 import multiprocessing
 import os
 import re
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,20 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.no_workers import run_here
 
     run_here(monkeypatch)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each process import the test files from another file on.
+
+    In a new checkout the processes then compile different files, where all would compile each file at the same time.
+    """
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    root, asked = Path(__file__).parents[1], [Path(name.partition("::")[0]).resolve() for name in session.config.args]
+    files = sorted(file for path in asked for file in ([path] if path.is_file() else path.rglob("test_*.py")))
+    after = len(files) * int(worker.removeprefix("gw")) // workers
+    for file in files[after:] if after else ():
+        with suppress(Exception, pytest.skip.Exception):  # the collection reports it
+            import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

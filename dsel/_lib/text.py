@@ -48,6 +48,18 @@ def percent(share: float) -> str:
     return f"{share:.2g}" if 0.0 < share < 5e-4 else f"{share:.2%}"
 
 
+def round_up(number: float) -> float:
+    """Return the least number that is not below a positive one and has one digit, or 5 as its second digit.
+
+    Examples
+    --------
+    >>> round_up(20.0), round_up(82.0), round_up(131.0)
+    (20.0, 85.0, 150.0)
+    """
+    step = 0.5 * 10.0 ** math.floor(math.log10(number))
+    return math.ceil(number / step) * step
+
+
 def exponential(exponent: float) -> str:
     """Return e to this power with four digits, as a power of ten where float64 has no such number.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dsel._lib.text import counted, counted_items
+from dsel._lib.text import counted, counted_items, round_up
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
@@ -36,6 +36,8 @@ log = logging.getLogger("dsel")
 FAILED = "the proof for"
 #: A proof about at most this number of subsets has at least this number of seconds. It needs a small part of them.
 _FEW_SUBSETS, _LEAST_SECONDS = 1000, 10.0
+#: How much more time suffices for nodes, for each size, as a multiple of the seconds of a node.
+_NODES_TIME = 2.0
 
 
 @dataclass
@@ -179,7 +181,7 @@ class _SizeProofs:
             self._known[size], grown, run.validated.request.seed, deadline, nodes, run.context.on_slice, runner,
             _identified(self._selection),
         )  # fmt: skip
-        certificate = self.proved.certificates[counted] = proof.certificate()
+        certificate = self.proved.certificates[counted] = self._with_time_needed(proof.certificate())
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
@@ -191,6 +193,14 @@ class _SizeProofs:
         if note := proof.search.limit_note():
             self._note(size, note)
         return interrupted
+
+    def _with_time_needed(self, certificate: Certificate) -> Certificate:
+        """Return a certificate with the time limit that suffices, if this one left too little time for a node."""
+        limit = self._budget.seconds
+        if limit is None or not certificate.node_seconds:
+            return certificate
+        needed = round_up(limit + _NODES_TIME * certificate.node_seconds * len(self._stores))
+        return replace(certificate, time_limit=limit, time_needed=needed)
 
 
 def _finished_sizes(selection: Selection, budget: ProofBudget) -> set[int]:

@@ -446,33 +446,24 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
         values = swap_values(objective, S)
     place = {int(j): i for i, j in enumerate(whole.columns)}
     names = run.dataset.names
-    found, statistics = _copies(run, chosen, place), run.prepared.statistics
+    statistics, found = run.prepared.statistics, []
     scaling = statistics.scaling(request.preprocess)
+
+    def add(old: int, new: int, members: Sequence[int], error: float) -> None:
+        correlation = _correlation_of(statistics, scaling, whole, place[old], place[new])
+        found.append(Substitute(old, new, names[new], error, explained_share(whole, members, error), correlation))
+
+    for old, *others in run.clusters:  # the near-copies that a chosen column represents come first
+        for new in others[:_SUBSTITUTES] if old in chosen else ():
+            members = [place[new if j == old else int(j)] for j in chosen]
+            add(old, new, members, max(whole.value(members), 0.0))
     for row, i in enumerate(S):
         for l in np.argsort(values[row], kind="stable")[:_SUBSTITUTES]:
             if not np.isfinite(values[row, l]):
                 break
-            old, new = int(objective.columns[i]), int(objective.columns[l])
             members = objective.in_data([*S[:row], *S[row + 1 :], int(l)])
-            error = float(values[row, l])
-            correlation = _correlation_of(statistics, scaling, whole, place[old], place[new])
-            r2 = explained_share(whole, members, error)
-            found.append(Substitute(old, new, names[new], error, r2, correlation))
+            add(int(objective.columns[i]), int(objective.columns[l]), members, float(values[row, l]))
     return tuple(found)
-
-
-def _copies(run: SelectionRun, chosen: Ints, place: dict[int, int]) -> list[Substitute]:
-    """Return the near-copies of chosen columns, which they represent, as their first substitutes."""
-    whole, statistics, found = run.whole, run.prepared.statistics, []
-    scaling = statistics.scaling(run.validated.request.preprocess)
-    for old, *others in run.clusters:
-        for new in others[:_SUBSTITUTES] if old in chosen else ():
-            members = [new if j == old else int(j) for j in chosen]
-            error = max(whole.value([place[j] for j in members]), 0.0)
-            r2 = explained_share(whole, [place[j] for j in members], error)
-            near = _correlation_of(statistics, scaling, whole, place[old], place[new])
-            found.append(Substitute(old, new, run.dataset.names[new], error, r2, near))
-    return found
 
 
 def _correlation_of(

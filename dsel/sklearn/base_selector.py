@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -54,11 +56,49 @@ def clear_cache() -> None:
     _CACHE.clear()
 
 
+_PARAMETERS = "Parameters\n----------\n"
+
+
+def _parameters(docstring: str) -> tuple[str, dict[str, str], str]:
+    """Return what comes before the entries of the section on parameters, these entries by name, and the rest."""
+    head, _, rest = inspect.cleandoc(docstring).partition(_PARAMETERS)
+    section, _, tail = rest.partition("\n\n")
+    return head, {entry.partition(" :")[0]: entry for entry in re.split(r"\n(?=\S)", section)}, tail
+
+
 @dataclass(eq=False, repr=False)
 class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of the selectors: `fit` runs a request, the mixin does the rest.
 
-    The parameters are the fields of the dataclass. Those with the name of a field of a request are given to it.
+    The parameters are the fields of the dataclass. Those with the name of a field of a request are given to it. The
+    docstring of a subclass says what is special about its parameters; the others are added to it.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
+        A number above that of the columns is a warning, where `dsel.select` raises an error.
+    lam : float, default=0.0
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
+        How columns are centered and scaled. `transform` returns them as they are.
+    include, exclude : sequence of str or int, default=()
+        Columns that are always or never selected, by label or position. A number is a label where whole numbers name
+        all columns of a frame.
+    categories : {"groups", "columns", "refuse"}, default="groups"
+        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
+        columns of the frame as they are.
+    dates : {"refuse", "days"}, default="refuse"
+        Dates of a frame are refused, or become numbers of days.
+    near_copies : {"first", "keep", "refuse"}, default="first"
+        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
+    missing : {"refuse", "mean"}, default="refuse"
+        Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
+    random_state : int, RandomState or None, default=0
+        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
+    cache : {"memory"}, str, Path or None, default="memory"
+        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
+        memory of this process, or a folder that processes share.
     """
 
     n_features_to_select: Any = 10
@@ -77,6 +117,15 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     #: Whether y must be given; whether it is ignored.
     _y_required = False
     _y_ignored = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        base = next(kind for kind in cls.__mro__[1:] if issubclass(kind, BaseSelector))
+        if cls.__doc__ and base.__doc__:  # python -OO keeps none
+            head, own, tail = _parameters(cls.__doc__)
+            entries = {**_parameters(base.__doc__)[1], **own}
+            kept = [text for name, text in entries.items() if getattr(getattr(cls, name, None), "init", True)]
+            cls.__doc__ = f"{head}{_PARAMETERS}{chr(10).join(kept)}\n\n{tail}"
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select columns.

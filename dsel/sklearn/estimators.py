@@ -24,7 +24,17 @@ from dsel.sklearn.inputs import EncodedTarget, check_rows
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _SubsetPredictor(BaseSelector):
-    """A selector whose selection predicts one target."""
+    """A selector whose selection predicts one target.
+
+    Parameters
+    ----------
+    method : str, default="poss"
+        The method, as for `dsel.select`.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
+    max_k, choose_k, options : default=None
+        As for `SubsetSelector`.
+    """
 
     _y_required = True
 
@@ -70,22 +80,8 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         The ridge penalty on the preprocessed data: ``1 / C`` of scikit-learn's `LogisticRegression` on scaled columns.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled. The intercept is not penalized. "unit" and "none" have none.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories, dates : str
-        How columns of a frame that are no numbers are taken, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column, also in predictions.
-    random_state : int, RandomState or None, default=0
-        The seed.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
-    method : str, default="poss"
-        The method, as for `dsel.select`.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
-    max_k, choose_k, options : default=None
-        As for `SubsetSelector`.
     class_weight : dict or "balanced", default=None
         Weights of the classes, as for `dsel.select`. "balanced": all classes weigh the same.
         They do not enter the standardization, as `sample_weight` does: with `lam` above 0 the two differ.
@@ -182,22 +178,8 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
         ``GammaRegressor(alpha)`` on scaled columns have ``alpha = lam / m`` for m rows.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
         How columns are centered and scaled. "unit" and "none" have no intercept.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories, dates : str
-        How columns of a frame that are no numbers are taken, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column, also in predictions.
-    random_state : int, RandomState or None, default=0
-        The seed.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
-    method : str, default="poss"
-        The method, as for `dsel.select`.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
-    max_k, choose_k, options : default=None
-        As for `SubsetSelector`.
     loss : str, mapping or Loss, default="squared"
         What is minimized, as for `dsel.select`: "squared", "poisson", "gamma", "huber", "quantile", "cox", or a loss
         with its parameters. For "cox", y has two columns, the time and the event, or is a structured array as

@@ -27,30 +27,6 @@ class SubsetSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=10
-        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-        A number above that of the columns is a warning, where `dsel.select` raises an error.
-    lam : float, default=0.0
-        The ridge penalty on the preprocessed data.
-    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
-        How columns are centered and scaled. `transform` returns them as they are.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected, by label or position. A number is a label where whole numbers name
-        all columns of a frame.
-    categories : {"groups", "columns", "refuse"}, default="groups"
-        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
-        columns of the frame as they are.
-    dates : {"refuse", "days"}, default="refuse"
-        Dates of a frame are refused, or become numbers of days.
-    near_copies : {"first", "keep", "refuse"}, default="first"
-        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
-    missing : {"refuse", "mean"}, default="refuse"
-        Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
-    random_state : int, RandomState or None, default=0
-        The seed. An int gives the same selection as ``dsel.select(seed=...)``.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept, so that a second fit to the same data reads them once only: the
-        memory of this process, or a folder that processes share.
     method : str, default="poss"
         The method, as for `dsel.select`.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -141,27 +117,8 @@ class BestSubsetSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=10
-        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    lam : float, default=0.0
-        The ridge penalty on the preprocessed data.
-    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
-        How columns are centered and scaled.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories : {"groups", "columns", "refuse"}, default="groups"
-        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
-        columns of the frame as they are.
-    dates : {"refuse", "days"}, default="refuse"
-        Dates of a frame are refused, or become numbers of days.
-    near_copies : {"first", "keep", "refuse"}, default="first"
-        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
-    missing : {"refuse", "mean"}, default="refuse"
-        Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
         The seed of the search that finds the first subset.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
     task : {"auto", "classification", "regression"}, default="auto"
         What y holds.
     groups : mapping or list of lists, default=None
@@ -226,27 +183,6 @@ class ColumnSubsetSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=10
-        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    lam : float, default=0.0
-        The ridge penalty on the preprocessed data.
-    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
-        How columns are centered and scaled.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories : {"groups", "columns", "refuse"}, default="groups"
-        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
-        columns of the frame as they are.
-    dates : {"refuse", "days"}, default="refuse"
-        Dates of a frame are refused, or become numbers of days.
-    near_copies : {"first", "keep", "refuse"}, default="first"
-        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
-    missing : {"refuse", "mean"}, default="refuse"
-        Refuse NaN in X, or replace it by the mean of its column for the selection.
-    random_state : int, RandomState or None, default=0
-        The seed.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
     method : str, default="poss"
         The method, as for `dsel.select`.
     groups : mapping or list of lists, default=None
@@ -286,27 +222,10 @@ class GreedyRLSSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=10
-        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=1.0
         The ridge penalty on the preprocessed data.
-    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
-        How columns are centered and scaled.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories : {"groups", "columns", "refuse"}, default="groups"
-        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
-        columns of the frame as they are.
-    dates : {"refuse", "days"}, default="refuse"
-        Dates of a frame are refused, or become numbers of days.
-    near_copies : {"first", "keep", "refuse"}, default="first"
-        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
-    missing : {"refuse", "mean"}, default="refuse"
-        Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
         The seed that divides the rows into folds.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
     lam_grid : "auto" or sequence of float, default=None
         Penalties to choose from by the error with all columns, in place of `lam`.
     cv : int, splitter or list of pairs, default=None
@@ -412,37 +331,8 @@ class ForwardSelector(SubsetSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=10
-        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    lam : float, default=0.0
-        The ridge penalty on the preprocessed data.
-    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
-        How columns are centered and scaled.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories : {"groups", "columns", "refuse"}, default="groups"
-        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
-        columns of the frame as they are.
-    dates : {"refuse", "days"}, default="refuse"
-        Dates of a frame are refused, or become numbers of days.
-    near_copies : {"first", "keep", "refuse"}, default="first"
-        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
-    missing : {"refuse", "mean"}, default="refuse"
-        Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
         Not used, except where folds choose the number of columns: the search does not depend on it.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
-    criterion, max_k, choose_k, options, alternatives : default=None
-        As for `SubsetSelector`.
-    alternatives : float or dict, default=None
-        List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
-        or `within`, `nbest`, `limit`, `seconds` and `sizes` of `dsel.alternatives`, such as
-        ``{"within": 0.01, "seconds": 10}``.
 
     Attributes
     ----------
@@ -475,37 +365,8 @@ class OMPSelector(SubsetSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=10
-        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
-    lam : float, default=0.0
-        The ridge penalty on the preprocessed data.
-    preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
-        How columns are centered and scaled.
-    include, exclude : sequence of str or int, default=()
-        Columns that are always or never selected.
-    categories : {"groups", "columns", "refuse"}, default="groups"
-        Text and categories of a frame count as columns of zeros and ones, as for `dsel.select`. `transform` returns the
-        columns of the frame as they are.
-    dates : {"refuse", "days"}, default="refuse"
-        Dates of a frame are refused, or become numbers of days.
-    near_copies : {"first", "keep", "refuse"}, default="first"
-        Of columns that correlate by at least 1 - 1e-6, search with the first one only, with all, or refuse them.
-    missing : {"refuse", "mean"}, default="refuse"
-        Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
         Not used, except where folds choose the number of columns: the search does not depend on it.
-    cache : {"memory"}, str, Path or None, default="memory"
-        Where the statistics of the data are kept.
-    task : {"auto", "classification", "regression"}, default="auto"
-        What y holds.
-    groups : mapping or list of lists, default=None
-        Columns that are selected together and count as one, as for `dsel.select`.
-    criterion, max_k, choose_k, options, alternatives : default=None
-        As for `SubsetSelector`.
-    alternatives : float or dict, default=None
-        List all near-best subsets, too: those that explain less than the best one by at most this share, such as 0.01;
-        or `within`, `nbest`, `limit`, `seconds` and `sizes` of `dsel.alternatives`, such as
-        ``{"within": 0.01, "seconds": 10}``.
 
     Attributes
     ----------

@@ -43,13 +43,7 @@ class Huber(Loss):
         """Return the loss with its delta."""
         if self.delta is not None:
             return self
-        spread = robust_spread(y, w)
-        if spread == 0.0:
-            raise DataError(
-                "More than half of the targets are equal: their robust spread is 0.",
-                'Give a delta, such as loss={"huber": {"delta": 1.5}}.',
-            )
-        return replace(self, delta=_EFFICIENT * spread)
+        return replace(self, delta=_EFFICIENT * robust_spread(y, w, 'a delta, such as loss={"huber": {"delta": 1.5}}'))
 
     @property
     def _limit(self) -> float:
@@ -98,10 +92,16 @@ class Huber(Loss):
         return (f"residuals beyond {self._limit:.6g} count linearly (Huber's delta)",)
 
 
-def robust_spread(y: Floats, w: Floats | None = None) -> float:
-    """Return the robust standard deviation of targets with weights: the median absolute deviation over .6745."""
+def robust_spread(y: Floats, w: Floats | None, instead: str) -> float:
+    """Return the robust standard deviation of targets with weights: the median absolute deviation over .6745.
+
+    Errors: DataError if it is 0. instead: the parameter to give then.
+    """
     weights = np.ones(y.size) if w is None else w
-    return _median(np.abs(y - _median(y, weights)), weights) / _MAD
+    spread = _median(np.abs(y - _median(y, weights)), weights) / _MAD
+    if spread == 0.0:
+        raise DataError("More than half of the targets are equal: their robust spread is 0.", f"Give {instead}.")
+    return spread
 
 
 def _median(values: Floats, weights: Floats) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.errors import DataError, OptionError
+from dsel.errors import OptionError
 from dsel.objective.losses.huber import robust_spread
 from dsel.objective.losses.loss import Loss
 
@@ -45,13 +45,8 @@ class Quantile(Loss):
         """Return the loss with its width."""
         if self.width is not None:
             return self
-        spread = robust_spread(y, w)
-        if spread == 0.0:
-            raise DataError(
-                "More than half of the targets are equal: their robust spread is 0.",
-                'Give a width, such as loss={"quantile": {"level": 0.5, "width": 0.1}}.',
-            )
-        return replace(self, width=_WIDTH * spread)
+        instead = 'a width, such as loss={"quantile": {"level": 0.5, "width": 0.1}}'
+        return replace(self, width=_WIDTH * robust_spread(y, w, instead))
 
     @property
     def _h(self) -> float:

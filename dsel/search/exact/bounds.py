@@ -114,19 +114,6 @@ class BoundProblem:
     @cached_property
     def explained(self) -> Floats:
         """The Gram matrix (r, r) of what all columns together explain of the targets. O(n^2 times their rank)."""
-        return self._explained[0]
-
-    @property
-    def rank(self) -> int:
-        """The number of independent columns, to rounding. O(n^2 times it)."""
-        return self._explained[1]
-
-    def elimination_elements(self) -> float:
-        """Return how many elements of K an elimination of all columns changes, about; it ends at their rank."""
-        return float(min(self.rank, self.n / 3) * self.n**2)
-
-    @cached_property
-    def _explained(self) -> tuple[Floats, int]:
         return explained_by_all(self.K, self.B, self.deadline, self.norms)
 
     def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float]:
@@ -261,8 +248,8 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats, deadline: Deadline | No
 
 def explained_by_all(
     K: Floats, B: Floats, deadline: Deadline | None = None, norms: Floats | None = None
-) -> tuple[Floats, int]:  # fmt: skip
-    """Return B' (K + r D)^-1 B, what all columns explain of the targets, and their rank, to rounding.
+) -> Floats:  # fmt: skip
+    """Return B' (K + r D)^-1 B, what all columns explain of the targets, to rounding.
 
     norms: sqrt(D), by default those of the columns.
     The ridge r (dsel._lib.tolerances) is more than rounding, so that no direction is dropped. It removes less than what
@@ -271,8 +258,8 @@ def explained_by_all(
     and for a low rank r O(n r^2).
     """
     least = ridge(K.shape[0])
-    W, Q, rest = factored(K, B, least, 4.0 * least, deadline, norms)
-    return np.asarray(Q.T @ Q + rest.T @ rest / least), W.shape[0]
+    _, Q, rest = factored(K, B, least, 4.0 * least, deadline, norms)
+    return np.asarray(Q.T @ Q + rest.T @ rest / least)
 
 
 def factored(

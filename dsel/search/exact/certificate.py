@@ -110,6 +110,10 @@ class Certificate:
     noise : float
         If not 0, value and bound are those of noisy sums. On the rows, f of every covered subset is at least
         ``bound - noise * total``, with probability 1 - 1e-6.
+    node_seconds : float
+        If not 0, the last run visited no node, because its time was shorter than a node takes: about these seconds.
+    time_limit, time_needed : float
+        If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
     Notes
     -----
@@ -152,6 +156,9 @@ class Certificate:
     cpu_seconds: float = 0.0
     began_again: str = ""
     noise: float = 0.0
+    node_seconds: float = 0.0
+    time_limit: float = 0.0
+    time_needed: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -221,6 +228,7 @@ class Certificate:
             leaves_checked=max(self.leaves_checked, other.leaves_checked),
             leaves_searched=max(self.leaves_searched, other.leaves_searched),
             cpu_seconds=self.cpu_seconds + other.cpu_seconds, began_again=other.began_again or self.began_again,
+            node_seconds=other.node_seconds, time_limit=other.time_limit, time_needed=other.time_needed,
         )  # fmt: skip
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
@@ -308,6 +316,8 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[
     with all copies.
     """
     sentences = []
+    if row.get("node_seconds") and not row["status"].startswith("optimal"):
+        sentences.append(_time_for_a_node(row))
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
@@ -365,6 +375,18 @@ def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> l
         if not set(columns) & set(excluded):
             excluded.append(next((j for j in reversed(columns) if j not in chosen), columns[-1]))
     return excluded
+
+
+def _time_for_a_node(row: Mapping[str, Any]) -> str:
+    """Return how long a node of a proof takes that had no time for it, and what time suffices."""
+    takes = f"A node of the proof takes about {row['node_seconds']:.3g} s"
+    if not row["time_needed"]:
+        return f"{takes}, which is more than the time that was left. More time helps."
+    needed = f"{row['time_needed']:g}"
+    return (
+        f"{takes}, and the time limit of {row['time_limit']:g} s left less. "
+        f"Give the proof {needed} s or more: --time {needed}s, in Python seconds={needed}."
+    )
 
 
 def _why_useless(row: Mapping[str, Any]) -> str:

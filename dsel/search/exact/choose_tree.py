@@ -62,7 +62,7 @@ _ENOUGH_TIME = 2.5
 #: With a limit for coefficients, the seconds of the first and of the last turn of the trees that are compared.
 _FIRST_TURN, _LAST_TURN = 0.25, 4.0
 #: Branch and bound is too slow if a node takes longer, in seconds.
-_SLOW_NODE = 1.0
+_SLOW_NODE = 0.1
 
 
 def relaxable(objective: Objective) -> bool:

@@ -115,6 +115,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
         self._heap: list[tuple[float, int, N]] = []
         self._leased: dict[int, list[tuple[float, N]]] = {}
         self._visited = self._made = self._leases = 0
+        self._too_long = 0.0  # seconds of the node that the last run had no time for
         self._memory_limit, self._bytes = memory_limit, 0
         self._time = Deadline(None)
 
@@ -145,7 +146,8 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     def certificate(self) -> Certificate:
         """Return what is proved about the best subset so far."""
-        return replace(super().certificate(), **self.certificate_fields())
+        too_long = 0.0 if self.done else self._too_long
+        return replace(super().certificate(), node_seconds=too_long, **self.certificate_fields())
 
     def kept(self, most_bytes: int) -> dict[str, Any]:
         """Return what the same proof on data that grew continues from, as arrays; empty if there is nothing."""
@@ -207,11 +209,17 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
         runner: runs a distributable tree, by default in this process.
         """
-        if stop.seconds is not None and self.node_seconds() > stop.seconds:
-            logger.info("a node of the proof would take longer than the time left: only the first bound is used")
-            return "seconds"
-        with self.time_limit(stop.seconds):
-            return (runner if runner is not None and self.distributable else drive)(self, stop, on_slice)
+        self._too_long = 0.0
+        before, seconds, left = self.iteration, self.node_seconds(), stop.seconds
+        if left is not None and seconds > left:
+            logger.info("a node of the proof takes about %.3g s, and %.3g s are left: the proof ends", seconds, left)
+            ended = "seconds"
+        else:
+            with self.time_limit(left):
+                ended = (runner if runner is not None and self.distributable else drive)(self, stop, on_slice)
+        if seconds and left is not None and ended == "seconds" and self.iteration == before:
+            self._too_long = max(seconds, left)
+        return ended
 
     @contextmanager
     def time_limit(self, seconds: float | None) -> Iterator[None]:

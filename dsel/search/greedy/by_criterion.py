@@ -17,8 +17,8 @@ from dsel.search.ask_tell import ExecutorOptions, Task, TaskResult
 from dsel.search.journal import columns_of, found_in, journalled_values, valued
 from dsel.search.method import ProblemSummary, SearchTask
 from dsel.search.outcome import SearchOutcome, check_size
-from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Subset
-from dsel.search.pareto.evaluations import EvaluateSubsets, number
+from dsel.search.pareto.archive import ISOLATIONS, Subset
+from dsel.search.pareto.evaluations import EvaluatedSearch, EvaluateSubsets
 from dsel.search.placement import HERE, Placement, Site
 from dsel.search.runtime.dispatcher import NO_LIMIT, Dispatcher
 
@@ -115,10 +115,8 @@ def splicing_steps(n: int, k: int, max_exchange: int) -> Steps:
             S, value = other, lowest
 
 
-class BatchSearch(ClientArchive):
-    """A search by batches of subsets, by ask and tell. A task is some subsets; its result is f of them.
-
-    Every value is kept, so that no subset is evaluated twice.
+class BatchSearch(EvaluatedSearch):
+    """A search by batches of subsets, by ask and tell.
 
     Parameters
     ----------
@@ -129,12 +127,8 @@ class BatchSearch(ClientArchive):
     """
 
     def __init__(self, k: int, steps: Generator[list[Subset], list[float], Any]) -> None:
-        super().__init__(k, ISOLATIONS["none"], math.inf)
-        self.values: dict[Subset, float] = {}
+        super().__init__(k, ISOLATIONS["none"])
         self._steps = steps
-        self._open: list[Subset] = []
-        self._submitted: dict[str, tuple[Subset, ...]] = {}
-        self._suspects: set[Subset] = set()
         self._recalled = 0
         self._batch: list[Subset] | None = next(steps, None)
         self._begin_batch()
@@ -164,44 +158,16 @@ class BatchSearch(ClientArchive):
 
     def ask(self, most: int, workers: int) -> Task | None:
         """Return at most `most` subsets of the batch, and at most a worker's share; a suspect subset alone."""
-        if not self._open:
-            return None
-        size = max(1, min(most, math.ceil(len(self._open) / workers)))
-        size = next((max(i, 1) for i, S in enumerate(self._open[:size]) if S in self._suspects), size)
-        subsets, self._open = tuple(self._open[:size]), self._open[size:]
-        task = Task(self._next_key(), subsets, len(subsets), subsets)
-        self._submitted[task.key] = subsets
-        return task
+        return self._next_task(max(1, min(most, math.ceil(len(self._open) / workers))))
 
     def tell(self, task: Task, result: TaskResult) -> None:
         """Store f of the task's subsets, or of the first ones, and continue if the batch is complete."""
-        subsets = self._submitted.pop(task.key)
-        for members, value in zip(subsets, result.found, strict=False):
-            self.values[members] = number(value, members)
-            self._events.append((members, self.values[members]))
-        self._open = [*(S for S in subsets[len(result.found) :] if S not in self.values), *self._open]
+        self._receive(task, result.found)
         self._advance()
-
-    def requeue(self, task: Task, suspect: bool) -> None:
-        """Request the subsets of a lost task again; if they are suspect, each alone."""
-        if suspect:
-            self._suspects.update(self._submitted[task.key])
-        self._open = [*self._submitted.pop(task.key), *self._open]
 
     def finished(self) -> str | None:
         """Return "complete" after the last step."""
         return "complete" if self._batch is None else None
-
-    @property
-    def total(self) -> float:
-        """The scale of f: |f| of the first evaluated subset if that is finite and not 0, else 1."""
-        first = abs(next(iter(self.values.values()), 1.0))
-        return first if 0.0 < first < math.inf else 1.0
-
-    @property
-    def evaluations(self) -> int:
-        """The number of known values. Each took one evaluation."""
-        return len(self.values)
 
     def counts(self) -> dict[str, int]:
         """Return how many values are known, and how often one was known already when it was needed."""

@@ -29,8 +29,8 @@ from dsel.search.anytime import Stop
 from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.journal import valued
 from dsel.search.outcome import check_seed, check_size
-from dsel.search.pareto.archive import ISOLATIONS, ClientArchive, Isolation, IsolationFunction, Subset
-from dsel.search.pareto.evaluations import failure, number
+from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction, Subset
+from dsel.search.pareto.evaluations import EvaluatedSearch, failure
 from dsel.search.runtime.schedule import Schedule
 
 #: Iterations that one call draws or merges at most while none of them needs an evaluation.
@@ -41,11 +41,10 @@ _FIRST_SUBSETS = 64
 _LEAST = 50
 
 
-class CriterionSearch(ClientArchive):
-    """A Pareto search on any criterion, by ask and tell. A task is some subsets; its result is f of them.
+class CriterionSearch(EvaluatedSearch):
+    """A Pareto search on any criterion, by ask and tell.
 
-    Every value is kept, so that no subset is evaluated twice. The empty set and subsets of 2k or more columns have
-    f = +inf; they are not evaluated.
+    The empty set and subsets of 2k or more columns have f = +inf; they are not evaluated.
 
     Parameters
     ----------
@@ -74,9 +73,8 @@ class CriterionSearch(ClientArchive):
         check_seed(seed)
         if isinstance(isolation, str) and isolation not in ISOLATIONS:
             raise OptionError(f"isolation is {isolation!r}; it is 'none', 'min-index' or a function of a subset.")
-        super().__init__(k, self._isolated, math.inf)
+        super().__init__(k, self._isolated)
         self.n, self.seed, self.isolation, self.swaps = n, seed, isolation, swaps
-        self._values: dict[Subset, float] = {}
         self._accepted = 0
         self._offspring = 0  # those whose value is known, or asked for
         self._cdf, self._flips = binomial_cdf(n, 1.0 / n), np.zeros(n, np.int64)
@@ -85,10 +83,7 @@ class CriterionSearch(ClientArchive):
         self._size = max(schedule.processors, 1)  # of a round
         self.limit = max(stop.iterations // self._size, 1) * self._size
         self._window: deque[Subset | None] = deque()  # offspring that are not merged, in their order
-        self._open: list[Subset] = []
-        self._submitted: dict[str, tuple[Subset, ...]] = {}
         self._out: set[Subset] = set()
-        self._suspects: set[Subset] = set()
         self._share = 0  # subsets of a task of the present round; 0 before the first task
         self._ended = False
 
@@ -120,26 +115,15 @@ class CriterionSearch(ClientArchive):
 
     def _offer(self, S: Subset) -> bool:
         """Offer the archive a subset whose value is known, and return whether it was archived."""
-        archived = self._put(S, self._values[S], self.iteration, event=False)
+        archived = self._put(S, self.values[S], self.iteration, event=False)
         self._accepted += archived
         return archived
-
-    @property
-    def total(self) -> float:
-        """The scale of f: |f| of the first evaluated subset if that is finite and not 0, else 1."""
-        first = abs(next(iter(self._values.values()), 1.0))
-        return first if 0.0 < first < math.inf else 1.0
-
-    @property
-    def evaluations(self) -> int:
-        """The number of known values. Each took one evaluation."""
-        return len(self._values)
 
     def counts(self) -> dict[str, int]:
         """Return counts of evaluations, of offspring with known values, and of archived offspring."""
         return {
-            "evaluated": len(self._values),
-            "recalled": max(self._offspring - len(self._values), 0),
+            "evaluated": len(self.values),
+            "recalled": max(self._offspring - len(self.values), 0),
             "accepted": self._accepted,
             "archive": len(self.archive),
         }
@@ -166,7 +150,7 @@ class CriterionSearch(ClientArchive):
         if self._by_index:
             self._draw()
             self._merge()
-            self._open = [S for S in self._open if S not in self._values]
+            self._open = [S for S in self._open if S not in self.values]
             if not self._share:
                 self._share = math.ceil(len(self._open) / workers)
             share = max(self._share, most // _LEAST) if self.schedule.processors else len(self._open) / (2 * workers)
@@ -189,7 +173,7 @@ class CriterionSearch(ClientArchive):
                 return
             S = self._offspring_of(self._parent(t // self._size), t // self._size, t % self._size)
             self._window.append(S)
-            if S is not None and S not in self._values and S not in self._out and S not in self._open:
+            if S is not None and S not in self.values and S not in self._out and S not in self._open:
                 self._open.append(S)
 
     def _merge(self) -> None:
@@ -200,7 +184,7 @@ class CriterionSearch(ClientArchive):
         """
         for _ in range(_MOST_AT_ONCE):
             ready = list(islice(self._window, self._size))
-            if self._ended or not ready or any(S is not None and S not in self._values for S in ready):
+            if self._ended or not ready or any(S is not None and S not in self.values for S in ready):
                 return
             for S in ready:
                 self._window.popleft()
@@ -217,22 +201,17 @@ class CriterionSearch(ClientArchive):
         while len(self._open) < size and self.iteration < until:
             S = self._offspring_of(self._parent(self.iteration), self.iteration)
             self._offspring += S is not None
-            if S is not None and S in self._values:
+            if S is not None and S in self.values:
                 if self._offer(S):  # an equal one had replaced it
-                    self._events.append((S, self._values[S]))
+                    self._events.append((S, self.values[S]))
             elif S is not None and S not in self._out and S not in self._open:
                 self._open.append(S)
             self.iteration += 1
 
     def _next_task(self, size: int) -> Task | None:
-        """Return a task of at most `size` open subsets. A suspect subset gets its own task."""
-        if not self._open:
-            return None
-        size = next((max(i, 1) for i, S in enumerate(self._open[:size]) if S in self._suspects), size)
-        subsets, self._open = tuple(self._open[:size]), self._open[size:]
-        task = Task(self._next_key(), subsets, len(subsets), subsets)
-        self._submitted[task.key] = subsets
-        self._out.update(subsets)
+        task = super()._next_task(size)
+        if task is not None:
+            self._out.update(task.payload)
         return task
 
     def tell(self, task: Task, result: TaskResult) -> None:
@@ -245,30 +224,18 @@ class CriterionSearch(ClientArchive):
                 self._offer(S)
 
     def _receive(self, task: Task, values: Sequence[Any]) -> list[Subset]:
-        """Store the values and return their subsets. Subsets without a value are open again."""
-        subsets = self._submitted.pop(task.key)
-        self._out.difference_update(subsets)
-        for members, value in zip(subsets, values, strict=False):
-            self._values[members] = number(value, members)
-            self._events.append((members, self._values[members]))
-        self._open = [*subsets[len(values) :], *self._open]
-        return list(subsets[: len(values)])
-
-    def requeue(self, task: Task, suspect: bool) -> None:
-        """Request the subsets of a lost task again; if they are suspect, each alone."""
-        if suspect:
-            self._suspects.update(self._submitted[task.key])
-        self._receive(task, ())
+        self._out.difference_update(task.payload)
+        return super()._receive(task, values)
 
     def recall(self, values: Mapping[Subset, float]) -> None:
         """Add known values, so that these subsets are not evaluated again."""
         for members, value in values.items():
-            self._values.setdefault(members, value)
+            self.values.setdefault(members, value)
         if self._by_index:
             return
-        for S in [S for S in self._open if S in self._values]:
+        for S in [S for S in self._open if S in self.values]:
             self._offer(S)
-        self._open = [S for S in self._open if S not in self._values]
+        self._open = [S for S in self._open if S not in self.values]
 
     def start_from(self, values: Mapping[Subset, float], members: Sequence[Subset]) -> None:
         """Add the values that a warm start has found, and offer the archive its best subsets."""
@@ -293,7 +260,7 @@ class CriterionSearch(ClientArchive):
             "iteration": self.iteration,
             "accepted": self._accepted,
             "offspring": self._offspring,
-            "values": valued(self._values.items()),
+            "values": valued(self.values.items()),
             **self._archive_state(),
             "schedule": asdict(self.schedule),
             "drawn": rows,
@@ -319,11 +286,11 @@ class CriterionSearch(ClientArchive):
             state["accepted"],
             state["offspring"],
         )
-        search._values = {tuple(S): math.inf if f is None else f for S, f in state["values"]}
+        search.values = {tuple(S): math.inf if f is None else f for S, f in state["values"]}
         drawn = [None if S is None else tuple(S) for S in state["drawn"]]
         if search._by_index:
             search._window = deque(drawn)
-        search._open = list(dict.fromkeys(S for S in drawn if S is not None and S not in search._values))
+        search._open = list(dict.fromkeys(S for S in drawn if S is not None and S not in search.values))
         return search
 
 

@@ -7,7 +7,7 @@ import math
 import numbers
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from dsel.errors import CriterionError
 from dsel.objective.objective_interface import Objective
 from dsel.objective.objective_on_workers import ObjectiveFile, unload
 from dsel.search.ask_tell import Cleanup, Task, TaskResult
-from dsel.search.pareto.archive import Subset
+from dsel.search.pareto.archive import ClientArchive, IsolationFunction, Subset
 
 #: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
 _running: dict[str, tuple[Subset, float]] = {}
@@ -147,3 +147,65 @@ class ValueOf:
 def objective_cleanup(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ...]:
     """Return the functions that release an objective that was read from a file."""
     return (partial(unload, objective.digest),) if isinstance(objective, ObjectiveFile) else ()
+
+
+class EvaluatedSearch(ClientArchive):
+    """A search on any criterion, by ask and tell. A task is some subsets; its result is f of them.
+
+    Every value is kept, so that no subset is evaluated twice.
+
+    Parameters
+    ----------
+    k : int
+        The size limit.
+    isolation : callable
+        Subsets compete only where this function of a subset has the same value.
+
+    Attributes
+    ----------
+    values : dict
+        f of each evaluated subset.
+    """
+
+    def __init__(self, k: int, isolation: IsolationFunction) -> None:
+        super().__init__(k, isolation, math.inf)
+        self.values: dict[Subset, float] = {}
+        self._open: list[Subset] = []
+        self._submitted: dict[str, tuple[Subset, ...]] = {}
+        self._suspects: set[Subset] = set()
+
+    @property
+    def total(self) -> float:
+        """The scale of f: |f| of the first evaluated subset if that is finite and not 0, else 1."""
+        first = abs(next(iter(self.values.values()), 1.0))
+        return first if 0.0 < first < math.inf else 1.0
+
+    @property
+    def evaluations(self) -> int:
+        """The number of known values. Each took one evaluation."""
+        return len(self.values)
+
+    def _next_task(self, size: int) -> Task | None:
+        """Return a task of at most `size` open subsets. A suspect subset gets its own task."""
+        if not self._open:
+            return None
+        size = next((max(i, 1) for i, S in enumerate(self._open[:size]) if S in self._suspects), size)
+        subsets, self._open = tuple(self._open[:size]), self._open[size:]
+        task = Task(self._next_key(), subsets, len(subsets), subsets)
+        self._submitted[task.key] = subsets
+        return task
+
+    def _receive(self, task: Task, values: Sequence[Any]) -> list[Subset]:
+        """Store the values and return their subsets. Subsets without a value are open again."""
+        subsets = self._submitted.pop(task.key)
+        for members, value in zip(subsets, values, strict=False):
+            self.values[members] = number(value, members)
+            self._events.append((members, self.values[members]))
+        self._open = [*(S for S in subsets[len(values) :] if S not in self.values), *self._open]
+        return list(subsets[: len(values)])
+
+    def requeue(self, task: Task, suspect: bool) -> None:
+        """Request the subsets of a lost task again; if they are suspect, each alone."""
+        if suspect:
+            self._suspects.update(self._submitted[task.key])
+        self._receive(task, ())

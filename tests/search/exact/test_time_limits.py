@@ -162,7 +162,6 @@ def test_a_wide_problem_takes_as_many_rows_as_its_rank(wide, monkeypatch):
     monkeypatch.setattr(ScaledMatrix, "whole", lambda C: pytest.fail("all of K") if C.n > 500 else whole(C))
     problem = BoundProblem.of(wide)
     assert problem.root(4) == pytest.approx(0.0, abs=1e-9)
-    assert problem.rank == 12
     assert len(rows) == 12
     rows.clear()
     assert Limits(wide).guarantee(4).error < 1e-2
@@ -215,6 +214,39 @@ def test_a_certificate_says_that_there_was_no_time_for_a_bound(monkeypatch):
     assert row["indices"] == list(selection.indices)
     assert row["value"] == pytest.approx(selection.error)
     assert any("has too little time" in note for note in certified.notes)
+
+
+@pytest.mark.parametrize(("rows", "k"), [(12, 3), (1500, 3), (1500, 6)])
+def test_the_seconds_of_a_node_are_about_in_proportion_to_the_elements_that_it_changes(rows, k):
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((rows, 1100))
+    search = BranchAndBound(regression(X, X[:, :8].sum(axis=1, keepdims=True) + rng.standard_normal((rows, 1))), k)
+    seconds = search.node_seconds()
+    search.warm_up()
+    search.advance(1)
+    changed = search._explorer.work  # 2e9 of them take a second, of 2000 columns
+    assert changed / 3.0 < 2e9 * seconds < 3.0 * changed
+    if not search.done:
+        assert search.node_seconds() < seconds
+
+
+def test_a_certificate_says_what_time_a_node_needs(monkeypatch):
+    monkeypatch.setattr("dsel.search.exact.branch_and_bound.subproblem_tree._ELEMENTS_PER_SECOND", 1e7)  # slow
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((12, 1100))
+    y = rng.standard_normal(12)
+    certified = dsel.certify(dsel.select(X, y, k=3, method="forward"), X, y, seconds=20.0)
+    (row,) = certified.certificate
+    assert row["node_seconds"] == pytest.approx(1100**3 / 3 / 1e7)
+    assert (row["nodes"], row["time_limit"], row["time_needed"]) == (0, 20.0, 150.0)
+    text = (
+        "A node of the proof takes about 44.4 s, and the time limit of 20 s left less. "
+        "Give the proof 150 s or more: --time 150s, in Python seconds=150."
+    )
+    assert text in str(certified)
+    later = dsel.certify(certified, X, y, seconds=1000.0, nodes=1)  # the sentence is about the last run
+    assert later.certificate[0]["node_seconds"] == 0.0
+    assert "A node of the proof" not in str(later)
 
 
 def test_failures_and_missing_time_are_told_apart(problem):

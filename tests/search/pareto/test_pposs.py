@@ -122,7 +122,7 @@ def test_what_is_recalled_is_not_asked() -> None:
     whole = search_of(processors=8, seed=4)
     advance(whole, 400)
     again = search_of(processors=8, seed=4)
-    again.recall({S: cover(S) for S in whole._values})
+    again.recall({S: cover(S) for S in whole.values})
     assert advance(again, 400) == []
     assert all_of(again) == all_of(whole)
 

@@ -123,7 +123,8 @@ def run(task: SearchTask) -> SearchOutcome:
         search.complete(deadline)
     search.sharpen()
     counts = {**tasks, "made": search.made, "done": search.done}
-    certificate = replace(search.certificate(), **effort.fields())
+    too_long = 0.0 if search.done or search.iteration else search.node_seconds()
+    certificate = replace(search.certificate(), node_seconds=too_long, **effort.fields())
     return SearchOutcome(
         search.front(), search.trace, search.iteration, ended, counts, certificates=(certificate,)
     )  # fmt: skip

@@ -47,7 +47,7 @@ _NODE_BYTES = 450
 #: Up to this many columns, the closed list holds a subset as bits, else as its members.
 _MAX_BITS = 2048
 #: Elements of a Gram matrix of at least this many columns that an elimination of the tree's bound changes in a second.
-_ELEMENTS_PER_SECOND, _MANY = 5e7, 1000
+_ELEMENTS_PER_SECOND, _MANY = 4e8, 1000
 #: Seconds after the deadline in which the first node may be completed.
 _COMPLETION_SECONDS = 0.5
 #: Up to this many columns, several BLAS threads are slower than one.
@@ -280,7 +280,7 @@ class AStar(ExactSearch):
         """Return about how long the first node takes; 0 if that is no concern."""
         if self._reduced is not None or self._problem is None or self.objective.n < _MANY:
             return 0.0
-        return self._problem.elimination_elements() / _ELEMENTS_PER_SECOND
+        return self.objective.n**3 / 3.0 / _ELEMENTS_PER_SECOND
 
     @property
     def suboptimality(self) -> float:

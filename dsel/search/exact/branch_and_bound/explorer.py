@@ -166,6 +166,10 @@ class Explorer:
         """Visit no further node once `work` is at least `most`."""
         self._count[at.WORK_LIMIT] = most
 
+    def finds_cores(self, q: int) -> bool:
+        """Return whether a node with q columns to choose looks for disjoint cores."""
+        return self.bound == "combined" and q >= int(self._count[at.CORES])
+
     @property
     def idle(self) -> bool:
         """Whether no node of the subproblem is open."""

@@ -60,7 +60,7 @@ class SubtreeWork:
 #: With this many open nodes, a subtree is finished before the next one begins.
 MAX_OPEN = 20_000
 #: Elements of a Gram matrix of at least this many columns that an elimination changes in a second.
-_ELEMENTS_PER_SECOND, _MANY = 2e8, 1000
+_ELEMENTS_PER_SECOND, _MANY = 2e9, 1000
 #: Most nodes in a slice.
 _MAX_SLICE = 20_000
 #: Workers get nodes when _ALONE are visited, or if _OPEN_PER_WORKER are open. Before that, a step visits _ALONE_STEP.
@@ -199,11 +199,15 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         return min(self.best_value, self._other_pruned, self._explorer.pruned, *open_)
 
     def node_seconds(self) -> float:
-        """Return about how long the first node takes; 0 if that is no concern."""
-        if self.objective.n < _MANY or (self.k <= 2 and self.pairs):
+        """Return about how long the next node takes; 0 if that is no concern."""
+        if not (self._heap and self._explorer.idle):
             return 0.0
-        eliminations = 1 + self.k  # the bounds, and the cores
-        return eliminations * self.problem.elimination_elements() / _ELEMENTS_PER_SECOND
+        sub = self._heap[0][2]
+        t, q = len(sub.allowed), self.k - len(sub.chosen)
+        if t < _MANY or (q <= 2 and self.pairs):
+            return 0.0
+        eliminations = 1.0 + (0.5 * q if self._explorer.finds_cores(q) else 0.0)  # about half of the q cores exist
+        return eliminations * t**3 / 3.0 / _ELEMENTS_PER_SECOND
 
     @property
     def pairs(self) -> bool:

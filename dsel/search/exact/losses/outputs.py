@@ -13,6 +13,8 @@ where h is that of one output: the conjugate of the multinomial deviance is twic
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy
 
@@ -134,7 +136,8 @@ def relax_outputs(
                 new, d0, s = _by_model(problem, S, columns, b, eta, fixed, q, s, safe=attempt == 2)
             step_of_eta = columns.T @ (new - b) + d0
             tried = eta + step_of_eta if attempt == 0 else tried
-            moved = _line_search(problem, S, (b, b0, eta, value), (new - b, d0, step_of_eta), fixed, q)
+            below = float(np.nextafter(value, -np.inf))
+            moved = line_search(problem, S, (b, b0, eta, below), (new - b, d0, step_of_eta), fixed, q, 0.0)
             if moved is not None:
                 break
         if moved is None:
@@ -183,18 +186,22 @@ def _by_model(
     return new, d0, s
 
 
-def _line_search(
-    problem: LossProblem, S: Ints, at: tuple[Floats, Floats, Floats, float], step: tuple[Floats, Floats, Floats],
-    fixed: Bools, q: int,
-) -> tuple[Floats, Floats, Floats, float] | None:  # fmt: skip
-    """Return coefficients, intercepts, linear predictors and objective after a step that is halved until it helps."""
+def line_search(
+    problem: LossProblem, S: Ints, at: tuple[Floats, Any, Floats, float], step: tuple[Floats, Any, Floats],
+    fixed: Bools, q: int, expected: float,
+) -> tuple[Floats, Any, Floats, float] | None:  # fmt: skip
+    """Return coefficients, intercepts, linear predictors and objective after a step that is halved until it helps.
+
+    expected: by how much the whole step should lower the objective; below 0, it may rise by as much.
+    """
     b, b0, eta, value = at
     change, d0, moved = step
+    allowed = max(-expected, 0.0)
     share = 1.0
     for _ in range(_HALVINGS):
         new, new_eta = b + share * change, eta + share * moved
         found = problem.loss_at(new_eta) + penalty_of(problem, S, new, fixed, q)
-        if found < value:
+        if found <= value + allowed - 1e-4 * share * max(expected, 0.0):
             return new, b0 + share * d0, new_eta, found
         share *= 0.5
     return None

@@ -14,12 +14,12 @@ import numpy as np
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.search.exact.losses.coefficients import feasible, penalty_of, priced, solved, with_needed
 from dsel.search.exact.losses.coordinate_descent import relax_model
-from dsel.search.exact.losses.outputs import dual_of_outputs, relax_outputs
+from dsel.search.exact.losses.outputs import dual_of_outputs, line_search, relax_outputs
 from dsel.search.exact.losses.problem import LARGEST, START, Dual, LossProblem, Point, Relaxed, lengths
 from dsel.search.exact.perspective.coordinate_descent import level
 
-#: Most Newton steps of a relaxation, and most halvings of a step.
-_STEPS, _HALVINGS = 60, 12
+#: Most Newton steps of a relaxation.
+_STEPS = 60
 #: The tolerance of coordinate descent, for a relaxation that is to be exact and for others.
 _EXACT, _ROUGH = 1e-8, 1e-4
 #: Columns among which a node is relaxed at most, at first; the share of the q-th largest gain that leads there; rounds
@@ -72,8 +72,8 @@ def relax(
         for curvature in _curvatures(problem, eta, a):
             s, direction, expected = _newton_step(problem, S, b, eta, a, curvature, fixed, q, s, tolerance)
             last = not expected > _SETTLED * abs(value)
-            moved = _line_search(problem, S, (b, b0, eta, value), direction, fixed, q,
-                                 -_ROUNDING * abs(value) if last else expected)  # fmt: skip
+            moved = line_search(problem, S, (b, b0, eta, value), direction, fixed, q,
+                                -_ROUNDING * abs(value) if last else expected)  # fmt: skip
             if moved is not None or last:
                 break
         if close == 0.0 and (last or moved is None):  # the step for the dual vector itself has no rounding of eta
@@ -229,24 +229,6 @@ def _model(problem: LossProblem, columns: Floats, a: Floats, curvature: Floats) 
     centered = columns - shift[:, None]
     scaled = centered * root
     return scaled @ scaled.T, centered @ a, shift, float(a.sum()) / total
-
-
-def _line_search(
-    problem: LossProblem, S: Ints, at: tuple[Floats, float, Floats, float], step: tuple[Floats, float, Floats],
-    fixed: Bools, q: int, expected: float,
-) -> tuple[Floats, float, Floats, float] | None:  # fmt: skip
-    """Return coefficients, intercept, linear predictors and objective after a step that is halved until it helps."""
-    b, b0, eta, value = at
-    change, d0, moved = step
-    allowed = max(-expected, 0.0)
-    share = 1.0
-    for _ in range(_HALVINGS):
-        new_eta, new = eta + share * moved, b + share * change
-        found = problem.loss_at(new_eta) + penalty_of(problem, S, new, fixed, q)
-        if found <= value + allowed - 1e-4 * share * max(expected, 0.0):
-            return new, b0 + share * d0, new_eta, found
-        share *= 0.5
-    return None
 
 
 def weights(point: Point, fixed: Bools, q: int) -> tuple[Ints, Floats]:
