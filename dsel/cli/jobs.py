@@ -95,7 +95,7 @@ def init(
     size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
     values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
     note = f"\nnote: {problem}" if problem else ""
-    chosen = "columns" if size == "auto" else counted(size, "column")
+    chosen = counted(size, "column") if isinstance(size, int) else "columns"
     print_answer(json, values, lambda: f"{out} chooses {chosen} of {store}. Read it, then: dsel run {out}{note}")
 
 
