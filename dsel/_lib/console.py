@@ -1,8 +1,10 @@
-"""Text and tables for a terminal, by rich, which is imported when the first one is made."""
+"""Text, tables and warnings for a terminal. Rich makes tables, and is imported when the first one is made."""
 
 from __future__ import annotations
 
 import io
+import sys
+import warnings
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -41,3 +43,11 @@ def console_text(parts: Iterable[str | Table], width: int | None = None) -> str:
     for part in parts:
         console.print(part)
     return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+
+
+def warn_caller(message: str) -> None:
+    """Warn with the line that called dsel."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dsel":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

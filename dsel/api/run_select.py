@@ -138,12 +138,12 @@ def running(
 
 
 def asked(X: Any, Y: Any, **arguments: Any) -> tuple[Dataset, SelectionRequest]:
-    """Return the data and the request of a call. Numbers are labels where numbers name the columns."""
+    """Return the data and the request of a call, which names columns of frames by their labels."""
     if "offset" in arguments:
         X, arguments["offset"] = split_offset(X, arguments["offset"])
     request = _request(**arguments)
     dataset = dataset_of(request, X, Y)
-    return dataset, request.by_name() if dataset.numbered else request
+    return dataset, dataset.named(request)
 
 
 def _request(**arguments: Any) -> SelectionRequest:

@@ -88,8 +88,9 @@ def select(
     preprocess : {"standardize", "center", "unit", "none"}
         Mean 0 and variance 1; mean 0; norm 1 without centering; or nothing.
     include, exclude : sequence of str or int
-        Columns that are always or never chosen. A string is a label. An integer is a position from 0, or the label
-        where whole numbers name all columns of a DataFrame or xarray array, also those that hold text.
+        Columns that are always or never chosen. A string is a label. An integer is a position from 0 among the columns
+        of X, without the targets, weights and offset that a frame holds. It is a label where whole numbers name all
+        columns of a DataFrame or xarray array. A category stands for all columns that it becomes.
     groups : mapping, list of lists or str, optional
         Columns that enter and leave together, and count as one column towards k: a mapping from names to lists of
         columns, ``{"size": ["height", "width"]}``, or from columns to names, ``{"height": "size", "width": "size"}``;

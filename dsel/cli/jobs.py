@@ -412,5 +412,5 @@ def stability(
         stable = found.stable(threshold, max_errors=max_errors)
         least = found.threshold(max_errors) if max_errors is not None else threshold
         values["stable"] = stable
-        text += f"\nStable, on {least:.1%} or more: {', '.join(stable) or 'none'}"
+        text += f"\nStable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
     print_answer(json, values, lambda: text)

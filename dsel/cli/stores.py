@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import dsel
-from dsel._lib.text import counted, printable
+from dsel._lib.text import counted, noun, printable
 from dsel.cli.application import Json, Store, Weight, app, examples, print_answer, terminal_width, with_flags
 from dsel.config.ingest_request import IngestRequest, SourceOptions
 
@@ -40,7 +40,7 @@ def compact(
 
     left = compact_store(store, segments)
     values = [{"start": segment.start, "stop": segment.stop, "time": segment.time} for segment in left]
-    print_answer(json, values, lambda: f"{store} has {len(left)} segments.")
+    print_answer(json, values, lambda: f"{store} has {counted(len(left), 'segment')}.")
 
 
 @app.command(
@@ -73,8 +73,8 @@ def sums(
     found = dsel.sums(store, targets=target or None, sample_weight=weight, noise=noise or None)
     found.save(out, overwrite=overwrite)
     values = {"out": out, "rows": found.m, "columns": found.n, "targets": found.targets.tolist(), "parts": found.parts}
-    text = f"{out}: the sums of {found.m:,} rows, {found.n:,} columns and {counted(found.n_targets, 'target')}. "
-    text += "It holds no row."
+    columns, targets = f"{found.n:,} {noun(found.n, 'column')}", counted(found.n_targets, "target")
+    text = f"{out}: the sums of {found.m:,} rows, {columns} and {targets}. It holds no row."
     if found.noise is not None:
         text += f" All sums have noise: epsilon {found.noise.epsilon:g}, delta {found.noise.delta:g}."
     print_answer(json, values, lambda: text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from dsel.config.ingest_request import Dates
 from dsel.config.size_rule import SizeRule, size_rule
 from dsel.config.types import Bool, Float, Int, Section
+from dsel.errors import OptionError
 
 #: The largest rank for an accuracy, if none is given.
 MOST_RANK = 1000
@@ -185,6 +186,18 @@ def _column_groups(value: Any) -> Any:
     )
 
 
+def _label(column: Column, labels: Sequence[str] | None, argument: str) -> str:
+    """Return the label of a column that a request names. labels: see `SelectionRequest.by_name`."""
+    if labels is None or isinstance(column, str):
+        return str(column)
+    if not 0 <= column < len(labels):
+        raise OptionError(
+            f"{argument}: there is no feature {column} among {len(labels)}.",
+            f"Positions go from 0 to {len(labels) - 1}.",
+        )
+    return labels[column]
+
+
 def _class_weight(value: Any) -> Any:
     """Validate weights of classes: which classes there are is checked with the data."""
     if value is None or (isinstance(value, str) and value == "balanced"):
@@ -308,14 +321,22 @@ class SelectionRequest(Section):
     offset: Any = None
     class_weight: Annotated[Any, BeforeValidator(_class_weight)] = None
 
-    def by_name(self) -> Self:
-        """Return the request with each number of a column as its label, for data whose columns numbers name."""
-        named: dict[str, Any] = {name: tuple(map(str, getattr(self, name))) for name in ("include", "exclude")}
+    def by_name(self, labels: Sequence[str] | None = None) -> Self:
+        """Return the request with the label of each column that a number names.
+
+        labels: of the columns whose positions the numbers are; None where the numbers are labels. Errors: OptionError
+        for a position that does not exist.
+        """
+
+        def named(columns: Iterable[Column], argument: str) -> list[str]:
+            return [_label(column, labels, argument) for column in columns]
+
+        update: dict[str, Any] = {name: tuple(named(getattr(self, name), name)) for name in ("include", "exclude")}
         if isinstance(self.groups, Mapping):
-            named["groups"] = {name: [str(j) for j in columns] for name, columns in self.groups.items()}
+            update["groups"] = {name: named(columns, "groups") for name, columns in self.groups.items()}
         elif self.groups is not None and not isinstance(self.groups, str):
-            named["groups"] = [[str(j) for j in columns] for columns in self.groups]
-        return self.model_copy(update=named)
+            update["groups"] = [named(columns, "groups") for columns in self.groups]
+        return self.model_copy(update=update)
 
     @property
     def limit(self) -> int:

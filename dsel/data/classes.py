@@ -1,13 +1,15 @@
-"""Classes that targets hold: text, booleans or categories, as columns of 0 and 1."""
+"""Targets that hold classes (text, booleans, categories) or several fields, as columns; those of a store by name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import FIRST_ROW, shorten
+from dsel.data.labels import Labels, target_places
 from dsel.errors import DataError
 
 #: The dtypes of categories in pandas and polars.
@@ -83,3 +85,39 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def stored_targets(
+    labels: Labels, stored: Mapping[str, list[str]], targets: Sequence[str | int] | None
+) -> tuple[NDArray[np.int64] | None, dict[str, list[str]]]:
+    """Return the columns of Y in a store that are used, None for all, and the classes that they are of.
+
+    stored: the classes of each target that became columns. Two classes are one column, as they are for a frame.
+    """
+    columns = {name: [f"{name}={level}" for level in levels] for name, levels in stored.items()}
+    if targets is not None:
+        asked: list[str | int] = []
+        for one in targets:
+            asked += [one] if one in labels else columns.get(str(one), [one])
+        chosen = target_places(asked, labels)
+    else:
+        chosen = np.arange(len(labels))
+    names = labels[chosen].tolist()
+    first = {of[0] for of in columns.values() if len(of) == 2 and set(of) <= set(names)}
+    chosen = chosen[[name not in first for name in names]]
+    left = set(labels[chosen].tolist())
+    used = {name: set(of[1:] if len(of) == 2 else of) for name, of in columns.items()}
+    classes = {name: list(stored[name]) for name, of in used.items() if of and of <= left}
+    return None if len(chosen) == len(labels) and targets is None else chosen, classes
+
+
+def with_plain_columns(Y: Any) -> Any:
+    """Return a structured array as columns (m, q), those of numbers before booleans; anything else as it is.
+
+    So times come before events, as `sksurv.util.Surv` has them in the other order.
+    """
+    fields = getattr(getattr(Y, "dtype", None), "fields", None)
+    if not isinstance(Y, np.ndarray) or not fields:
+        return Y
+    order = sorted(fields, key=lambda name: fields[name][0].kind == "b")
+    return np.column_stack([np.asarray(Y[name]).reshape(len(Y)) for name in order])

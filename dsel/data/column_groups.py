@@ -166,30 +166,41 @@ def column_groups(dataset: Dataset, given: Any, categories: bool = True) -> Colu
         named = [(str(name), list(columns)) for name, columns in given.items()]
     else:
         named = [("", list(columns)) for columns in given]
-    indicators = _indicators(dataset) if categories else {}
+    indicators = _indicators(dataset)
     of_column, names = np.full(dataset.n, -1, np.int64), []
     for number, (name, columns) in enumerate(named):
         if not columns:
             raise OptionError(f"groups: {f'group {name!r}' if name else f'group {number + 1}'} has no columns.")
         single = [label for column in columns for label in indicators.get(column, (column,))]
-        members = resolve_labels(single, dataset.features, "feature", "groups", indicators)
+        members = resolve_labels(single, dataset.features, "feature", "groups", map(str, indicators))
         taken = members[of_column[members] >= 0]
         if taken.size:
             raise OptionError(f"groups: column {dataset.features[taken[0]]!r} is in two groups.", "Name it once.")
         of_column[members] = number
         written = [column if isinstance(column, str) else str(dataset.features[column]) for column in columns]
         names.append(name or "+".join(written[:3]) + ("+..." if len(written) > 3 else ""))
-    for name, labels in indicators.items():
+    for source, labels in indicators.items() if categories else ():
         members = resolve_labels(labels, dataset.features, "feature", "groups")
         if (of_column[members] < 0).all():
             of_column[members] = len(names)
-            names.append(name)
+            names.append(str(source))
     return _completed(dataset, names, of_column)
 
 
-def _indicators(dataset: Dataset) -> dict[str, list[str]]:
+def named_columns(dataset: Dataset, items: Items, wanted: Sequence[str | int], argument: str) -> Ints:
+    """Return the columns that labels, numbers, and names of groups or categories stand for, with their whole groups.
+
+    Errors: OptionError for a column that does not exist, or that is named twice.
+    """
+    indicators = _indicators(dataset)
+    groups = items.names if isinstance(items, ColumnGroups) else ()
+    single = [label for one in wanted for label in ((one,) if one in groups else indicators.get(one, (one,)))]
+    return items.resolve(single, dataset.features, argument)
+
+
+def _indicators(dataset: Dataset) -> Mapping[str | int, list[str]]:
     """Return the labels of the indicator columns of each category."""
-    found: dict[str, list[str]] = {}
+    found: dict[str | int, list[str]] = {}
     for label, source in zip(dataset.features, () if dataset.categories is None else dataset.categories, strict=False):
         if label != source:
             found.setdefault(str(source), []).append(str(label))

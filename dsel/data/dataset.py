@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.config.ingest_request import Dates
-from dsel.config.request import Categories
+from dsel.config.request import Categories, SelectionRequest
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
+from dsel.data.classes import stored_targets
 from dsel.data.formats.registry import find_format
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
-from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
+from dsel.data.labels import Labels, as_labels, column_list, require_unique, target_places
 from dsel.data.row_partition import RowPartition
 from dsel.data.schema import ATTR_CLASSES, METADATA_FILE, SOURCE
 from dsel.data.store.array import StoredArray, group_tag
@@ -83,6 +84,9 @@ class Dataset:
         What the user should know about the columns of a frame.
     left_out : tuple of str
         Columns of a frame that were excluded before their conversion, because they hold no numbers.
+    columns : tuple of str
+        The labels of the columns of the frame that the features come from, also of those in `left_out`. Targets,
+        weights and offsets are none of them. Empty for other data.
     numbered : bool
         Whether whole numbers name all columns of the frame that the features come from. `features` holds them as text.
     whole : tuple of str
@@ -116,6 +120,7 @@ class Dataset:
     classes: dict[str, list[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     numbered: bool = False
     whole: tuple[str, ...] = ()
     also_read: tuple[str, ...] = ()
@@ -147,6 +152,27 @@ class Dataset:
     def sources(self) -> Labels:
         """For each feature the column of the frame that it was made from, or itself."""
         return self.features if self.categories is None else self.categories
+
+    @cached_property
+    def column_numbers(self) -> NDArray[np.int64] | None:
+        """For each feature the number of the column of the frame that it was made from; None if all are these columns.
+
+        Data other than frames have None.
+        """
+        if not self.columns or self.columns == tuple(self.features.tolist()):
+            return None
+        number = {name: i for i, name in enumerate(self.columns)}
+        return np.array([number[name] for name in self.coordinates.get(SOURCE, self.features).tolist()], np.int64)
+
+    def named(self, request: SelectionRequest) -> SelectionRequest:
+        """Return a request with the label of each column of a frame that a number names; for other data as it is.
+
+        Numbers are labels where they name all columns, and else positions. Errors: OptionError for a position that the
+        frame does not have.
+        """
+        if self.numbered:
+            return request.by_name()
+        return request.by_name(self.columns) if self.columns else request
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -218,6 +244,10 @@ class Dataset:
         except (DataError, MissingInputError):
             return False
         return [one.fingerprint() for one in now[: len(known)]] == [one.fingerprint() for one in known]
+
+    def recorded(self, name: str) -> int:
+        """Return a count that the ingest of a store recorded, by the name of the attribute; 0 without it."""
+        return int(self.store.attributes.get(name, 0)) if isinstance(self.store, Store) else 0
 
     @property
     def in_memory(self) -> bool:
@@ -319,7 +349,7 @@ def as_dataset(
     dates : {"refuse", "days"}
         Whether dates in a frame become numbers of days.
     exclude : sequence of str or int
-        Columns of a frame that are left out if they hold no numbers. Others stay.
+        Columns of a frame, by label or position, that are left out if they hold no numbers. Others stay.
 
     Returns
     -------
@@ -389,7 +419,7 @@ def as_dataset(
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(f"There is no Y to choose {list(targets)} from.")
-        chosen = _resolve_targets(frames.named_targets(targets, Y, dataset.classes), dataset.targets)
+        chosen = target_places(frames.named_targets(targets, Y, dataset.classes), dataset.targets)
         labels = dataset.targets[chosen]
         dataset = replace(dataset, n_targets=len(chosen), targets=labels, target_columns=chosen)
     if sample_weight is None or sample_weight is False:
@@ -428,7 +458,8 @@ def _from_arrays(
         coordinates={**in_memory.feature_coordinates(X), **found.coordinates},
         flat_target=y is not None and (flat.ndim if hasattr(flat, "ndim") else np.ndim(flat)) == 1,
         classes=classes.classes, notes=(*found.notes, *of_targets.notes), left_out=found.left_out,
-        numbered=numbered, dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
+        columns=tuple(frames.frame_labels(X) or ()), numbered=numbered,
+        dtype=np.dtype(x.dtype), y_dtype=None if y is None else np.dtype(y.dtype),
         whole=found.whole + of_targets.whole,
     )  # fmt: skip
 
@@ -441,7 +472,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     labels, chosen = np.empty(0, object), None
     classes: dict[str, list[str]] = {}
     if y is not None:
-        chosen, classes = _stored_targets(store.targets, store.attributes.get(ATTR_CLASSES, {}), targets)
+        chosen, classes = stored_targets(store.targets, store.attributes.get(ATTR_CLASSES, {}), targets)
         labels = store.targets if chosen is None else store.targets[chosen]
     blocks = tuple(
         Block(a, b, StoredRows(store.x, a, b), None if y is None else StoredRows(y, a, b))
@@ -453,30 +484,6 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen, tag=group_tag(str(store.path)),
         coordinates={} if (sources := store.sources) is None else {SOURCE: sources}, classes=classes,
     )  # fmt: skip
-
-
-def _stored_targets(
-    labels: Labels, stored: Mapping[str, list[str]], targets: Sequence[str | int] | None
-) -> tuple[NDArray[np.int64] | None, dict[str, list[str]]]:
-    """Return the columns of Y in a store that are used, None for all, and the classes that they are of.
-
-    stored: the classes of each target that became columns. Two classes are one column, as they are for a frame.
-    """
-    columns = {name: [f"{name}={level}" for level in levels] for name, levels in stored.items()}
-    if targets is not None:
-        asked: list[str | int] = []
-        for one in targets:
-            asked += [one] if one in labels else columns.get(str(one), [one])
-        chosen = _resolve_targets(asked, labels)
-    else:
-        chosen = np.arange(len(labels))
-    names = labels[chosen].tolist()
-    first = {of[0] for of in columns.values() if len(of) == 2 and set(of) <= set(names)}
-    chosen = chosen[[name not in first for name in names]]
-    left = set(labels[chosen].tolist())
-    used = {name: set(of[1:] if len(of) == 2 else of) for name, of in columns.items()}
-    classes = {name: list(stored[name]) for name, of in used.items() if of and of <= left}
-    return None if len(chosen) == len(labels) and targets is None else chosen, classes
 
 
 def _from_sparse_store(
@@ -504,13 +511,6 @@ def _from_sparse_store(
         tag=group_tag(str(store.path)),
     )  # fmt: skip
     return _with_weights(dataset, store_weights(store, sample_weight))
-
-
-def _resolve_targets(targets: Sequence[str | int], labels: Labels) -> NDArray[np.int64]:
-    """Return the columns of Y in ascending order, as they are read."""
-    if not targets:
-        raise OptionError("targets is empty.", "Name at least one, or leave it out to use all.")
-    return np.sort(resolve_labels(targets, labels, "target", "targets"))
 
 
 def _with_weights(dataset: Dataset, weights: Weights | None) -> Dataset:

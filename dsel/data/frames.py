@@ -8,8 +8,6 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -19,10 +17,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.console import warn_caller
 from dsel._lib.text import counted, shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
 from dsel.config.request import Categories
-from dsel.data.classes import CLASS_DTYPES, class_labels, one_hot
+from dsel.data.classes import CLASS_DTYPES, class_labels, one_hot, with_plain_columns
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
 from dsel.data.formats.tables import arrow
@@ -123,18 +122,6 @@ def targets_in(X: Any, targets: Sequence[str]) -> list[str] | None:
     return list(found) if set(found) <= set(labels) else None
 
 
-def with_plain_columns(Y: Any) -> Any:
-    """Return a structured array as columns (m, q), those of numbers before booleans; anything else as it is.
-
-    So times come before events, as `sksurv.util.Surv` has them in the other order.
-    """
-    fields = getattr(getattr(Y, "dtype", None), "fields", None)
-    if not isinstance(Y, np.ndarray) or not fields:
-        return Y
-    order = sorted(fields, key=lambda name: fields[name][0].kind == "b")
-    return np.column_stack([np.asarray(Y[name]).reshape(len(Y)) for name in order])
-
-
 def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     """Return X, Y and the weights with the columns that they name, and the labels of X where it holds none.
 
@@ -166,12 +153,11 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
 def columns_of(frame: Any, names: Any, where: str) -> Any:
     """Return columns of a frame by name, one as a Series. Errors: DataError for a name that does not exist."""
     labels = frame_labels(frame) or []
-    wanted = [names] if isinstance(names, str) else list(names)
-    if missing := [name for name in wanted if name not in labels]:
+    if missing := [name for name in ([names] if isinstance(names, str) else names) if name not in labels]:
         raise DataError(
             f"{where} has no column {shorten(map(repr, missing))}, only {shorten(labels)}.", "Check the name."
         )
-    return frame[names] if isinstance(names, str) else frame[wanted]
+    return frame[names if isinstance(names, str) else list(names)]
 
 
 def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
@@ -210,8 +196,7 @@ def joined(frame: Any, Y: Any, weights: Any, options: SourceOptions) -> tuple[An
     Labels are those that `dsel.select` gives. Errors: DataError for a label that the frame has already, and for another
     number of rows.
     """
-    table, index = arrow.arrow_table(frame, keep_index=options.index is None)
-    named = []
+    (table, index), named = arrow.arrow_table(frame, keep_index=options.index is None), []
     for values, label in ((Y, "y"), (weights, "weight")):
         extra = {} if values is None else _labelled_columns(values, label)
         for name, column in extra.items():
@@ -297,7 +282,8 @@ def numbers_of(
         return Numbers(data.to_dask_array(lengths=True), whole=whole)
     table = arrow.frame_table(data, what)
     kinds = dict(zip(table.names, table.types, strict=True))
-    left_out = tuple(name for name, kind in kinds.items() if name in exclude and not is_number_type(kind))
+    unwanted = {table.names[j] if isinstance(j, int) and 0 <= j < len(table.names) else j for j in exclude}
+    left_out = tuple(name for name, kind in kinds.items() if name in unwanted and not is_number_type(kind))
     named = [name for name, kind in kinds.items() if has_levels(kind) and name not in left_out]
     if categories == "refuse" and dates != "days":
         _refuse_categories(named, what)
@@ -415,27 +401,10 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
 
 def warn_of_new_value(name: str, value: Any) -> None:
     """Warn that a column holds a value of a category that no row of the selection had."""
-    warnings.warn(
+    warn_caller(
         f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
-        "a value of coefficient 0.", stacklevel=_level_of_caller(),
-    )  # fmt: skip
-
-
-def warn_of_new_numbers(targets: Sequence[str]) -> None:
-    """Warn that columns may have been numbered again without the targets, as in a file without a header."""
-    warnings.warn(
-        f"The columns of X are numbered without a gap, and in the selection's data {shorten(targets)} was a target. "
-        "Columns are found by label: if X was numbered without it, give its columns their numbers in those data.",
-        stacklevel=_level_of_caller(),
+        "a value of coefficient 0."
     )
-
-
-def _level_of_caller() -> int:
-    """Return the stacklevel of a warning that names the line that called dsel, in the function that warns."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dsel":
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _holds_numbers(column: Any) -> bool:

@@ -8,7 +8,7 @@ from math import ceil, prod
 from typing import Any
 
 from dsel._lib.console import console_text
-from dsel._lib.text import printable, shorten
+from dsel._lib.text import counted, noun, printable, shorten
 from dsel.data import schema
 from dsel.data.schema import FEWEST_FULL_ROWS, TARGET_BYTES
 from dsel.data.store.array import is_complete, open_array
@@ -100,8 +100,8 @@ def render(info: StoreInfo, width: int | None = None) -> str:
 
 def _describe_sparse(store: SparseStore) -> StoreInfo:
     m, n = store.shape
-    share = f"{store.stored:,} values ({store.stored / (m * n):.2g} of the elements)"
-    blocks = f"{len(store.row_bounds) - 1} row blocks"
+    share = f"{store.stored:,} {noun(store.stored, 'value')} ({store.stored / (m * n):.2g} of the elements)"
+    blocks = counted(len(store.row_bounds) - 1, "row block")
     parts = tuple(_variable(store.path, f"X/{name}") for name in ("data", "indices", "indptr"))
     attributes = {"X": f"{m} x {n} {store.dtype}, {share}, by rows, {blocks}", "obs": ", ".join(store.obs)}
     notes = ("targets and weights are columns of obs, by name",) if store.obs else ()
@@ -139,7 +139,8 @@ def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
     if "checksum" not in x.compression:
         notes.append("chunks have no checksum: a damaged chunk may be read as wrong numbers")
     if absent:
-        notes.append(f"{len(absent)} chunks are absent and read as fill values: {shorten(absent)}")
+        lost = counted(len(absent), "chunk is absent and reads", "chunks are absent and read")
+        notes.append(f"{lost} as fill values: {shorten(absent)}")
     if not is_complete(store.path):
         notes.append("not written by dsel: an absent chunk is read as fill values and not reported as lost")
     return notes

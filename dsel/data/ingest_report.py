@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.npz import pack_npz, read_npz
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, noun, shorten
 from dsel.data.formats.source import Source, SparseSource
 from dsel.data.labels import by_source, column_of, default_labels
 
@@ -71,8 +71,8 @@ class IngestReport(WriteReport):
         The time that the call took.
     resumed_rows : int
         The rows that an interrupted call had written before.
-    types : dict of str to int
-        How many columns of the source have each type.
+    types, target_types : dict of str to int
+        How many columns of the source have each type: those of X, and targets of a table.
     missing : dict of str to int
         The missing values of each column of X that has any. They are stored as NaN.
     missing_targets : dict of str to int
@@ -107,6 +107,7 @@ class IngestReport(WriteReport):
     dtype: str
     chunks: tuple[int, ...]
     types: Mapping[str, int] = field(default_factory=dict)
+    target_types: Mapping[str, int] = field(default_factory=dict)
     duplicates: Sequence[Sequence[str]] = ()
     categories: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -121,18 +122,20 @@ class IngestReport(WriteReport):
         """Return the report as text, one fact per line."""
         m, n = self.shape
         chunks = " x ".join(map(str, self.chunks))
-        share = "" if self.stored is None else f", {self.stored:,} stored values"
+        share = "" if self.stored is None else f", {self.stored:,} stored {noun(self.stored, 'value')}"
         targets = counted(self.targets, "target")
         text = [
-            f"{m:,} samples x {n:,} features and {targets}, {self.dtype}{share}, chunks {chunks}, "
+            f"{m:,} samples x {n:,} {noun(n, 'feature')} and {targets}, {self.dtype}{share}, chunks {chunks}, "
             f"{format_bytes(self.bytes_written)} in {self.seconds:.1f} s"
         ]
         if self.resumed_rows:
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted ingest")
         if self.types:
-            kinds = (f"{count} {_ONE.get(kind, kind) if count == 1 else kind}" for kind, count in self.types.items())
-            text.append("columns: " + ", ".join(kinds))
-        text += [f"{name} became {count} columns of zeros and ones" for name, count in self.categories.items()]
+            targets = f"; targets: {_kinds(self.target_types)}" if self.target_types else ""
+            text.append(f"columns: {_kinds(self.types)}{targets}")
+        text += [
+            f"{name} became {counted(count, 'column')} of zeros and ones" for name, count in self.categories.items()
+        ]
         text += [f"target {name} has the classes {shorten(found, 20)}" for name, found in self.classes.items()]
         if self.missing:
             missing = _once(self.missing, self.categories)
@@ -160,6 +163,11 @@ class IngestReport(WriteReport):
         if complete:
             remedy = f"no selection of {shorten(missing, 8)} takes them: select other targets, or {_AGAIN}"
         return f"missing values in {counted(len(missing), 'target')}: {_shown(missing)}; {remedy}"
+
+
+def _kinds(types: Mapping[str, int]) -> str:
+    """Return how many columns have each type, in words."""
+    return ", ".join(f"{count} {_ONE.get(kind, kind) if count == 1 else kind}" for kind, count in types.items())
 
 
 def _once(missing: Mapping[str, int], several: Collection[str]) -> dict[str, int]:
@@ -191,6 +199,7 @@ def report_of(
     return IngestReport(
         shape=source.shape, targets=targets, dtype=str(source.dtype), chunks=chunks, bytes_written=size,
         seconds=seconds, resumed_rows=resumed_rows, types=dict(source.types) or {str(source.dtype): source.shape[1]},
+        target_types=dict(source.target_types),
         categories=dict(Counter(column for label, column in pairs if label != column)), stored=stored, notes=notes,
         classes={name: list(found) for name, found in source.classes.items()}, **details,
     )  # fmt: skip

@@ -116,3 +116,10 @@ def resolve_labels(
     if len(set(found)) < len(found):
         raise OptionError(f"{argument}: a {what} is named twice in {list(wanted)}.")
     return np.asarray(found, np.int64)
+
+
+def target_places(targets: Sequence[str | int], labels: Labels) -> NDArray[np.int64]:
+    """Return the columns of Y in ascending order, as they are read."""
+    if not targets:
+        raise OptionError("targets is empty.", "Name at least one, or leave it out to use all.")
+    return np.sort(resolve_labels(targets, labels, "target", "targets"))

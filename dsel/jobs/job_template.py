@@ -6,12 +6,11 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from dsel._lib.text import counted, printable, shorten
+from dsel._lib.text import counted, noun, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.ingest_report import WITHOUT_SOME_TARGETS, WITHOUT_TARGETS
 from dsel.data.schema import ATTR_MISSING, ATTR_MISSING_TARGETS
-from dsel.data.store.reader import Store
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.reporting import output_errors
 from dsel.planning.validation import validate
@@ -83,7 +82,7 @@ def _fill(dataset: Dataset, store: str, path: Path, k: int | str, method: str) -
 def _describe(dataset: Dataset) -> str:
     labels = [printable(label) for label in dataset.targets]
     targets = f"targets: {shorten(labels)}" if labels else "no targets, so columns are chosen for X itself"
-    return f"{dataset.m:,} samples x {dataset.n:,} features; {targets}"
+    return f"{dataset.m:,} samples x {dataset.n:,} {noun(dataset.n, 'feature')}; {targets}"
 
 
 def _targets(dataset: Dataset) -> str:
@@ -94,19 +93,14 @@ def _targets(dataset: Dataset) -> str:
 
 def _problem(dataset: Dataset) -> str:
     """Return how many targets are missing, and what helps; "" if there are none."""
-    count = _recorded(dataset, ATTR_MISSING_TARGETS)
+    count = dataset.recorded(ATTR_MISSING_TARGETS)
     verb = "is" if count == 1 else "are"
     remedy = WITHOUT_TARGETS if dataset.n_targets < 2 else WITHOUT_SOME_TARGETS
     return f"{counted(count, 'value')} of the targets {verb} missing; {remedy}" if count else ""
 
 
-def _recorded(dataset: Dataset, name: str) -> int:
-    """Return a count that the ingest of a store recorded; 0 without it."""
-    return int(dataset.store.attributes.get(name, 0)) if isinstance(dataset.store, Store) else 0
-
-
 def _missing(dataset: Dataset) -> str:
-    count, problem = _recorded(dataset, ATTR_MISSING), _problem(dataset)
+    count, problem = dataset.recorded(ATTR_MISSING), _problem(dataset)
     comment = f"# {problem[0].upper()}{problem[1:]}.\n" if problem else ""
     if not count:
         return f"{comment}missing: refuse"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
-from dsel._lib.text import printable
+from dsel._lib.text import counted_items, noun, printable
 from dsel.errors import DselError, OutputError
 from dsel.jobs.status import StatusFile, describe_seconds
 from dsel.search.anytime import AnytimeSearch, slice_event
@@ -239,7 +239,7 @@ class Reporter:
 
     def tasks(self, done: int, total: int, what: str = "tasks") -> None:
         """Report the finished tasks of the current pass, or what else the stage counts."""
-        self._show(done, total, f"{done} of {total} {what}")
+        self._show(done, total, f"{done} of {counted_items(total, what)}")
 
     def search(self, search: AnytimeSearch) -> None:
         """Report a search between two slices. A search on workers describes its own progress."""
@@ -251,7 +251,8 @@ class Reporter:
         spent = max(time.monotonic() - self._start, 1e-9)
         iterations, seconds = self._expected if self._stage == "search" else (None, None)
         note = (
-            f"{search.iteration:,} iterations, best {search.best_value:.6g}, {search.iteration / spent:,.0f} per second"
+            f"{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}, "
+            f"{search.iteration / spent:,.0f} per second"
         )
         left = None if seconds is None else max(seconds - spent, 0.0)
         self._show(search.iteration, iterations, note, search.best_value, left)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dsel._lib.text import counted
-from dsel.data.column_groups import Items, SingleColumns, column_groups
+from dsel.data.column_groups import Items, SingleColumns, column_groups, named_columns
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import engine_of
 from dsel.errors import MissingInputError, OptionError
@@ -105,7 +105,7 @@ def verify(
     if request.groups is not None:
         items = column_groups(dataset, request.groups, request.categories == "groups")
     given = (request.include, request.exclude)
-    include, exclude = (items.resolve(columns, dataset.features, "columns").tolist() for columns in given)
+    include, exclude = (named_columns(dataset, items, columns, "columns").tolist() for columns in given)
     shown = nullcontext() if reporter is None else reporter.showing()
     reporter = reporter or Reporter()
 

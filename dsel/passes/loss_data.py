@@ -152,6 +152,11 @@ def keeps(dataset: Dataset, columns: int, loss: Loss) -> bool:
     return dataset.in_memory or (not by_columns and 8 * dataset.m * (columns + 3) <= KEPT_BYTES)
 
 
+def fits_in_place(dataset: Dataset, loss: Loss) -> bool:
+    """Return whether each step of a fit reads the data where they are in memory, without a copy of its columns."""
+    return dataset.in_memory and loss.by_rows
+
+
 def too_many_rows(loss: Loss, dataset: Dataset, columns: int) -> CapacityError:
     """Return the error for a loss whose rows depend on each other, and of which this process cannot hold the rows."""
     return CapacityError(

@@ -18,7 +18,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.passes.endless_fits import EndOfFit
-from dsel.passes.loss_data import LossData, columns_of, keeps, one_target, too_many_rows
+from dsel.passes.loss_data import LossData, columns_of, fits_in_place, keeps, one_target, too_many_rows
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 
@@ -189,7 +189,7 @@ def deviances(problem: LossData, fits: Sequence[LossFit]) -> list[float]:
 def _kept(problem: LossData, columns: Ints) -> Block | None:
     """Return all rows of these columns, or None if a pass takes them. Reads the columns that were not read before."""
     dataset, loss = problem.dataset, problem.loss
-    if (dataset.in_memory and loss.by_rows) or not keeps(dataset, columns.size, loss):
+    if fits_in_place(dataset, loss) or not keeps(dataset, columns.size, loss):
         return None
     if not keeps(dataset, len(problem.columns) + columns.size, loss):
         for j in [j for j in problem.columns if j not in columns]:

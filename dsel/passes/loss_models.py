@@ -20,7 +20,7 @@ from dsel.data.dataset import Dataset
 from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
-from dsel.passes.loss_data import LossData, Targets, columns_of, keeps, one_target, read_pass
+from dsel.passes.loss_data import LossData, Targets, columns_of, fits_in_place, keeps, one_target, read_pass
 from dsel.passes.loss_fits import COMPLETE_FITS, ROWS, STEP_BYTES, LossFit
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import PerBlock, RowPass
@@ -145,7 +145,7 @@ def loss_costs(
     searches: how many there are, with those on the rows outside each fold. sizes: for how many sizes each of them ends
     with a model. begins_elsewhere: whether the first model is not the squared error, which that on all rows needs none.
     """
-    kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)), loss)
+    kept = keeps(dataset, min(dataset.n, max(k, _FITTED_COLUMNS)), loss) and not fits_in_place(dataset, loss)
     columns = np.unique(np.linspace(0, dataset.n - 1, max(k, _READ_COLUMNS)).astype(np.int64))  # in many chunks
     n, modelled = min(dataset.n, MOST_MODELLED), None if dataset.n <= MOST_MODELLED else np.arange(MOST_MODELLED)
     squares = (8 * n * n, dataset.m * n * n)

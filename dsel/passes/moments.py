@@ -19,21 +19,24 @@ the triangle over that of a worker, rounded up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyr, get_blas_funcs
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import FIRST_ROW, shorten
+from dsel._lib.text import FIRST_ROW, counted, noun, shorten
 from dsel._lib.types import Floats, Ints
-from dsel.data.blocks import dense_rows
+from dsel.data.blocks import dense_rows, load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import by_source
+from dsel.data.schema import ATTR_MISSING, ATTR_MISSING_TARGETS
 from dsel.errors import CapacityError, DataError
 from dsel.passes.execution.pass_checkpoints import UpperTriangle, storable
 
@@ -155,33 +158,74 @@ class NonFiniteError(DataError):
 
     Parameters
     ----------
-    what, remedy : str
-        As for `DataError`. `what` has the places of the number of values ``{count}`` and of the columns ``{columns}``.
+    place : str
+        Where the values are, such as "X of data.zarr".
+    kind : {"NaN", "infinite"}
+        What they are.
+    remedy : str
+        As for `DataError`.
     variable : str
         X or Y.
     counts : dict of int or str to int
         How many such values each column has, by its number, or by its label where that is known.
+    lines : sequence of int
+        The first rows that have some.
+    among : str
+        Which rows were counted, such as " in rows 0 to 9"; empty for all of them.
+    more : str
+        A sentence about the other rows.
     """
 
-    def __init__(self, what: str, remedy: str, variable: str, counts: Mapping[int, int] | Mapping[str, int]) -> None:
+    def __init__(
+        self, place: str, kind: str, remedy: str, variable: str, counts: Mapping[int, int] | Mapping[str, int],
+        lines: Sequence[int], among: str = "", more: str = "",
+    ) -> None:  # fmt: skip
         several = len(counts) > 1
         names = shorten((f"{name!r} ({count})" if several else repr(name) for name, count in counts.items()), _NAMED)
-        where = f"column{'s' if several else ''} {names}"
-        super().__init__(what.replace("{count}", str(sum(counts.values()))).replace("{columns}", where), remedy)
-        self.args = (what, remedy, variable, counts)
+        found = f"{kind} values{among}: {sum(counts.values())}, in {noun(len(counts), 'column')} {names}"
+        rows = f"{noun(len(lines), 'row')} {shorten(map(str, lines), _NAMED)}"
+        super().__init__(f"{place} has {found}, {rows} ({FIRST_ROW}).{more}", remedy)
+        self.args = (place, kind, remedy, variable, counts, lines, among, more)
 
     def named(self, dataset: Dataset) -> NonFiniteError:
-        """Return the error with the labels of the columns, and the category in place of its columns of 0 and 1."""
-        what, remedy, variable, counts = self.args
+        """Return the error with the labels of the columns, and the category in place of its columns of 0 and 1.
+
+        In memory all rows are counted. Elsewhere that would take a pass, and the error says what was not counted.
+        """
+        place, kind, remedy, variable, counts, lines, among, more = self.args
         labels = dataset.features if variable == "X" else dataset.targets
         sources = dataset.categories if variable == "X" else None
         if any(isinstance(j, str) or j >= len(labels) for j in counts):
             return self
+        others = len(dataset.blocks) - 1
+        if dataset.in_memory and others:
+            counts, lines = _in_all_rows(dataset, variable, np.isnan if kind == "NaN" else np.isinf)
+        elif others:
+            more = f" {counted(others, 'other block')} of rows {noun(others, 'was', 'were')} not counted."
+            missing = dataset.recorded(ATTR_MISSING if variable == "X" else ATTR_MISSING_TARGETS)
+            if kind == "NaN" and missing:
+                more = f" {variable} had {counted(missing, 'missing value')} when it was ingested."
+        among = among if more else ""
         columns = list(counts)
         known = by_source(counts.values(), labels[columns], None if sources is None else sources[columns])
         if not known.keys() <= set(labels):
             remedy += ' A category may also have a value of its own where it is missing, such as "unknown".'
-        return NonFiniteError(what, remedy, variable, known)
+        return NonFiniteError(place, kind, remedy, variable, known, lines, among, more)
+
+
+def _in_all_rows(
+    dataset: Dataset, variable: str, is_wrong: Callable[[Floats], NDArray[np.bool_]]
+) -> tuple[dict[int, int], list[int]]:
+    """Return how many wrong values each column of data in memory has, by its number, and the rows that have some."""
+    counts: Counter[int] = Counter()
+    lines: list[int] = []
+    for block in dataset.blocks:
+        part = load_block(block.x if variable == "X" else block.y)
+        for start, stop in _pieces(*part.shape):
+            rows, columns = np.nonzero(is_wrong(dense_rows(part, start, stop)))
+            counts.update(columns.tolist())
+            lines += (np.unique(rows) + block.start + start).tolist()
+    return dict(sorted(counts.items())), lines
 
 
 @contextmanager
@@ -195,13 +239,12 @@ def naming_columns(dataset: Dataset) -> Iterator[None]:
 
 def require_finite(z: Floats, where: str, variable: str, first_row: int, first_column: int = 0) -> None:
     """Raise NonFiniteError for values that are not finite, with their rows and columns."""
-    bad = ~np.isfinite(z)
-    if not bad.any():
+    if np.isfinite(z).all():
         return
-    rows, columns = np.nonzero(bad)
-    kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
-    lines = np.unique(rows) + first_row
-    shown = f"row{'s' if lines.size > 1 else ''} {shorten(map(str, lines), _NAMED)}"
+    bad, kind = np.isnan(z), "NaN"
+    if not bad.any():
+        bad, kind = np.isinf(z), "infinite"
+    name, _, place = where.rpartition(", rows ")
     in_memory = where.partition(",")[0] == "X"  # the name of the matrix in memory
     remedy = "Correct the data."
     if kind == "NaN":
@@ -212,11 +255,11 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
             "X": 'Correct the data, or set missing to "mean" to replace NaN by the mean of each column.',
             "Y": f"Correct the data, or leave these rows out, as by {leave_out}.",
         }.get(variable, remedy)
-    place = where.removeprefix("X") if in_memory else f" of {where}"
+    rows, columns = np.nonzero(bad)
     raise NonFiniteError(
-        f"{variable}{place.replace('{', '(').replace('}', ')')} has {kind} values: {{count}} in these rows, "
-        f"in {{columns}}, {shown} ({FIRST_ROW}).",
-        remedy, variable, {int(j) + first_column: int(bad[:, j].sum()) for j in np.unique(columns)},
+        variable if in_memory else f"{variable} of {name or where}", kind, remedy, variable,
+        {int(j) + first_column: int(bad[:, j].sum()) for j in np.unique(columns)},
+        (np.unique(rows) + first_row).tolist(), f" in rows {place}" if name else "",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import counted
 from dsel._lib.types import Floats
 
 if TYPE_CHECKING:
@@ -94,5 +95,5 @@ class Eigendecomposition:
     def __str__(self) -> str:
         return (
             f"rank {self.rank} of {self.features.size:,} columns captures {self.captured:.4%} of ||X||^2 "
-            f"(relative error {self.relative_error:.2e}; {self.method}, {self.passes} passes)"
+            f"(relative error {self.relative_error:.2e}; {self.method}, {counted(self.passes, 'pass', 'passes')})"
         )

@@ -285,7 +285,7 @@ def _time(seconds: float) -> str:
 def _cost_line(cost: PassCost, about: str = "") -> str:
     return (
         f"{cost.name}: {about}{counted(cost.passes, 'pass', 'passes')}, {format_bytes(cost.bytes_read)} read, "
-        f"{cost.tasks} tasks, {cost.flops:.3g} flops"
+        f"{counted(cost.tasks, 'task')}, {cost.flops:.3g} flops"
     )
 
 
@@ -367,9 +367,12 @@ def make_plan(
     known = (chosen.holds_gram or shape.rounds) and rounds_are_known(validated) and rewrite_every is None
     known = known and validated.loss is None
     disk_bytes += 0 if copy is None else dataset.x_bytes
+    stages = list(_stages(validated, chosen, saved, state, rewrite_every, cache, copy))
+    read = PassCost.total("in all", stages).bytes_read
+    trial = [chosen.trial(dataset).cost()] if read >= CALIBRATED_BYTES else []  # of one block, for the estimate
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        _with_trial(list(_stages(validated, chosen, saved, state, rewrite_every, cache, copy)), chosen, dataset),
+        (*trial, *stages),
         available.workers, worker_bytes, available.worker_memory, max(chosen.client_bytes, proof_client_bytes),
         available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
@@ -422,12 +425,6 @@ def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]
         f"A worker needs {format_bytes(worker_bytes)} for its rounds or proofs and is limited to {limit}.",
         f"Give each worker at least {format_bytes(worker_bytes, up=True)}, or use smaller row blocks.",
     )
-
-
-def _with_trial(stages: list[PassCost], chosen: Representation, dataset: Dataset) -> tuple[PassCost, ...]:
-    """Return the stages, after the read of one block for the estimate if they read much."""
-    read = PassCost.total("in all", stages).bytes_read
-    return (*([chosen.trial(dataset).cost()] if read >= CALIBRATED_BYTES else []), *stages)
 
 
 def _stages(

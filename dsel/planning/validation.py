@@ -15,7 +15,7 @@ from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
 from dsel.config.types import first_error, suggest_option
-from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups
+from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups, named_columns
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import split_held_out
 from dsel.data.labels import format_labels
@@ -390,9 +390,9 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
             raise OptionError(
                 f"{argument}: {named[0]!r} is a target.", f"Leave it out of {argument}: no target is chosen."
             )
-    include = items.resolve(request.include, dataset.features, "include")
+    include = named_columns(dataset, items, request.include, "include")
     wanted = [column for column in request.exclude if column not in dataset.left_out]
-    exclude = items.resolve(wanted, dataset.features, "exclude")
+    exclude = named_columns(dataset, items, wanted, "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(

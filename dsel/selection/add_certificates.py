@@ -20,7 +20,7 @@ from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, noise_note
 from dsel.selection.candidates import answer_of
 from dsel.selection.context import SelectionRun
-from dsel.selection.front_row import FrontRow
+from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity

@@ -16,7 +16,7 @@ import numpy as np
 from dsel._lib.text import counted, percent, printable, shorten
 from dsel.search.exact.alternatives import Verdict
 from dsel.search.exact.near_best import EQUAL
-from dsel.selection.front_row import FrontRow
+from dsel.selection.record_values import FrontRow
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,10 +32,9 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
-from dsel.selection.front_row import FrontRow
 from dsel.selection.information_criteria import unit_of_weights
 from dsel.selection.perfect_fit import saturation
-from dsel.selection.record import ChosenStatistics, PathRow, SizeCurve, TraceRow
+from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.represented import left_out
 from dsel.selection.result import Selection
 from dsel.selection.run_method import Errors, rank_error, threads_for
@@ -122,7 +121,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "groups": items.by_name(S),
         "categories": dataset.whole_categories(S.tolist()),
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
-        "statistics": _chosen_statistics(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
+        "statistics": ChosenStatistics.of(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
         "swaps": _substitutes(run, chosen),
         "rank_error": None if dataset.n_targets else rank_error(run.whole, len(S)),
     }
@@ -490,30 +489,3 @@ def _class_count(dataset: Dataset) -> int | None:
         if found.size > MOST_CLASSES or not (found == np.round(found)).all():
             return None
     return int(found.size) if found.size > 1 else None
-
-
-def _chosen_statistics(
-    statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: Ints
-) -> ChosenStatistics:
-    """Return the statistics of the columns S of a fit, followed by `dependent` columns without a part in it."""
-    size = S.size + dependent.size
-    scaling = statistics.scaling(preprocess)
-    mean = (statistics.mean_x[S] - scaling.center_x[S]) / scaling.scale_x[S]
-    covariance = fit.gram - statistics.weight * np.outer(mean, mean)
-    std_x = np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight)
-    std_y = std_x if statistics.unsupervised else np.sqrt(np.maximum(statistics.yy, 0.0) / statistics.weight)
-    if not statistics.unsupervised and std_y.size != fit.coefficients.shape[1]:  # a loss with other outputs
-        std_y = np.full(fit.coefficients.shape[1], np.nan)
-    correlation = np.full((size, size), np.nan)
-    correlation[: S.size, : S.size] = _correlation(covariance)
-    gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])
-    return ChosenStatistics(gains, std_x[np.concatenate([S, dependent])], np.asarray(std_y), correlation)
-
-
-def _correlation(covariance: Floats) -> Floats:
-    """Return the correlations of a covariance matrix. NaN where a column does not vary."""
-    variance = np.diag(covariance)
-    scale = np.sqrt(np.where(variance > 0.0, variance, np.nan))
-    correlation = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
-    np.fill_diagonal(correlation, np.where(variance > 0.0, 1.0, np.nan))
-    return np.asarray(correlation)

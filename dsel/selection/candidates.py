@@ -10,13 +10,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import counted, counted_items
+from dsel._lib.text import counted, counted_items, noun
 from dsel._lib.types import Ints
 from dsel.data.blocks import missing_values
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.formats.tables.scan import rounding_note
 from dsel.data.labels import Labels, by_source, format_labels, of_means
+from dsel.data.schema import ATTR_MISSING
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
@@ -150,12 +151,17 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     if counts is not None:
         counts[unusable] = counts[validated.exclude] = 0
         notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
+    if filled and (recorded := dataset.recorded(ATTR_MISSING)):
+        notes.append(
+            f"the mean of its column replaced each missing value; X had {recorded:,} when the store was ingested"
+        )
     if filled and isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:
             notes.append(
-                f"{absent} of {chunks} chunks of X do not exist in {dataset.name}: their values count as missing, and "
-                "became the means of their columns; if they are lost, restore them and run again"
+                f"{absent} of {chunks} chunks of X {noun(absent, 'does', 'do')} not exist in {dataset.name}: their "
+                "values count as missing, and became the means of their columns; if they are lost, restore them and "
+                "run again"
             )
     return notes
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.types import Floats
+from dsel.objective.losses.multinomial import class_name
 
 if TYPE_CHECKING:
     from dsel.passes.class_tables import ClassTable
+    from dsel.passes.loss_data import LossData
 
 #: Points of a ROC curve that are kept.
 _POINTS = 200
@@ -83,3 +85,14 @@ def _thinned(false: Floats, true: Floats) -> Curve:
 
 def _pair(a: Floats, b: Floats) -> Curve:
     return tuple(a.tolist()), tuple(b.tolist())
+
+
+def class_names(problem: LossData) -> list[str]:
+    """Return the classes of the targets as text, in the order of the loss."""
+    dataset = problem.dataset
+    levels = next(iter(dataset.classes.values()), None)
+    if levels is not None:
+        return list(levels)
+    if problem.loss.contrasts is not None and dataset.n_targets > 1:
+        return [str(target) for target in dataset.targets]
+    return [class_name(value) for value in problem.loss.parameters()["classes"]]

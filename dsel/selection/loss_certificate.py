@@ -28,8 +28,8 @@ from dsel.selection.add_certificates import Candidates, alternatives_in_data, wi
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import answer_fields
 from dsel.selection.context import SelectionRun
-from dsel.selection.front_row import FrontRow
 from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data
+from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
 

@@ -41,7 +41,7 @@ from dsel.search.exact.alternatives import swap_values
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.selection.candidates import by_gain
-from dsel.selection.class_figures import ClassFigures
+from dsel.selection.class_figures import ClassFigures, class_names
 from dsel.selection.context import SelectionRun
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, run_method
@@ -126,8 +126,11 @@ class LossSearch:
     @property
     def best(self) -> tuple[int, ...]:
         """Return the best subset of at most k columns or groups; of equal ones the smallest."""
-        allowed = [S for S, size in self.sizes.items() if size <= self.run.most]
-        return min(allowed, key=lambda S: (self.known[S].value, self.sizes[S], S))
+        return self._least(S for S, size in self.sizes.items() if size <= self.run.most)
+
+    def _least(self, subsets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the subset of least F; of equal ones the smallest. Errors: ValueError if there are none."""
+        return min(subsets, key=lambda S: (self.known[S].value, self.sizes[S], S))
 
     def consider(self, points: list[tuple[int, tuple[int, ...]]]) -> None:
         """Fit subsets, given by their size and columns of the data, that were not fitted before."""
@@ -189,7 +192,7 @@ class LossSearch:
     def _next(self) -> tuple[int, ...] | None:
         """Return the best subset of at most k columns that had no model yet, or None."""
         waiting = [S for S, size in self.sizes.items() if size <= self.run.most and S not in self.modelled]
-        return min(waiting, key=lambda S: (self.known[S].value, self.sizes[S], S), default=None)
+        return self._least(waiting) if waiting else None
 
     def every_size(self, run: SelectionRun) -> None:
         """Fit swaps of the best subset of each size, by a model about each."""
@@ -314,10 +317,8 @@ class LossSearch:
         """Return the outcome in local columns of the run's objective, and F and the deviance of its subsets."""
         place = {int(j): i for i, j in enumerate(run.objective.columns)}
         included = set(run.objective.included) | set(run.base)
-        front = []
-        for S in self.front():
-            members = tuple(place[j] for j in S if j not in included)
-            front.append(FrontPoint(self.sizes[S], self.known[S].value, members))
+        local = ((S, tuple(place[j] for j in S if j not in included)) for S in self.front())
+        front = [FrontPoint(self.sizes[S], self.known[S].value, members) for S, members in local]
         errors = {S: (self.known[S].value, self.known[S].deviance) for S in self.front()}
         counts = {"loss": self.problem.loss.name, "models": self.rounds, "fits": len(self.known), **self.figures()}
         return SearchOutcome(tuple(front), tuple(self.trace), self.iterations, "complete", counts), errors
@@ -445,17 +446,6 @@ class LossSearch:
                 f"is possible; {'a larger lam' if self.problem.lam > 0.0 else 'lam above 0'} helps"
             )
         return notes
-
-
-def class_names(problem: LossData) -> list[str]:
-    """Return the classes of the targets as text, in the order of the loss."""
-    dataset = problem.dataset
-    levels = next(iter(dataset.classes.values()), None)
-    if levels is not None:
-        return list(levels)
-    if problem.loss.contrasts is not None and dataset.n_targets > 1:
-        return [str(target) for target in dataset.targets]
-    return [class_name(value) for value in problem.loss.parameters()["classes"]]
 
 
 def candidate_columns(run: SelectionRun) -> Ints:

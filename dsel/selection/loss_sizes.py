@@ -15,10 +15,11 @@ from dsel.passes.class_tables import class_tables
 from dsel.passes.loss_data import LossData, on_rows
 from dsel.passes.loss_fits import LossFit, deviances
 from dsel.selection.candidates import by_gain
+from dsel.selection.class_figures import class_names
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
-from dsel.selection.loss_search import LossSearch, class_names
-from dsel.selection.record import SizeCurve, SizePoint
+from dsel.selection.loss_search import LossSearch
+from dsel.selection.record_values import SizeCurve, SizePoint
 
 log = logging.getLogger("dsel")
 

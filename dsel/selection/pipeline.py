@@ -35,9 +35,9 @@ from dsel.selection.add_certificates import with_certificates
 from dsel.selection.assembly import Answer, assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.front_row import FrontRow
 from dsel.selection.near_copies import judged, nearly_multiples, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
+from dsel.selection.record_values import FrontRow
 from dsel.selection.result import Selection
 from dsel.selection.run_method import forward_reference, path_rows, recomputed_front, run_method, scored_rows
 from dsel.selection.search_sizes import search_sizes

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.kernel_loading import on_compilation
+from dsel._lib.text import counted, noun
 from dsel.search.anytime import AnytimeSearch
 from dsel.selection.context import RunContext
 
@@ -37,11 +38,11 @@ class ProgressLine:
 
     def tasks(self, done: int, total: int) -> None:
         """Show how many tasks of the current pass are finished."""
-        self._show(f"{done} of {total} tasks")
+        self._show(f"{done} of {counted(total, 'task')}")
 
     def slice(self, search: AnytimeSearch) -> None:
         """Show how far a search is."""
-        self._show(f"{search.iteration:,} iterations, best {search.best_value:.6g}")
+        self._show(f"{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}")
 
     def compiling(self, line: str) -> None:
         """Show at once that kernels are compiled."""

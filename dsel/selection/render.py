@@ -13,7 +13,8 @@ from dsel._lib.text import counted, counted_items, exponential, noun, percent, p
 from dsel._lib.types import Floats
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
-from dsel.selection.record import SelectionRecord, SizeCurve
+from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import SizeCurve
 from dsel.selection.represented import inexact_copies
 
 if TYPE_CHECKING:
@@ -177,8 +178,9 @@ def describe_cost(selection: SelectionRecord) -> Iterator[str]:
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
     read = f"{passes_made(selection)}; {bytes_taken(selection)}"
     evaluated = selection.counts.get("evaluated") if selection.criterion is not None else None
-    evaluations = "" if evaluated is None else f", {evaluated:,} evaluations of the criterion"
-    yield f"{selection.iterations:,} iterations{evaluations}, ended by {selection.ended}; {read}; {seconds}"
+    evaluations = "" if evaluated is None else f", {evaluated:,} {noun(evaluated, 'evaluation')} of the criterion"
+    iterations = f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}"
+    yield f"{iterations}{evaluations}, ended by {selection.ended}; {read}; {seconds}"
     if selection.plan is not None:
         yield _plan(selection.plan, bool(selection.certificate))
 
@@ -231,7 +233,7 @@ def _headline(selection: SelectionRecord) -> str:
     ones = selection.counts.get("r2_with_ones")
     about += "" if ones is None else f", and {ones:.4%} with the column of ones"
     return (
-        f"{groups}{len(selection)} of {n:,} columns {verb} {selection.r2:.4%} {about} ({m:,} rows; "
+        f"{groups}{len(selection)} of {n:,} {noun(n, 'column')} {verb} {selection.r2:.4%} {about} ({m:,} rows; "
         f"{selection.method}, {selection.preprocess}{penalty}, {further}{criterion})"
     )
 

@@ -34,7 +34,7 @@ from dsel.search.method import Criterion, SearchTask
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome, improving
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
 from dsel.selection.context import RunContext, SelectionRun
-from dsel.selection.record import PathRow
+from dsel.selection.record_values import PathRow
 
 
 def run_method(run: SelectionRun) -> SearchOutcome:

@@ -20,8 +20,8 @@ from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
 from dsel.selection.alternatives import Alternatives, Substitute
 from dsel.selection.class_figures import ClassFigures
-from dsel.selection.front_row import FrontRow
 from dsel.selection.record import Arrays, SelectionRecord
+from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.submodularity import Submodularity
 from dsel.storage import paths
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
@@ -104,16 +104,16 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
-        values["trace"] = tuple(record.TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
-        values["statistics"] = record.ChosenStatistics.from_arrays(group)
+        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
+        values["statistics"] = ChosenStatistics.from_arrays(group)
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
             values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
-        values["path"] = tuple(record.PathRow(**row) for row in values.get("path", ()))
+        values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
         values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
         if values.get("size_curve") is not None:
-            values["size_curve"] = record.SizeCurve.from_dict(values["size_curve"])
+            values["size_curve"] = SizeCurve.from_dict(values["size_curve"])
         if values.get("submodularity") is not None:
             values["submodularity"] = Submodularity(**values["submodularity"])
         if values.get("alternatives") is not None:

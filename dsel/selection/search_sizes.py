@@ -34,7 +34,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome, best_of_sizes
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.information_criteria import NAMES, CriterionContext
-from dsel.selection.record import PathRow, SizeCurve, SizePoint
+from dsel.selection.record_values import PathRow, SizeCurve, SizePoint
 from dsel.selection.run_method import path_rows, run_method
 
 

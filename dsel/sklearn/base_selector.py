@@ -21,10 +21,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from dsel.api.run_select import select_from
 from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
+from dsel.data.classes import with_plain_columns
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.frames import frame_labels, numbered, with_plain_columns
+from dsel.data.frames import frame_labels, numbered
 from dsel.data.labels import as_labels
-from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
 from dsel.selection.result import Selection
@@ -165,12 +165,13 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                 X, target.Y, sample_weight=sample_weight, categories=request.categories, dates=request.dates,
                 exclude=request.exclude,
             )  # fmt: skip
-            self._source = _sources(dataset)
+            self._source = dataset.column_numbers
             if hasattr(self, "feature_names_in_") and self._source is None:
                 dataset = replace(dataset, features=self.feature_names_in_)
             if numbers is not None:
                 features = dataset.features if dataset.numbered else as_labels(numbers)
-                dataset, request = replace(dataset, features=features, numbered=True), request.by_name()
+                dataset = replace(dataset, features=features, numbered=True)
+            request = dataset.named(request)
             cache = self._cache()
             if cache is not None:
                 lazy = self._source is None or is_lazy_or_labelled(X)
@@ -303,15 +304,6 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                     UserWarning,
                     stacklevel=3,
                 )
-
-
-def _sources(dataset: Dataset) -> NDArray[np.intp] | None:
-    """Return for each column of a dataset the number of that of the frame that it was made from; None if all are it."""
-    if SOURCE not in dataset.coordinates:
-        return None
-    names = dataset.coordinates[SOURCE].tolist()
-    number = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.array([number[name] for name in names], np.intp)
 
 
 def _size(wanted: Any, n: int) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dsel._lib.types import Floats
-from dsel.data.frames import with_plain_columns
+from dsel.data.classes import with_plain_columns
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.registry import find_loss
 from dsel.selection.results.apply import Kind

@@ -41,7 +41,7 @@ class TestMaskedValuesAreMissing:
     def test_they_are_refused_or_filled_as_nan_is(self, kind: str, dtype: str) -> None:
         x = (X * 100).astype(dtype)
         masked = KINDS[kind](x)
-        with pytest.raises(DataError, match=r"NaN values: 1 .*column 'x3', row 7"):
+        with pytest.raises(DataError, match=r"NaN values.*: 1, in column 'x3', row 7"):
             dsel.select(masked, Y, k=2)
         with_nan = np.where(MASK, np.nan, x)
         found = gram_statistics(as_dataset(masked, Y), missing="mean")

@@ -212,7 +212,7 @@ def test_a_report_says_which_targets_have_missing_values(tmp_path: Path) -> None
     assert "missing values in 1 target: kind (2); no selection takes them" in lines("kind")
     assert "missing values in 2 targets: y (1), kind (2); no selection of y, kind takes them" in lines("y", "z", "kind")
     assert ", 1 category" in lines("y")
-    assert ", 2 categories" in lines("kind")
+    assert "columns: 1 double, 1 category; targets: 1 category" in lines("kind")
 
 
 def test_refused_missing_values_are_listed_with_the_choices(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_buffers_of_any_height_leave_out_the_same_rows(tmp_path: Path, monkeypat
 def test_the_report_counts_types_missing_values_constants_and_equal_columns(tmp_path: Path) -> None:
     text = "a,b,c,d,e,f\n" + "\n".join(f"{i},{2 * i},7,{i},{'' if i % 3 else i},true" for i in range(20))
     report = ingest(write(tmp_path, text), tmp_path / "s.zarr", chunks=(6, 6))
-    assert report.types == {"double": 5, "bool": 1}
+    assert (report.types, report.target_types) == ({"double": 5, "bool": 1}, {})
     assert report.missing == {"e": 13}
     assert report.constant == ["c", "f"]
     assert report.duplicates == [["a", "d"]]
@@ -284,6 +284,12 @@ def test_the_report_counts_types_missing_values_constants_and_equal_columns(tmp_
     assert "equal columns: a = d" in lines
     assert "constant: c, f" in lines
     assert report.to_dict()["duplicates"] == [["a", "d"]]
+
+
+def test_the_report_counts_features_and_targets_apart(tmp_path: Path) -> None:
+    text = "a,b,kind,y\n" + "\n".join(f"{i},{i % 3},{'uv'[i % 2]},{i * i}" for i in range(20))
+    report = ingest(write(tmp_path, text), tmp_path / "s.zarr", target="y", categorical="kind")
+    assert "columns: 2 double, 1 category; targets: 1 double" in report.lines()
 
 
 def test_the_report_after_an_interruption_is_that_of_all_rows(tmp_path: Path) -> None:
@@ -478,7 +484,7 @@ def test_messages_name_an_array_once_and_a_report_advises_what_works_for_arrays(
     x = np.arange(20.0).reshape(10, 2) % 7
     bad = x.copy()
     bad[3, 1] = np.nan
-    with pytest.raises(DataError, match=r"^X, rows 0 to 9 has NaN values: 1 in these rows"):
+    with pytest.raises(DataError, match=r"^X has NaN values: 1, in column"):
         dsel.select(bad, x[:, 0], k=1, method="forward")
     report = dsel.select(x, x[:, 0] + x[::-1, 1], k=1, method="forward").report(tmp_path / "r.html").read_text()
     assert "dsel.certify(selection, X, y)" in report

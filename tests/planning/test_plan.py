@@ -225,6 +225,17 @@ def test_a_loss_reads_the_bytes_that_were_planned(tmp_path: Path, columns: int) 
     assert all(planned[name] == measured[name] for name in ("passes", "bytes_read", "tasks"))
 
 
+@pytest.mark.parametrize("k", [3, 10])
+def test_the_steps_of_fits_by_a_loss_count_for_data_in_memory(k: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 24))
+    y = (X[:, :3].sum(axis=1) + rng.logistic(size=300) > 0).astype(float)
+    selection = dsel.select(X, y, k=k, method="forward", loss="logistic")
+    assert selection.plan is not None
+    planned, measured = (selection.plan[name]["bytes_read"] for name in ("planned", "measured"))
+    assert measured / 2 < planned < 2 * measured
+
+
 def test_a_read_for_columns_that_are_copies_is_measured_apart(tmp_path: Path) -> None:
     X, Y = regression()
     X[:, 20] = 3 * X[:, 2]
@@ -353,3 +364,11 @@ class TestAJob:
         with pytest.raises(CapacityError, match="Give each worker at least"):
             run_job(read_job(path))
         assert not (tmp_path / "job.result").exists()
+
+
+def test_one_is_in_the_singular(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    ingest_arrays(X, tmp_path / "s.zarr", y=X[:, 1])
+    lines = str(dsel.plan(tmp_path / "s.zarr", k=2, method="forward"))
+    assert re.search(r"1 pass, .* read, 1 task, ", lines)
+    assert not re.search(r"\b1 (passes|tasks|workers|iterations)\b", lines)

@@ -27,7 +27,7 @@ from dsel.jobs.runner import run_job
 from dsel.search.exact.astar.reduced_problem import ReducedProblem
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
-from dsel.selection.record import SizeCurve, SizePoint
+from dsel.selection.record_values import SizeCurve, SizePoint
 from dsel.selection.render import render
 from tests.cli_runner import call
 from tests.stores import make_store

@@ -68,7 +68,7 @@ def test_an_excluded_number_leaves_out_a_column_that_holds_no_numbers() -> None:
     assert dsel.certify(selection, frame, 3).certificate[-1]["status"] == "optimal"
 
 
-def test_numbers_in_groups_name_columns_of_the_frame() -> None:
+def test_numbers_in_groups_name_columns_of_the_frame(tmp_path: Path) -> None:
     frame = headerless()
     selection = dsel.select(frame, 3, k=1, groups={"both": [5, 6]})
     assert selection.labels == [5, 6]
@@ -76,7 +76,9 @@ def test_numbers_in_groups_name_columns_of_the_frame() -> None:
     assert dsel.alternatives(selection, frame, 3).verdicts["both"] == "necessary"
     assert "8+0" in dsel.stability(frame, 3, k=1, samples=4, groups=[[8, 0]]).names
     frequency = dsel.stability(frame, 3, k=1, samples=4, exclude=[6])
-    assert frequency.frequencies[:, list(frequency.names).index("6")].max() == 0.0
+    assert frequency.names[:5] == (0, 1, 2, 4, 5)
+    assert frequency.frequencies[:, frequency.names.index(6)].max() == 0.0
+    assert dsel.Stability.open(frequency.save(tmp_path / "stable")).names == frequency.names
 
 
 def test_a_selector_takes_labels_of_a_frame_of_numbers() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +14,8 @@ import pytest
 import scipy.sparse
 
 import dsel
+from dsel.data import in_memory
+from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError
 
 M = 40
@@ -61,9 +64,47 @@ def test_an_ingest_counts_them_by_column_of_the_frame(tmp_path: Path) -> None:
 
 def test_an_error_names_the_category_and_what_helps(tmp_path: Path) -> None:
     dsel.ingest(HOLES, tmp_path / "kept.zarr", y=Y, categorical="city")
-    says = r"NaN values: 7 .* in columns 'x' \(2\), 'city' \(5\), rows 0, 1, 9, .* A category may also have a value"
+    says = r"NaN values: 7, in columns 'x' \(2\), 'city' \(5\), rows 0, 1, 9, .* A category may also have a value"
     for data in ((HOLES, Y), (tmp_path / "kept.zarr",)):
         with pytest.raises(DataError, match=says):
             dsel.select(*data, k=2)
     with pytest.raises(DataError, match=r"in column 'x', rows 0, 1 .*of each column\.$"):
         dsel.select(HOLES[["x", "z"]], Y, k=1)
+
+
+def test_an_error_counts_all_rows_in_memory_and_says_elsewhere_what_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = RNG.normal(size=(M, 3))
+    X[[3, 17, 38], [0, 0, 2]] = np.nan
+    monkeypatch.setattr(in_memory, "BLOCK_BYTES", 8 * 3 * 10)  # blocks of ten rows
+    with pytest.raises(DataError, match=r"^X has NaN values: 3, in columns 'x0' \(2\), 'x2' \(1\), rows 3, 17, 38 \("):
+        dsel.select(X, Y, k=1)
+    ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(10, 3))
+    of_store = r"^X of .*s\.zarr has NaN values in rows \d+ to \d+: 1, .* X had 3 missing values when it was ingested\."
+    with pytest.raises(DataError, match=of_store):
+        dsel.select(tmp_path / "s.zarr", k=1)
+    lazy = r"^X has NaN values in rows \d+ to \d+: 1, .* 3 other blocks of rows were not counted\."
+    with pytest.raises(DataError, match=lazy):
+        dsel.select(da.from_array(X, chunks=(10, 3)), Y, k=1)
+
+
+def test_a_selection_from_a_store_says_how_many_values_were_missing(tmp_path: Path) -> None:
+    dsel.ingest(HOLES[["x", "z"]], tmp_path / "s.zarr", y=Y)
+    notes = dsel.select(tmp_path / "s.zarr", k=1, missing="mean").notes
+    assert "the mean of its column replaced each missing value; X had 2 when the store was ingested" in notes
+    dsel.ingest(FRAME[["x", "z"]], tmp_path / "full.zarr", y=Y)
+    assert not note_on_means(dsel.select(tmp_path / "full.zarr", k=1, missing="mean").notes)
+
+
+def test_all_that_is_wrong_with_the_columns_of_a_frame_is_one_message() -> None:
+    frame = HOLES[["x", "z"]].assign(day=pd.date_range("2020-01-01", periods=M))
+    with pytest.raises(DataError) as error:
+        dsel.select(frame, Y, k=1)
+    assert "X has 2 problems" in str(error.value)
+    assert "column 'day' holds dates or times" in str(error.value)
+    assert "row 0, column 'x': the value is missing, and 1 more. Fill it in, or set missing=\"mean\"." in str(
+        error.value
+    )
+    dated = dsel.select(frame, Y, k=1, dates="days", missing="mean")
+    assert dated.k == 1

@@ -25,7 +25,7 @@ from datetime import date, datetime
 from typing import Any, Unpack
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, noun, shorten
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
 from dsel.data.append.new_rows import DenseRows, SparseRows
@@ -81,10 +81,11 @@ class AppendReport(WriteReport):
     def lines(self) -> list[str]:
         """Return the report as text, one fact per line."""
         m, n = self.shape
-        store = f"the store has {m:,} rows x {n:,} features in {self.segments} segments"
+        store = f"the store has {m:,} rows x {n:,} {noun(n, 'feature')} in {counted(self.segments, 'segment')}"
         if self.already:
             return [f"{self.already}: nothing to do; {store}"]
-        text = [f"{self.rows:,} rows appended, {format_bytes(self.bytes_written)} in {self.seconds:.1f} s; {store}"]
+        rows = f"{self.rows:,} {noun(self.rows, 'row')} appended"
+        text = [f"{rows}, {format_bytes(self.bytes_written)} in {self.seconds:.1f} s; {store}"]
         if self.resumed_rows:
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted append")
         if self.missing:

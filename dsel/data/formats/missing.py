@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import FIRST_ROW, shorten
+from dsel._lib.text import FIRST_ROW, counted, shorten
 from dsel.data.formats.source import Array, DerivedSource, Missing, Rows, Source, buffer_rows, buffers
 from dsel.data.labels import by_source, default_labels, of_means
 from dsel.errors import DataError
@@ -62,8 +62,9 @@ class FilledSource(DerivedSource):
     def __init__(self, source: Source, found: _Counts) -> None:
         super().__init__(source)
         if found.y.any() or found.w:
-            what = f"{int(found.y.sum())} values of Y" if found.y.any() else f"{found.w} weights"
-            raise DataError(f"{source.name}: {what} are missing.", "Means are for X only: give missing=rows.")
+            of_y = int(found.y.sum())
+            what = f"{counted(of_y, 'missing value')} in Y" if of_y else counted(found.w, "missing weight")
+            raise DataError(f"{source.name} has {what}.", "Means are for X only: give missing=rows.")
         if not found.weight.all():
             labels = _labels(source, np.flatnonzero(found.weight == 0))
             raise DataError(f"{source.name}: no value of {labels} is there.", "Name these columns under drop.")
@@ -91,7 +92,8 @@ class CompleteRows(DerivedSource):
         if not kept:
             raise DataError(f"{source.name}: every row has a missing value.", "Drop columns, or give missing=mean.")
         self.found, self.shape = found, (kept, source.shape[1])
-        self.notes = (*source.notes, f"{source.shape[0] - kept} rows with missing values were left out")
+        rows = counted(source.shape[0] - kept, "row with missing values was", "rows with missing values were")
+        self.notes = (*source.notes, f"{rows} left out")
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "missing": "rows"}

@@ -190,8 +190,8 @@ class AnySource(ABC):
         For each column of X the column of the source that it comes from, if some became several columns.
     classes : dict of str to list of str
         The classes of each target that became one column for each class, in the order of these columns.
-    types : dict of str to int
-        The number of columns of the source by type, for the report.
+    types, target_types : dict of str to int
+        The number of columns of the source by type, for the report: those of X, and those of Y.
     notes : tuple of str
         Sentences for the report.
     """
@@ -204,6 +204,7 @@ class AnySource(ABC):
     sources: Sequence[str] | None = None
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
     types: Mapping[str, int] = MappingProxyType({})
+    target_types: Mapping[str, int] = MappingProxyType({})
     notes: tuple[str, ...] = ()
 
     @abstractmethod

@@ -10,14 +10,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from dsel._lib.rng import uniforms
 from dsel._lib.types import Floats, Ints
-from dsel.config.types import Int
 from dsel.objective.objective_interface import Objective
-from dsel.search.comparators.methods import best_of_orders, principal_directions, singular_method
-from dsel.search.method import Options
+from dsel.search.comparators.methods import DrawOptions, best_of_orders, principal_directions, singular_method
 from dsel.search.outcome import SearchOutcome, check_size
 
 Choice = Literal["sampled", "derandomized"]
@@ -79,7 +76,7 @@ def _remove_direction(V: Floats, j: int) -> Floats:
     return shares
 
 
-class ArpOptions(Options):
+class ArpOptions(DrawOptions):
     """Options of adaptive randomized pivoting.
 
     Parameters
@@ -91,12 +88,6 @@ class ArpOptions(Options):
     """
 
     choice: Choice = "sampled"
-    draws: Int = Field(1, ge=1)
-
-    def conflict(self, criterion: bool) -> str:
-        if "draws" in self.model_fields_set and self.choice == "derandomized":
-            return "draws: only with choice=sampled"
-        return ""
 
 
 ARP = singular_method(

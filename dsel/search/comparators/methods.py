@@ -113,7 +113,18 @@ def _drawn(scores: Floats, seed: int, draw: int) -> Ints:
     return positive[np.argsort(waits[positive] / scores[positive], kind="stable")]
 
 
-class LeverageOptions(Options):
+class DrawOptions(Options):
+    """Options of methods that may draw columns several times."""
+
+    choice: str = "sampled"
+    draws: Int = Field(1, ge=1)
+
+    def conflict(self, criterion: bool) -> str:
+        drawn = self.choice == "sampled" or "draws" not in self.model_fields_set
+        return "" if drawn else "draws: only with choice=sampled"
+
+
+class LeverageOptions(DrawOptions):
     """Options of selection by leverage scores.
 
     Parameters
@@ -125,12 +136,6 @@ class LeverageOptions(Options):
     """
 
     choice: Literal["sampled", "largest"] = "sampled"
-    draws: Int = Field(1, ge=1)
-
-    def conflict(self, criterion: bool) -> str:
-        if "draws" in self.model_fields_set and self.choice == "largest":
-            return "draws: only with choice=sampled"
-        return ""
 
 
 def two_stage(objective: Objective, k: int, seed: int = 0) -> SearchOutcome:
@@ -173,10 +178,7 @@ def approx_svd(objective: Objective, k: int) -> SearchOutcome:
     )
     greedy = forward(leading, k)
     path = Path(objective)
-    longest = max(greedy.front, key=lambda point: point.size).members
-    for size in range(1, len(longest) + 1):
-        path.steps += 1
-        path.add(longest[:size])
+    path.add_prefixes(max(greedy.front, key=lambda point: point.size).members)
     path.evaluated = greedy.counts["evaluated"]
     return path.outcome()
 

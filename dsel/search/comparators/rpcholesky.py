@@ -49,9 +49,7 @@ def rpcholesky(objective: Objective, k: int, seed: int = 0) -> SearchOutcome:
         rounds, proposed = rounds + 1, proposed + tried
     path = Path(objective)
     path.evaluated = proposed
-    for size in range(1, len(S) + 1):
-        path.steps += 1
-        path.add(S[:size])
+    path.add_prefixes(S)
     return path.outcome()
 
 

@@ -257,12 +257,9 @@ class GroupTree(BestFirstTree[_Node]):
         return [_open_node(key, node) for key, _, node in sorted(self._entries())]
 
     @classmethod
-    def _restored(
-        cls, objective: GroupedObjective, state: dict[str, Any], memory_limit: int, log: Any,  # type: ignore[override]
-        setup: CommonSetup | None,
-    ) -> GroupTree:  # fmt: skip
+    def _restored(cls, objective: GroupedObjective, state: dict[str, Any], **given: Any) -> GroupTree:  # type: ignore[override]
         near_best = saved_near_best(objective, state)
-        search = cls(objective, state["k"], state["best"], log, near_best, setup)
+        search = cls(objective, state["k"], state["best"], given["log"], near_best, given["setup"])
         search._restore_shared(state)
         search._visited = state["visited" if "visited" in state else "iteration"]  # older versions: iteration
         search._clear()

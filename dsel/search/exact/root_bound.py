@@ -73,9 +73,7 @@ class RootBound(BestFirstTree[Any]):
         return {**self._shared_state(), "lower": self._root}
 
     @classmethod
-    def _restored(
-        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
-    ) -> RootBound:  # fmt: skip
+    def _restored(cls, objective: Objective, state: dict[str, Any], **given: Any) -> RootBound:
         search = cls(objective, state["k"], lower=state["lower"])
         search._restore_shared(state)
         return search

@@ -409,13 +409,11 @@ class BestFirstTree(ExactSearch, Generic[N]):
     ) -> T:  # fmt: skip
         """Return the tree as it was when `state` was taken; it continues with the same nodes."""
         check_saved(objective, dict(state))
-        return cls._restored(objective, dict(state), memory_limit, log, setup)
+        return cls._restored(objective, dict(state), memory_limit=memory_limit, log=log, setup=setup)
 
     @classmethod
-    def _restored(
-        cls: type[T], objective: Objective, state: dict[str, Any], memory_limit: int, log: Any,
-        setup: CommonSetup | None,
-    ) -> T:  # fmt: skip
+    def _restored(cls: type[T], objective: Objective, state: dict[str, Any], **given: Any) -> T:
+        """Return the tree of a state. given: the arguments of `restore`."""
         raise NotImplementedError
 
 

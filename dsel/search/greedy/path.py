@@ -13,7 +13,7 @@ Information Theory 57(7), 2011. Backward elimination: the textbook method (Mille
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,12 @@ class Path:
             self.trace.append(Improvement(self.steps, point.size, point.value))
         self.points.append(point)
         return point
+
+    def add_prefixes(self, members: Sequence[int]) -> None:
+        """Add the first column, the first two, and so on: each is a step."""
+        for size in range(1, len(members) + 1):
+            self.steps += 1
+            self.add(members[:size])
 
     def outcome(self, **counts: Any) -> SearchOutcome:
         """Return the outcome of the path."""

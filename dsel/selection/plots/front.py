@@ -9,10 +9,10 @@ import numpy as np
 
 from dsel.errors import MissingInputError, OptionError
 from dsel.search.exact.certificate import STATUS_WORDS, claim
-from dsel.selection.front_row import FrontRow
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
 from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import FrontRow
 
 #: What the picture can show.
 Quantity = Literal["r2", "error", "criterion"]

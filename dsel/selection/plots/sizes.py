@@ -10,7 +10,8 @@ from dsel.errors import MissingInputError
 from dsel.selection.information_criteria import NAMES
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
-from dsel.selection.record import SelectionRecord, SizeCurve
+from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import SizeCurve
 
 
 def draw(selection: SelectionRecord, ax: Any = None) -> Any:

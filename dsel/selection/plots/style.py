@@ -13,7 +13,8 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from dsel.errors import MissingExtraError, MissingInputError
-from dsel.selection.record import ChosenStatistics, SelectionRecord
+from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import ChosenStatistics
 
 ELLIPSIS = "…"
 #: Words and what separates them.

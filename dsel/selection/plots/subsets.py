@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from dsel.errors import MissingInputError
-from dsel.selection.front_row import FrontRow
 from dsel.selection.plots import style
 from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import FrontRow
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
 MOST_COLUMNS = 30

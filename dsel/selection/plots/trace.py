@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsel._lib.text import counted, noun
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
 from dsel.selection.record import SelectionRecord
@@ -70,9 +71,10 @@ def _total_square(selection: SelectionRecord) -> float | None:
 def describe(selection: SelectionRecord) -> str:
     """Return the picture in words."""
     iterations, values = improvements(selection)
+    made = f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}"
     if len(values) == 1:
-        return f"The first subset has {values[0]:.4g}, and none of {selection.iterations:,} iterations improved it."
+        return f"The first subset has {values[0]:.4g}, and none of {made} improved it."
     return (
-        f"{len(values)} improvements in {selection.iterations:,} iterations, from {values[0]:.4g} to {values[-1]:.4g}. "
+        f"{counted(len(values), 'improvement')} in {made}, from {values[0]:.4g} to {values[-1]:.4g}. "
         f"The last came at iteration {iterations[-1]:,}."
     )

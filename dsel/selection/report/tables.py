@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import percent, shorten
+from dsel._lib.text import noun, percent, shorten
 from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
-from dsel.selection.front_row import FrontRow
 from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.style import counted, printable
 from dsel.selection.record import SelectionRecord
+from dsel.selection.record_values import FrontRow
 from dsel.selection.render import bytes_taken, passes_made
 from dsel.selection.report.figures import figure
 from dsel.selection.stability.result import Stability
@@ -131,7 +131,7 @@ def search_end(selection: SelectionRecord) -> str:
         "target": "It ended at the target.",
         "bound": "It ended at the proved bound.",
     }
-    steps = f"The search took {selection.iterations:,} iterations of {selection.method}."
+    steps = f"The search took {selection.iterations:,} {noun(selection.iterations, 'iteration')} of {selection.method}."
     return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
 
 
@@ -439,7 +439,7 @@ def provenance(selection: SelectionRecord) -> list[tuple[str, str]]:
         ("Host", made.get("host", "")),
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
-        ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
+        ("Search", f"{selection.iterations:,} {noun(selection.iterations, 'iteration')}, ended: {selection.ended}"),
         ("Passes over the data", f"{passes_made(selection)}; {bytes_taken(selection)}"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),
@@ -470,10 +470,10 @@ def stability_section(selection: SelectionRecord, stability: Stability | None) -
     chosen = list(selection.groups) if selection.groups else selection.names
     size = min(len(chosen), stability.k)
     frequency, order = stability.frequency(size), stability.ranked(size)
-    mine = [j for j in order if stability.names[j] in chosen]
-    others = [j for j in order if stability.names[j] not in chosen][:_OTHERS]
+    mine = [j for j in order if str(stability.names[j]) in chosen]
+    others = [j for j in order if j not in mine][:_OTHERS]
     rows = [
-        {"label": printable(stability.names[j]), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
+        {"label": printable(str(stability.names[j])), "frequency": f"{frequency[j]:.2f}", "chosen": j in mine}
         for j in sorted([*mine, *others], key=order.index)
     ]
     method = stability.request.get("method", "")

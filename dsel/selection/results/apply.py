@@ -13,13 +13,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.console import warn_caller
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import collected, warn_of_new_numbers, warn_of_new_value, with_columns
+from dsel.data.frames import collected, warn_of_new_value, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import column_of, default_labels, is_a
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
@@ -230,7 +231,7 @@ def column_positions(
     numbers = [str(j) for j in range(n)]
     plain = selection.numbered and selection.request.groups is None  # `n` counts columns of the data, not of categories
     if plain and names == numbers and (targets := set(selection.targets) & set(numbers)):
-        warn_of_new_numbers(sorted(targets))
+        _warn_of_new_numbers(sorted(targets))
     return np.array([place[label] for label in chosen], np.int64)
 
 
@@ -419,3 +420,11 @@ def _by_column(shape: tuple[int, int], labels: Sequence[Any], column: Callable[[
 
 def _is_frame(value: Any) -> bool:
     return type(value).__name__ == "DataFrame" and hasattr(value, "columns")
+
+
+def _warn_of_new_numbers(targets: Sequence[str]) -> None:
+    """Warn that columns may have been numbered again without the targets, as in a file without a header."""
+    warn_caller(
+        f"The columns of X are numbered without a gap, and in the selection's data {shorten(targets)} was a target. "
+        "Columns are found by label: if X was numbered without it, give its columns their numbers in those data."
+    )

@@ -11,9 +11,9 @@ import scipy
 from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats
 from dsel.data.blocks import load_block
-from dsel.data.classes import class_labels
+from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.dataset import as_dataset
-from dsel.data.frames import frame_labels, names_columns, with_plain_columns
+from dsel.data.frames import frame_labels, names_columns
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables

@@ -76,8 +76,8 @@ class Stability:
 
     Parameters
     ----------
-    names : tuple of str
-        Labels of the columns, or names of the groups.
+    names : tuple of str or int
+        Labels of the columns as they are in the data, or names of the groups.
     frequencies : ndarray of shape (k, p)
         The share of the subsamples on which each is among the best subset of at most 1, ..., k.
     chosen : ndarray of shape (k,)
@@ -106,7 +106,7 @@ class Stability:
         Versions of dsel, Python and the libraries.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str | int, ...]
     frequencies: Floats
     chosen: Floats
     candidates: int
@@ -159,7 +159,7 @@ class Stability:
     def stable(
         self, threshold: float | None = None, *, max_errors: float | None = None, size: int | None = None,
         assumption: Assumption = "none",
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str | int]:  # fmt: skip
         """Return the columns that are chosen on at least a share of the subsamples, the most frequent first.
 
         Parameters
@@ -175,7 +175,7 @@ class Stability:
 
         Returns
         -------
-        list of str
+        list of str or int
             Labels of columns, or names of groups.
 
         Raises
@@ -304,7 +304,7 @@ class Stability:
         if threshold is not None:
             ax.axvline(threshold, color=style.ORANGE, linestyle="--")
             line = f"; line: {threshold:g}"
-        style.name_rows(ax, [self.names[j] for j in order])
+        style.name_rows(ax, [str(self.names[j]) for j in order])
         ax.set_xlim(0.0, 1.0)
         style.name_axes(ax, f"share of {self.samples} subsamples, size {size or self.k}{line}", "")
         return ax

@@ -78,7 +78,6 @@ def run_stability(
     base = validated.items.of(validated.include)
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
     candidates = validated.items.count(usable)
-    labels = [str(label) for label in dataset.features]
     assert validated.partition is not None
     divided = validated.partition.description.replace("folds", "parts of the rows")
     weight = asked.sample_weight
@@ -87,7 +86,7 @@ def run_stability(
     changes = {"sample_weight": named, "loss": loss, "offset": None}
     recorded = asked.model_copy(update=changes).model_dump(mode="json", exclude={"criterion", "choose_k", "max_k"})
     return Stability(
-        names=tuple(labels) if validated.groups is None else validated.groups.names,
+        names=tuple(dict.fromkeys(validated.items.label(j, dataset.names) for j in range(dataset.n))),
         frequencies=frequencies / len(counts), chosen=chosen / len(counts), candidates=candidates,
         included=tuple(int(j) for j in base), resample=resample, samples=len(counts), parts=parts,
         description=f"{len(counts)} {_WORDS[resample]} of {divided}", request=recorded, shape=(dataset.m, dataset.n),

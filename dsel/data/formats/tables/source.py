@@ -78,7 +78,7 @@ class TableSource(Source):
         if any(encoder.levels is not None for encoder in encoders.features):
             self.sources = [encoder.scan.name for encoder in encoders.features for _ in encoder.labels]
         self.classes = {e.scan.name: list(e.levels) for e in encoders.targets if e.levels is not None}
-        self.types = dict(Counter(_kind(encoder) for encoder in (*encoders.features, *encoders.targets)))
+        self.types, self.target_types = (dict(Counter(map(_kind, e))) for e in (encoders.features, encoders.targets))
 
     def identity(self) -> dict[str, Any]:
         roles, options = self.roles, self._options

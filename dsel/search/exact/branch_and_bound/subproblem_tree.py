@@ -363,14 +363,10 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         }  # fmt: skip
 
     @classmethod
-    def _restored(
-        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: ProofLog | None,
-        setup: CommonSetup | None,
-    ) -> BranchAndBound:  # fmt: skip
+    def _restored(cls, objective: Objective, state: dict[str, Any], **given: Any) -> BranchAndBound:
         search = cls(
-            objective, state["k"], bound=state["bound"], memory_limit=memory_limit,
-            most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True), log=log, setup=setup,
-            near_best=saved_near_best(objective, state),
+            objective, state["k"], bound=state["bound"], most_open=state.get("most_open", MAX_OPEN),
+            pairs=state.get("pairs", True), near_best=saved_near_best(objective, state), **given,
         )  # fmt: skip
         search._restore_shared(state)
         search._clear()

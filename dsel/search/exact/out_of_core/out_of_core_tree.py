@@ -23,7 +23,6 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.objective_interface import Objective
 from dsel.search import anytime
-from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.out_of_core.pool import ColumnPool
 from dsel.search.exact.out_of_core.relaxation import CLOSE, Node, PoolRelaxation
@@ -376,10 +375,8 @@ class OutOfCoreTree(RelaxationTree[Node]):
         }  # fmt: skip
 
     @classmethod
-    def _restored(
-        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
-    ) -> OutOfCoreTree:  # fmt: skip
-        search = cls(objective, state["k"], memory_limit=memory_limit)
+    def _restored(cls, objective: Objective, state: dict[str, Any], **given: Any) -> OutOfCoreTree:
+        search = cls(objective, state["k"], memory_limit=given["memory_limit"])
         search._pool.add_in_order(np.asarray(state["pool"], np.int64), state["batches"])
         search._pool.passes = state["passes"]
         search._restore_shared(state)
@@ -394,5 +391,5 @@ class OutOfCoreTree(RelaxationTree[Node]):
         search._members = np.asarray(state["members"], np.int64)
         if state["inner"] is not None:
             dense = search._pool.objective_of(search._members)
-            search._inner = PerspectiveTree.restore(dense, state["inner"], memory_limit=memory_limit)
+            search._inner = PerspectiveTree.restore(dense, state["inner"], memory_limit=given["memory_limit"])
         return search

@@ -464,10 +464,9 @@ class PerspectiveTree(RelaxationTree[Node]):
         self._restore_heap((-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"])
 
     @classmethod
-    def _restored(
-        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
-    ) -> PerspectiveTree:  # fmt: skip
+    def _restored(cls, objective: Objective, state: dict[str, Any], **given: Any) -> PerspectiveTree:
         return cls(
-            objective, state["k"], memory_limit=memory_limit, diagonal_after=state["diagonal_after"], setup=setup,
-            hands_over=state.get("handover") is not None, saved=state, near_best=saved_near_best(objective, state),
+            objective, state["k"], memory_limit=given["memory_limit"], diagonal_after=state["diagonal_after"],
+            setup=given["setup"], hands_over=state.get("handover") is not None, saved=state,
+            near_best=saved_near_best(objective, state),
         )  # fmt: skip

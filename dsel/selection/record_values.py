@@ -1,0 +1,241 @@
+"""The values of a result: rows of the front, of the trace and of a path, the curve of sizes, and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
+from dsel.passes.refit import Fit
+from dsel.passes.statistics import ColumnScales
+
+#: Values that differ by at most this share are equal, and the smaller size wins.
+_TIE = 1e-12
+#: The dimensions of the arrays, as they are saved.
+_DIMS = {
+    "gains": ("selected",),
+    "std": ("selected",),
+    "target_std": ("target",),
+    "correlation": ("selected", "selected_too"),
+}
+
+
+@dataclass(frozen=True)
+class FrontRow:
+    """The best subset found of one size.
+
+    Parameters
+    ----------
+    size : int
+        Number of columns, or of groups of columns, those that are always included counted.
+    error : float
+        f(S).
+    r2 : float
+        Share of ||Y||^2 that is explained, without the ridge penalty.
+    indices : tuple of int
+        The columns, 0-based.
+    criterion : float, optional
+        Value of the custom criterion, if one was minimized.
+    """
+
+    size: int
+    error: float
+    r2: float
+    indices: tuple[int, ...]
+    criterion: float | None = None
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """One size on the curve.
+
+    Parameters
+    ----------
+    size : int
+        The number of columns, always included ones counted.
+    value : float
+        The squared error per left-out row, on the preprocessed data, summed over targets; or the information
+        criterion.
+    standard_error : float, optional
+        The standard error of the error; None for an information criterion.
+    """
+
+    size: int
+    value: float
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True)
+class SizeCurve:
+    """How ``k="auto"`` chose the number of columns.
+
+    Parameters
+    ----------
+    rule : str
+        The criterion: folds, held-out, bic, ebic or path.
+    description : str
+        The rule in words.
+    k : int
+        The chosen size.
+    one_standard_error : bool
+        Whether the smallest size within one standard error of the best was chosen.
+    points : tuple of SizePoint
+        All sizes, ascending.
+    """
+
+    rule: str
+    description: str
+    k: int
+    one_standard_error: bool
+    points: tuple[SizePoint, ...]
+
+    @classmethod
+    def choose(
+        cls, rule: str, description: str, points: tuple[SizePoint, ...], one_standard_error: bool = False
+    ) -> SizeCurve:
+        """Return the curve with the chosen size: the one of least value, or the smallest near it."""
+        best = min(points, key=lambda point: (point.value, point.size))
+        limit = best.value + _TIE * abs(best.value)
+        if one_standard_error and best.standard_error is not None:
+            limit = best.value + best.standard_error
+        k = min(point.size for point in points if point.value <= limit)
+        return cls(rule, description, k, one_standard_error, points)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SizeCurve:
+        """Return the curve that was saved as JSON."""
+        return cls(**{**values, "points": tuple(SizePoint(**point) for point in values["points"])})
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenStatistics:
+    """Statistics of the s chosen columns, in their order.
+
+    Parameters
+    ----------
+    gains : ndarray of shape (s,)
+        By how much each column lowers f(S) after those before it, as a share of ||Y||^2. Without a ridge penalty the
+        sum is R^2.
+    std : ndarray of shape (s,)
+        Standard deviation of each column, in the units of the data.
+    target_std : ndarray of shape (N,)
+        Standard deviation of each target (of each column of X where Y = X).
+    correlation : ndarray of shape (s, s)
+        Correlations of the columns. NaN for a column that depends on the others and has no part in the fit.
+
+    Notes
+    -----
+    The final check computes the gains and the correlations from the data, by QR. Rows count with their weights.
+    Missing values count as the mean of their column.
+    """
+
+    gains: Floats
+    std: Floats
+    target_std: Floats
+    correlation: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChosenStatistics) and all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in _DIMS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def reordered(self, order: Ints) -> ChosenStatistics:
+        """Return the same for the columns in another order."""
+        return ChosenStatistics(
+            self.gains[order], self.std[order], self.target_std, self.correlation[np.ix_(order, order)]
+        )
+
+    def arrays(self) -> dict[str, tuple[Floats, tuple[str, ...]]]:
+        """Return the arrays with their dimensions, by the name under which they are saved."""
+        return {f"chosen_{name}": (getattr(self, name), dims) for name, dims in _DIMS.items()}
+
+    @classmethod
+    def of(
+        cls, statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: Ints
+    ) -> ChosenStatistics:
+        """Return the statistics of the columns S of a fit, followed by `dependent` columns without a part in it."""
+        size = S.size + dependent.size
+        scaling = statistics.scaling(preprocess)
+        mean = (statistics.mean_x[S] - scaling.center_x[S]) / scaling.scale_x[S]
+        covariance = fit.gram - statistics.weight * np.outer(mean, mean)
+        std_x = np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight)
+        std_y = std_x if statistics.unsupervised else np.sqrt(np.maximum(statistics.yy, 0.0) / statistics.weight)
+        if not statistics.unsupervised and std_y.size != fit.coefficients.shape[1]:  # a loss with other outputs
+            std_y = np.full(fit.coefficients.shape[1], np.nan)
+        correlation = np.full((size, size), np.nan)
+        correlation[: S.size, : S.size] = _correlation(covariance)
+        gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])
+        return cls(gains, std_x[np.concatenate([S, dependent])], np.asarray(std_y), correlation)
+
+    @classmethod
+    def from_arrays(cls, group: Any) -> ChosenStatistics | None:
+        """Return the statistics in a saved group, or None if dsel 0.1 saved it, which did not compute them."""
+        if any(f"chosen_{name}" not in group for name in _DIMS):
+            return None
+        return cls(**{name: np.asarray(group[f"chosen_{name}"]) for name in _DIMS})
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """An improvement of the best subset of at most k columns.
+
+    Parameters
+    ----------
+    iteration : int
+        Iterations until then.
+    size : int
+        Number of columns of the new best subset.
+    error : float
+        Its f(S), or its criterion.
+    """
+
+    iteration: int
+    size: int
+    error: float
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """One step of a method that minimizes a cross-validated error.
+
+    Parameters
+    ----------
+    action : {"insert", "remove"}
+        What the step did.
+    index : int
+        The column, 0-based.
+    label : str
+        Its label.
+    size : int
+        Number of columns after the step.
+    error : float
+        Error per left-out row: squared, on the preprocessed data, summed over targets; or the share of wrong labels.
+    accuracy : float, optional
+        Share of right labels, for the zero-one loss.
+    test_error, test_accuracy : float, optional
+        The same on held-out rows, if there are any.
+    """
+
+    action: str
+    index: int
+    label: str
+    size: int
+    error: float
+    accuracy: float | None = None
+    test_error: float | None = None
+    test_accuracy: float | None = None
+
+
+def _correlation(covariance: Floats) -> Floats:
+    """Return the correlations of a covariance matrix. NaN where a column does not vary."""
+    variance = np.diag(covariance)
+    scale = np.sqrt(np.where(variance > 0.0, variance, np.nan))
+    correlation = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(correlation, np.where(variance > 0.0, 1.0, np.nan))
+    return np.asarray(correlation)
