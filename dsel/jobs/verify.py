@@ -21,7 +21,7 @@ from dsel.passes.data_pass import log_passes
 from dsel.search.exact.certificate import NO_TIME
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
-from dsel.storage.paths import AnyPath, as_path, is_inside
+from dsel.storage.paths import AnyPath, as_path, is_inside, resolve_run
 from dsel.verification.check import TOLERANCE, Progress, check_log
 from dsel.verification.problem import EPSILON, extended_sums
 from dsel.verification.report import ProofCheck, Verification
@@ -83,7 +83,7 @@ def verify(
     """
     from dsel.planning.validation import with_category_groups  # here: it imports the methods
 
-    path, state = as_path(folder), None if state is None else Path(state).expanduser()
+    path, state = resolve_run(as_path(folder)), None if state is None else Path(state).expanduser()
     _require_sense(path, sample, seed, tolerance, state)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     logs = proof_logs(path)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.dataset import as_dataset
-from dsel.data.frames import frame_labels, names_columns
+from dsel.data.frames import frame_labels, names_columns, targets_in
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
@@ -106,7 +106,7 @@ def scored_rows(
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     X = opened(selection, X)
     offset = offset_of_rows(selection, X, offset)
-    eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
+    eta = _predicted(selection, X, offset)
     if loss.contrasts is not None:
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
     eta = eta.reshape(-1)
@@ -133,8 +133,21 @@ def scored_rows(
     return ScoredRows(loss, loss.encode(values), w, eta, 0.0 if offset is None else offset)
 
 
+def _predicted(selection: SelectionRecord, X: Any, offset: Any = None) -> Floats:
+    """Return the linear predictors of all rows. Errors: DataError where there is none, for a missing value."""
+    eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
+    without = np.flatnonzero(np.isnan(eta.reshape(len(eta), -1)).any(axis=1))
+    if without.size:
+        raise DataError(
+            f"X has missing values in chosen columns of {counted(without.size, 'row')}, such as row {without[0]}.",
+            'Leave such rows out, or select with missing="mean", which fills them with the means of the selection.',
+        )
+    return eta
+
+
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
+    y = _own_targets(selection, X) if y is None else y
     if is_xarray_dataset(X):
         X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
     elif isinstance(X, str | AnyPath) or is_snapshot(X):
@@ -151,6 +164,19 @@ def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> 
         else:
             y = y[:, places] if is_data_array(y) else y[[y.columns[i] for i in places]]
     return X, y, sample_weight
+
+
+def _own_targets(selection: SelectionRecord, X: Any) -> list[str] | None:
+    """Return the names of the targets that X holds; None for those of a Dataset. Errors: OptionError if it has none."""
+    if is_xarray_dataset(X) and "Y" in X:
+        return None
+    names: list[str] | None = targets_in(X, selection.targets)
+    if isinstance(X, str | AnyPath) or is_snapshot(X):
+        stored = [str(name) for name in as_dataset(X).targets]
+        names = list(selection.targets) if set(selection.targets) <= set(stored) else stored
+    if not names:
+        raise OptionError("X holds no targets.", "Give y, the targets of the rows of X.")
+    return names
 
 
 def _stored(store: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
@@ -243,7 +269,7 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
     if not selection.targets:
         raise OptionError("The columns were chosen for X itself: there is no y.", "Compare predict(X) with X.")
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
-    eta = np.asarray(predict(selection, X), np.float64)
+    eta = _predicted(selection, X)
     values = np.column_stack(_target_columns(selection, y))
     if values.shape != eta.shape:
         raise DataError(
