@@ -1,21 +1,23 @@
-"""What `select`, `plan`, `stability` and `eigh` do when they are called."""
+"""What `select`, `plan`, `stability`, `eigh`, `sums` and `check_part` do when they are called."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import Event, is_observed, telling
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.offset import split_offset
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import active_client, engine_for, engine_of
 from dsel.engine.this_machine import worker_memory as memory_of_worker
 from dsel.errors import OptionError
+from dsel.passes.noise import Noise
 from dsel.passes.statistics_cache import StatisticsCache
+from dsel.passes.sums import Sums, noisy_sums_of, sums_of
 from dsel.planning.calibration import calibrated
 from dsel.planning.decompose import decompose, eigh_request
 from dsel.planning.eigh import Eigendecomposition, EighMethod
@@ -28,6 +30,7 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_events, run_validated
 from dsel.selection.progress_line import showing_progress
 from dsel.selection.result import Selection
+from dsel.selection.results.check_part import PartShare, part_share
 from dsel.selection.stability.result import Stability
 from dsel.selection.stability.run import run_stability
 
@@ -153,3 +156,24 @@ def _request(**arguments: Any) -> SelectionRequest:
     fields = {*SelectionRequest.model_fields, *SelectionRequest.renamed} - {"options"}
     options = {name: value for name, value in arguments.items() if name not in fields}
     return SelectionRequest.of(options=options, **{name: arguments[name] for name in fields & set(arguments)})
+
+
+def sums_of_rows(X: Any, Y: Any, noise: Mapping[str, Any] | None, *, sample_weight: Any, **columns: Any) -> Sums:
+    """Return the sums of some rows. See `dsel.sums`."""
+    dataset = as_dataset(X, Y, sample_weight=sample_weight, **columns)
+    dtype = str(sample_weight.dtype) if hasattr(sample_weight, "dtype") else None
+    cache = None
+    if dataset.store is not None:
+        saved = dataset.store.path.with_name(f"{dataset.store.path.name}.artefacts")
+        cache = StatisticsCache(saved) if saved.exists() else None
+    with engine_for(dataset) as engine:
+        if noise is not None:
+            return noisy_sums_of(dataset, Noise.of(noise, dataset), engine)
+        return sums_of(dataset, weight_dtype=dtype, engine=engine, cache=cache)
+
+
+def part_of_check(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> PartShare:
+    """Return the share of some rows in a check. See `dsel.check_part`."""
+    dataset = as_dataset(X, Y, sample_weight=sample_weight)
+    with engine_for(dataset) as engine:
+        return part_share(selection, dataset, engine)

@@ -64,7 +64,7 @@ def sums(
     >>> part.m, part.n, part.n_targets
     (200, 20, 1)
     """
-    from dsel.api.run_sums import sums_of_rows
+    from dsel.api.run_select import sums_of_rows
 
     return sums_of_rows(X, Y, noise, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
 
@@ -226,6 +226,6 @@ def check_part(selection: Selection, X: Any, Y: Any = None, *, sample_weight: An
     >>> add_shares(selection, [check_part(selection, X[:80], y[:80]), check_part(selection, X[80:], y[80:])]).agrees
     True
     """
-    from dsel.api.run_sums import part_of_check
+    from dsel.api.run_select import part_of_check
 
     return part_of_check(selection, X, Y, sample_weight)

@@ -89,12 +89,13 @@ def init(
     json: Json = False,
 ) -> None:
     """Write a commented job file for a store. It runs as it is; its comments explain what can be changed."""
+    from dsel._lib.text import counted
     from dsel.jobs.job_template import write_job_file
 
     size, problem = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
     values = {"job": str(out), "store": store, "k": size, "method": method, "problem": problem}
     note = f"\nnote: {problem}" if problem else ""
-    chosen = f"{size} column{'' if size == 1 else 's'}"
+    chosen = counted(size, "column") if isinstance(size, int) else "columns"
     print_answer(json, values, lambda: f"{out} chooses {chosen} of {store}. Read it, then: dsel run {out}{note}")
 
 

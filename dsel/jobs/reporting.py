@@ -245,13 +245,15 @@ class Reporter:
         """Report a search between two slices. A search on workers describes its own progress."""
         slice_event(self._stage, search)
         progress: SearchProgress | None = getattr(search, "progress", None)
+        size = f"size {search.size}, " if self._stage == "certificate" and hasattr(search, "size") else ""
         if progress is not None:
-            self._show(progress.iterations, progress.limit, str(progress), progress.best, progress.seconds_left)
+            note = f"{size}{progress}"
+            self._show(progress.iterations, progress.limit, note, progress.best, progress.seconds_left)
             return
         spent = max(time.monotonic() - self._start, 1e-9)
         iterations, seconds = self._expected if self._stage == "search" else (None, None)
         note = (
-            f"{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}, "
+            f"{size}{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}, "
             f"{search.iteration / spent:,.0f} per second"
         )
         left = None if seconds is None else max(seconds - spent, 0.0)

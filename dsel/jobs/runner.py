@@ -328,6 +328,7 @@ def certify_run(
     Interrupted
         If a signal arrives.
     """
+    folder = resolve_run(folder)
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
     dataset = unchanged_dataset(job, identity, folder)
@@ -438,4 +439,5 @@ class _Series:
         self._folders.publish(summary, self._series.keep)
         level, verb = (logging.WARNING, "changed") if summary.changed else (logging.INFO, "unchanged")
         fields = {"event": "run-finished", **summary.as_dict()}
-        log.log(level, "run %s: selection %s", name, verb, extra={"fields": fields})
+        what = "the first selection" if selection.changes is None else f"selection {verb}"
+        log.log(level, "run %s: %s", name, what, extra={"fields": fields})

@@ -21,10 +21,11 @@ from dsel.passes.data_pass import log_passes
 from dsel.search.exact.certificate import NO_TIME
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
-from dsel.storage.paths import AnyPath, as_path, is_inside
+from dsel.storage.paths import AnyPath, as_path, is_inside, resolve_run
 from dsel.verification.check import TOLERANCE, Progress, check_log
 from dsel.verification.problem import EPSILON, extended_sums
 from dsel.verification.report import ProofCheck, Verification
+from dsel.verification.tree import read_manifest
 
 #: Readers of JSON keep integers of this size.
 _SEED_BITS = 53
@@ -82,7 +83,7 @@ def verify(
     """
     from dsel.planning.validation import with_category_groups  # here: it imports the methods
 
-    path, state = as_path(folder), None if state is None else Path(state).expanduser()
+    path, state = resolve_run(as_path(folder)), None if state is None else Path(state).expanduser()
     _require_sense(path, sample, seed, tolerance, state)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     logs = proof_logs(path)
@@ -109,20 +110,22 @@ def verify(
     shown = nullcontext() if reporter is None else reporter.showing()
     reporter = reporter or Reporter()
 
-    def files(done: int, total: int) -> None:
+    files = max(len(read_manifest(log)["files"]) for log in logs)
+
+    def checked(done: int, total: int) -> None:
         reporter.tasks(done, total, "files of the log")
         if progress is not None:
             progress(done, total)
 
     with shown, log_passes() as made, _processes(workers) as client, engine_of(client, reporter.tasks) as engine:
         reporter.stage("sums in extended precision")
-        sums, found = extended_sums(dataset, request.preprocess, request.missing, engine), []
+        sums, found = extended_sums(dataset, request.preprocess, request.missing, engine, files), []
         for number, log in enumerate(logs, 1):
             reporter.stage(f"check of log {number} of {len(logs)}")
             found.append(
                 check_log(
                     log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
-                    seed=seed, tolerance=tolerance, state=state, progress=files,
+                    seed=seed, tolerance=tolerance, state=state, progress=checked,
                     one_of_copies=request.near_copies == "first",
                 )
             )  # fmt: skip

@@ -272,7 +272,7 @@ class _Newton:
         intercept = float(self.best[s]) if self.best.ndim == 1 else self.best[s]
         converged = self.done and self.decrement >= -_TOLERANCE * abs(self.value)
         endless = self.columns[:0]
-        if self._end is not None and self.done and not self.infinite:
+        if self._end is not None and not self.infinite:
             endless = self.columns[self._end.endless(self.best)]
         return LossFit(
             self.columns, self.value, self.deviance, self.best[:s], intercept, self.infinite, endless, converged

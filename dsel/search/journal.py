@@ -156,5 +156,9 @@ def found_in(event: dict[str, Any]) -> Iterator[tuple[Subset, float]]:
 
 
 def journalled_values(path: Path) -> dict[Subset, float]:
-    """Return the value of every subset in the journal, so that none is evaluated again."""
+    """Return the value of every subset in the journal, so that none is evaluated again.
+
+    A job has one journal for its searches. Only a criterion has the same values in all of them: f of a fold, of other
+    rows or of another penalty is another function.
+    """
     return {S: f for event in read_journal(path) if event["event"] == "merged" for S, f in found_in(event)}

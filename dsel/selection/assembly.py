@@ -416,7 +416,7 @@ def _disagreement(answer: Answer) -> str:
     run, x, y = answer.run, *answer.run.prepared.statistics.hardly_varying()
     whole = "||Y||^2" if run.validated.loss is None else "the deviance without columns"
     large = [str(run.dataset.features[j]) for j in answer.chosen if x[j]] + run.dataset.targets[y].tolist()
-    cause = "nearly dependent columns do that; leave some of them out"
+    cause = "nearly dependent columns can do that; leave some of them out, or report the case if there are none"
     if large:
         cause = (
             f"{shorten(large)} {'is' if len(large) == 1 else 'are'} more than a million times as large as the spread; "

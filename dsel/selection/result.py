@@ -335,7 +335,8 @@ class Selection(SelectionRecord):
         Raises
         ------
         DataError
-            If y has another length than X, or holds what the loss does not take.
+            If y has another length than X, or holds what the loss does not take. If X has missing values in chosen
+            columns, and the selection has no means for them.
 
         Examples
         --------

@@ -42,9 +42,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
-from dsel.verification.problem import EPSILON, EXTENDED, Claim, Extended, Problem
+from dsel.verification.problem import EPSILON, EXTENDED, STEP_BYTES, Claim, Extended, Problem
 from dsel.verification.tree import BOUND, COMPARISON, Leaf, columns_of
 
 #: Bytes of the matrices that are eliminated together.
@@ -105,15 +106,9 @@ class Checker:
         self.ridge = EXTENDED(0)
         self._squares = np.append(problem.floor / EXTENDED(DEPENDENCE_TOLERANCE), EXTENDED(1))
 
-    @cached_property
-    def _padded(self) -> tuple[Extended, Extended]:
-        """Return K and B with one more column, orthogonal to all others, that fills up the shorter sets of a batch."""
-        K, B = np.pad(self.problem.K, (0, 1)), np.pad(self.problem.B, ((0, 1), (0, 0)))
-        K[-1, -1] = 1
-        return K, B
-
     def failures(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
-        """Yield the leaves that do not hold."""
+        """Yield the leaves that do not hold. A leaf that claims no more than f >= 0 holds."""
+        leaves = [leaf for leaf in leaves if not self._claims_nothing(leaf)]
         if any(leaf.reason not in self.without_ridge for leaf in leaves):
             self.ridge = max(self.ridge, self._ridge)
         by_bound = [leaf for leaf in leaves if leaf.reason == BOUND]
@@ -124,15 +119,21 @@ class Checker:
             if leaf.reason not in (BOUND, COMPARISON) and not self._by_dependence(leaf):
                 yield (leaf, "its columns are not dependent")
 
+    def _claims_nothing(self, leaf: Leaf) -> bool:
+        return bool(leaf.reason == BOUND and self.threshold <= 0 and not leaf.bound > 0.0)
+
     def hidden(self, ridge: float) -> float:
         """Return what a ridge may hide, as a share of ||Y||^2. O(n^3), unless it is 0 or the columns are dependent."""
         if ridge == 0.0:
             return 0.0
         n, scale = self.problem.n, np.sqrt(self._squares[:-1])
-        C = np.asarray(self.problem.K / scale[:, None] / scale[None, :], np.float64)
+        C = np.empty((n, n), order="F")
+        for a in range(n):  # a row at a time, and in place below: n may be large
+            C[:, a] = self.problem.K[a] / scale[a] / scale
         factors = np.full(n, 1.0 / DEPENDENCE_TOLERANCE)
-        if n and _is_positive(C - _WELL_CONDITIONED * np.eye(n)):
-            factors = np.minimum(factors, 1.001 * np.diag(np.linalg.inv(C)))
+        if n and _is_positive(C, _WELL_CONDITIONED):
+            inverse, _ = lapack.dpotri(lapack.dpotrf(C, overwrite_a=1)[0], overwrite_c=1)
+            factors = np.minimum(factors, 1.001 * np.diag(inverse))
         return ridge * float(np.sort(factors)[n - min(self.most_columns, n) :].sum())
 
     @property
@@ -197,7 +198,10 @@ class Checker:
             yield batch
 
     def _matrices(self, leaves: Sequence[Leaf]) -> tuple[NDArray[np.int64], int, Extended, Extended]:
-        """Return the columns (t, b) of S, then R of each leaf, the largest |S|, and their K and B."""
+        """Return the columns (t, b) of S, then R of each leaf, the largest |S|, and their K and B.
+
+        A column n, orthogonal to all others, fills up the shorter sets.
+        """
         s = max(len(leaf.chosen) for leaf in leaves)
         t = s + max(leaf.allowed.bit_count() for leaf in leaves)
         columns = np.full((t, len(leaves)), self.problem.n, np.int64)
@@ -205,8 +209,14 @@ class Checker:
             columns[: len(leaf.chosen), b] = leaf.chosen
             allowed = columns_of(leaf.allowed)
             columns[s : s + len(allowed), b] = allowed
-        K, B = self._padded
-        return columns, s, K[columns[:, None], columns[None]], B[columns]
+        filled = columns == self.problem.n
+        places = np.where(filled, 0, columns)
+        G, Z = self.problem.K[places[:, None], places[None]], self.problem.B[places]
+        if filled.any():
+            G[filled[:, None] | filled[None]] = 0
+            G[np.arange(t)[:, None], np.arange(t)[:, None], np.arange(len(leaves))] += filled
+            Z[filled] = 0
+        return columns, s, G, Z
 
     def bounds(self, leaves: Sequence[Leaf], ridge: Any) -> NDArray[np.float64]:
         """Return a lower bound (b,) on f of all subsets of each leaf, up to what the ridge hides."""
@@ -305,13 +315,11 @@ class Checker:
         return found
 
 
-def _is_positive(A: NDArray[np.float64]) -> bool:
-    """Return whether a symmetric matrix is positive definite. It takes less than eigenvalues, if not even less."""
-    try:
-        np.linalg.cholesky(A)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+def _is_positive(A: NDArray[np.float64], least: float) -> bool:
+    """Return whether all eigenvalues of a symmetric matrix are above `least`. It takes less than the eigenvalues."""
+    shifted = A.copy(order="F")
+    shifted[np.diag_indices_from(shifted)] -= least
+    return bool(lapack.dpotrf(shifted, overwrite_a=1)[1] == 0)
 
 
 def _eliminate(G: Extended, Z: Extended, least: NDArray[Any]) -> tuple[Extended, NDArray[np.bool_]]:
@@ -321,11 +329,14 @@ def _eliminate(G: Extended, Z: Extended, least: NDArray[Any]) -> tuple[Extended,
     Smaller ones are replaced by 1.
     """
     pivots, sound = np.empty((len(least), G.shape[2]), EXTENDED), np.ones(G.shape[2], bool)
+    step = max(STEP_BYTES // max(G[:1].nbytes, 1), 1)
     for a, limit in enumerate(least):
         sound &= G[a, a] > limit
         pivots[a] = np.where(G[a, a] > limit, G[a, a], 1)
         u = G[a + 1 :, a] / pivots[a]
-        G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
+        for first in range(0, len(u), step):
+            part = slice(a + 1 + first, a + 1 + first + step)
+            G[part, a + 1 :] -= u[first : first + step, None] * G[a, a + 1 :][None]
         Z[a + 1 :] -= u[..., None] * Z[a]
     return pivots, sound
 
@@ -351,13 +362,17 @@ def _not_excluded(
     found += [(int(i),) for i in np.flatnonzero(free & ~excluded)]
     if most < 2:
         return found
-    det = np.outer(d, d) - g * g
-    ones = np.outer(m, d)
-    explained = ones + ones.T - 2.0 * g * inner
-    error = rounding * (ones + ones.T + 2.0 * np.abs(g * inner) + abs(need) * (np.outer(d, d) + g * g))
-    both = np.outer(free, free) & ~((det <= np.outer(floor, d)) | (det <= np.outer(d, floor)))
-    suspect = np.triu(both & ~(explained + error <= need * det), 1)
-    return found + [(int(i), int(j)) for i, j in np.argwhere(suspect)]
+    step = max(STEP_BYTES // (8 * len(d)), 1)
+    for first in range(0, len(d), step):
+        rows = slice(first, first + step)
+        squares, products = np.outer(d[rows], d), g[rows] * inner[rows]
+        det = squares - g[rows] * g[rows]
+        ones = np.outer(m[rows], d) + np.outer(d[rows], m)
+        error = rounding * (ones + 2.0 * np.abs(products) + abs(need) * (squares + g[rows] * g[rows]))
+        both = np.outer(free[rows], free) & ~((det <= np.outer(floor[rows], d)) | (det <= np.outer(d[rows], floor)))
+        suspect = np.triu(both & ~(ones - 2.0 * products + error <= need * det), 1 + first)
+        found += [(first + int(i), int(j)) for i, j in np.argwhere(suspect)]
+    return found
 
 
 def _sum_of_largest(rows: NDArray[np.float64], q: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,8 +32,14 @@ Extended = NDArray[np.longdouble]
 EXTENDED = np.longdouble
 EPSILON = float(np.finfo(np.longdouble).eps)
 
-#: Rows that are converted to extended precision at a time.
-_ROWS = 4096
+#: Most rows that are converted to extended precision at a time, and most bytes of them; at least 64 rows.
+_ROWS, _ROW_BYTES, _FEW_ROWS = 4096, 16 << 20, 64
+#: How many buffers of so many rows there are next to the matrices.
+_BUFFERS = 3
+#: What smaller arrays add to these, as a factor.
+_OTHERS = 1.01
+#: Bytes of rows of a matrix that an elimination changes at a time.
+STEP_BYTES = 4 << 20
 #: Columns of X'Z that are multiplied at a time.
 _COLUMNS = 256
 
@@ -89,10 +95,18 @@ class Problem:
         """Return a digest of all numbers."""
         found = hashlib.sha256(repr(self.groups and [group.tolist() for group in self.groups]).encode())
         for numbers in (self.K, self.B, self.c, self.total, self.floor):
-            high = np.asarray(numbers, np.float64)
-            low = np.asarray(numbers - high, np.float64)  # not the bytes of a longdouble: some have no meaning
-            found.update(repr(high.shape).encode() + high.tobytes() + low.tobytes())
+            found.update(repr(np.shape(numbers)).encode())
+            for part in _halves(np.atleast_1d(numbers)):
+                found.update(part.tobytes())
         return found.hexdigest()
+
+
+def _halves(numbers: Extended) -> Iterator[NDArray[np.float64]]:
+    """Yield the rounded numbers, row by row, then what rounding left: some bytes of a longdouble have no meaning."""
+    for row in numbers:
+        yield np.asarray(row, np.float64)
+    for row in numbers:
+        yield np.asarray(row - np.asarray(row, np.float64), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,16 +182,24 @@ class ExtendedSums:
         """
         n, used = self.constant.size, np.asarray([*columns, *included], np.int64)
         scale = _scales(self.products[n], self.weight, self.preprocess)
-        products = self.products[:n] / scale[:n, None] / scale[None, :]
         total = (self.products[n] / scale**2)[self.targets].sum()
-        if not (np.isfinite(products).all() and np.isfinite(total)):
+        if not (np.isfinite(self.products).all() and np.isfinite(total)):
             raise DataError("The data have values that are not finite.", "Run the job again: it names them.")
-        K = products[np.ix_(used, used)]
+
+        def scaled(others: NDArray[np.int64]) -> Extended:
+            found = self.products[np.ix_(used, others)]
+            found /= scale[used, None]
+            found /= scale[None, others]
+            return found
+
+        K = scaled(used)
         K[np.diag_indices_from(K)] += EXTENDED(lam)
-        return _given(few_targets(products[np.ix_(used, self.targets)]), K, total, len(columns))
+        return _given(few_targets(scaled(self.targets)), K, total, len(columns))
 
 
-def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, engine: Engine) -> ExtendedSums:
+def extended_sums(
+    dataset: Dataset, preprocess: Preprocess, missing: Missing, engine: Engine, files: int = 1
+) -> ExtendedSums:  # fmt: skip
     """Return the sums over the rows of a dataset, from two passes.
 
     Parameters
@@ -188,6 +210,8 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
         As in the request.
     engine : Engine
         Where the passes run.
+    files : int
+        The number of files that will be checked with the sums, for the memory that this takes.
 
     Returns
     -------
@@ -208,7 +232,7 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
             "This machine has no floating-point numbers beyond float64.",
             "Verify on Linux with an x86-64 or ARM processor.",
         )
-    _require_memory(dataset)
+    _require_memory(dataset, min(files, engine.workers))
     n, size = dataset.n, dataset.n + dataset.n_targets
     what = "%d x %d products of columns over %d rows: %.1e multiplications in extended precision"
     log.info(what, n, size, dataset.m, dataset.m * n * (size - n / 2))
@@ -230,13 +254,27 @@ def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, en
     return ExtendedSums(preprocess, constant[:n], targets, sums.weight, products, distances)
 
 
-def _require_memory(dataset: Dataset) -> None:
+def memory_needed(m: int, n: int, targets: int, checked: int = 1) -> int:
+    """Return about how many bytes a check takes: the sums, the problem, and an elimination of it for each file.
+
+    m, n: the numbers of rows and of columns. targets: that of targets, 0 if Y = X. checked: the number of files that
+    are checked at a time.
+    """
+    matrices = n * n + n * min(targets or n, n)
+    width = n + targets
+    rows = 16 * _BUFFERS * min(m, _step(width)) * width
+    arrays = 16 * (n * width + (1 + checked) * matrices) + rows + checked * min(16 * n * n, STEP_BYTES)
+    return int(_OTHERS * arrays)
+
+
+def _require_memory(dataset: Dataset, checked: int) -> None:
     import psutil
 
-    need, free = 3 * 16 * dataset.n * (dataset.n + dataset.n_targets), int(psutil.virtual_memory().available)
+    need = memory_needed(dataset.m, dataset.n, dataset.n_targets, checked)
+    free = int(psutil.virtual_memory().available)
     if need > free:
         raise CapacityError(
-            f"The sums of {dataset.n} columns in extended precision need {format_bytes(need)}; "
+            f"The check of {dataset.n} columns in extended precision needs {format_bytes(need)}; "
             f"{format_bytes(free)} are free.",
             "Verify on a machine with more memory.",
         )
@@ -247,9 +285,10 @@ def _block_sums(x: Any, y: Any, block: Block) -> _Sums:
     w = np.ones(x.shape[0], EXTENDED) if block.w is None else block.w.astype(EXTENDED)
     nothing = np.zeros(size, EXTENDED)
     sums = _Sums(w.sum(), nothing, nothing.copy(), np.full(size, np.inf), np.full(size, -np.inf))
-    for start in range(0, x.shape[0], _ROWS):
-        part = w[start : start + _ROWS]
-        z, there = _rows(x, y, start)
+    step = _step(size)
+    for start in range(0, x.shape[0], step):
+        part = w[start : start + step]
+        z, there = _rows(x, y, start, step)
         sums.values += part @ z
         sums.present += part @ there.astype(EXTENDED)
         real = there & (part > 0)[:, None]
@@ -258,13 +297,18 @@ def _block_sums(x: Any, y: Any, block: Block) -> _Sums:
     return sums
 
 
-def _rows(x: Any, y: Any, start: int) -> tuple[Extended, NDArray[np.bool_]]:
+def _step(width: int) -> int:
+    """Return how many rows of this many numbers are converted at a time."""
+    return max(min(_ROWS, _ROW_BYTES // (16 * width)), _FEW_ROWS)
+
+
+def _rows(x: Any, y: Any, start: int, step: int) -> tuple[Extended, NDArray[np.bool_]]:
     """Return rows of x, with 0 in place of missing values, and of y; and which values are there."""
-    z = dense_rows(x, start, start + _ROWS)
+    z = dense_rows(x, start, start + step)
     there = ~np.isnan(z)
     z = np.where(there, z, 0.0)
     if y is not None:
-        t = dense_rows(y, start, start + _ROWS)
+        t = dense_rows(y, start, start + step)
         z, there = np.hstack([z, t]), np.hstack([there, np.ones(t.shape, np.bool_)])
     return z.astype(EXTENDED), there
 
@@ -278,20 +322,22 @@ def _block_products(x: Any, y: Any, block: Block, center: Extended, fill: Extend
     """Return X'Z for Z = [X, Y], and last the squares of the columns of Z."""
     n = x.shape[1]
     products = np.zeros((n + 1, center.size), EXTENDED)
-    for start in range(0, x.shape[0], _ROWS):
-        z, there = _rows(x, y, start)
+    step = _step(center.size)
+    for start in range(0, x.shape[0], step):
+        z, there = _rows(x, y, start, step)
         if fill is not None:
             z = np.where(there, z, fill)
         elif not there.all():
             raise DataError(f"X has missing values in rows {block.start + start} and after.", "Set missing: mean.")
         z -= center
         if block.w is not None:
-            z *= np.sqrt(block.w[start : start + _ROWS].astype(EXTENDED))[:, None]
+            z *= np.sqrt(block.w[start : start + step].astype(EXTENDED))[:, None]
         columns = np.ascontiguousarray(z.T)  # products of rows of this array read memory in its order
         for j in range(0, n, _COLUMNS):  # X'X is symmetric: half of it is enough
             part = slice(j, min(j + _COLUMNS, n))
             products[part, j:] += columns[part] @ columns[j:].T
-        products[n] += (z * z).sum(axis=0)
+        z *= z
+        products[n] += z.sum(axis=0)
     for j in range(0, n, _COLUMNS):
         part = slice(j, min(j + _COLUMNS, n))
         products[part.stop : n, part] = products[part, part.stop : n].T
@@ -329,10 +375,9 @@ def few_targets(B: Extended) -> Extended:
 
 
 def _given(B: Extended, K: Extended, total: Any, n: int) -> Problem:
-    """Project the included columns, which come last, out of the others."""
+    """Project the included columns, which come last, out of the others. K and B are overwritten."""
     floor = EXTENDED(DEPENDENCE_TOLERANCE) * np.diag(K)[:n]
     c = total
-    K, B = K.copy(), B.copy()
     for a in range(K.shape[0] - 1, n - 1, -1):
         d = K[a, a]
         if not d > 0:

@@ -10,12 +10,15 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from dsel.engine.clusters.dask_config import dask_logging
 from dsel.jobs import reporting as module
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.status import StatusFile
+from dsel.objective.dense import DenseObjective
+from dsel.search.exact.branch_and_bound.subproblem_tree import BranchAndBound
 from tests.cli_runner import wait_for
 
 
@@ -61,6 +64,16 @@ def test_lines_of_dask_are_at_debug_level_and_in_our_format(
     assert ("traceback" in found[0]) is debug
     assert "90% memory" in str(found[-2]["message"])
     assert "a port is taken: use another" in str(found[-1]["message"])
+
+
+def test_a_line_about_a_proof_names_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINE_SECONDS", 0.0)
+    problem = DenseObjective(np.eye(6), np.ones((6, 1)), 9.0)
+    reporter, log = Reporter(), tmp_path / "run.log"
+    with reporter.showing(), reporter.logging_to(log):
+        reporter.stage("certificate")
+        reporter.search(BranchAndBound(problem, 4, incumbent=(0, 1, 2, 3)))
+    assert re.search(r"certificate: size 4, 0 iterations, best 5, \d+ per second", log.read_text())
 
 
 def test_no_value_yet_is_null_in_the_status_and_left_out_of_the_log(tmp_path: Path) -> None:

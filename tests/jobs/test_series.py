@@ -165,6 +165,31 @@ def test_survival_times_are_selected_on_workers_with_k_by_folds(tmp_path: Path, 
     assert second.changes["on_new_rows"]["error"] == pytest.approx(new["deviance"], rel=1e-8)
 
 
+# --- groups ---
+
+
+@pytest.mark.parametrize("rule", [{"folds": 2}, {"held_out": 0.3}])
+@pytest.mark.parametrize("method", ["poss", "pposs"])
+def test_groups_are_selected_on_workers_with_k_by_rows_that_are_left_out(
+    tmp_path: Path, scheduler: str, rule: dict[str, Any], method: str
+) -> None:
+    draw, groups = np.random.default_rng(5), [[0, 1], [2], [3, 4, 5], [6], [7, 8], [9]]
+    X = draw.normal(size=(300, 10))
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(10)])
+    frame["y"] = X[:, 1] - 0.6 * X[:, 4] + 0.5 * X[:, 9] + draw.normal(size=300)
+    asked: dict[str, Any] = {
+        "groups": groups, "k": "auto", "max_k": 4, "choose_k": rule, "method": method,
+    }  # fmt: skip
+    options = {"warm_start": "none", "iterations": 300}
+    job = Job(tmp_path, scheduler, {**asked, "options": options})
+    dsel.ingest(frame, job.store, target="y", chunk_rows=100)
+    found = job.run()
+    there = dsel.select(frame, "y", seed=5, **asked, **options)
+    assert [row.indices for row in found.front] == [row.indices for row in there.front]
+    assert [row.error for row in found.front] == pytest.approx([row.error for row in there.front])
+    assert found.notes == there.notes
+
+
 # --- folders ---
 
 

@@ -235,6 +235,16 @@ def test_a_proof_with_a_log_begins_again_and_says_why(folder: Path) -> None:
     assert (found["status"], found["began_again"]) == ("optimal", "because the log of each proof is checked alone")
 
 
+def test_the_folder_of_the_runs_stands_for_the_last_one_in_the_commands_of_proofs(folder: Path) -> None:
+    narrow(folder, 0, 500, first=True)
+    run_job(job(folder, certify={"log": True}, k=2))
+    assert "accepted" in call("verify", folder / "runs")[1]
+    assert call("alternatives", folder / "runs")[0] == 0
+    assert dsel.open_selection(folder / "runs").alternatives is not None
+    assert call("certify", folder / "runs", "--all-sizes")[0] == 0
+    assert {row["size"] for row in dsel.open_selection(folder / "runs").certificate} == {1, 2}
+
+
 def test_groups_of_columns_need_no_search_the_next_night(folder: Path) -> None:
     narrow(folder, 0, 5000, first=True)
     keys = {"groups": [[j, j + 1] for j in range(0, 12, 2)], "k": 2, "method": "forward"}

@@ -291,3 +291,17 @@ class TestOneRSquared:
         s = dsel.select(X, Y, k=3, method="greedy-rls", lam_grid=[0.1, 100.0, 10_000.0])
         assert not any("recomputed from the data" in note for note in s.notes)
         assert s.front[0].r2 == pytest.approx(s.r2, abs=1e-9)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_score_of_rows_with_missing_values_is_refused_unless_the_selection_has_means(targets: int) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 4))
+    Y = X[:, :targets] + 0.1 * rng.normal(size=(60, targets))
+    gaps = X.copy()
+    gaps[[5, 9], 0] = np.nan
+    with pytest.raises(DataError, match=r"missing values in chosen columns of 2 rows, such as row 5.*missing=.mean"):
+        dsel.select(X, Y, k=2).score(gaps, Y)
+    filled = np.where(np.isnan(gaps), np.nanmean(gaps, axis=0), gaps)
+    means = dsel.select(gaps, Y, k=2, missing="mean")
+    assert means.score(gaps, Y) == pytest.approx(means.score(filled, Y))

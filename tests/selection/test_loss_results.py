@@ -480,23 +480,49 @@ def test_columns_that_separate_the_classes_are_named() -> None:
     assert not any("separate" in note for note in dsel.select(X, y, k=1, loss="logistic", lam=0.1).notes)
 
 
-def _has_a_minimum(A: Floats, y: Floats) -> bool:
-    """Return whether no coefficients of A (m, s), and an intercept, leave every row on its side, or between both."""
-    sides = (2.0 * y - 1.0)[:, None] * np.column_stack([A, np.ones(len(A))])
-    best = scipy.optimize.linprog(-sides.sum(axis=0), A_ub=-sides, b_ub=np.zeros(len(A)), bounds=(-1.0, 1.0))
+def _has_a_minimum(loss: str, A: Floats, y: Floats) -> bool:
+    """Return whether the loss rises somewhere in each direction of the coefficients in which it changes."""
+    Z, exact = np.column_stack([A, np.ones(len(A))]), np.zeros((0, A.shape[1] + 1))
+    if loss == "logistic":
+        rows = (2.0 * y - 1.0)[:, None] * Z
+    elif loss == "poisson":
+        rows, exact = -Z[y == 0.0], Z[y > 0.0]
+    elif loss == "cox":
+        rows = np.array([A[i] - A[j] for i in np.flatnonzero(y[:, 1]) for j in np.flatnonzero(y[:, 0] >= y[i, 0])])
+        exact = np.zeros((0, A.shape[1]))
+    else:
+        rows = np.array([np.kron(np.eye(3)[int(y[i])] - np.eye(3)[c], Z[i]) for i in range(len(A)) for c in range(3)])
+        exact = np.zeros((0, rows.shape[1]))
+    best = scipy.optimize.linprog(
+        -rows.sum(axis=0),
+        A_ub=-rows,
+        b_ub=np.zeros(len(rows)),
+        A_eq=exact,
+        b_eq=np.zeros(len(exact)),
+        bounds=(-1.0, 1.0),
+    )
     return bool(-best.fun < 1e-7)
 
 
-def test_a_note_says_exactly_where_the_deviance_has_no_minimum() -> None:
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "poisson", "cox"])
+def test_a_note_says_exactly_where_the_deviance_has_no_minimum(loss: str) -> None:
     kinds = set()
-    for seed in range(30):
+    for seed in (*range(20), 58):
         rng = np.random.default_rng(seed)
-        Z = np.column_stack([rng.normal(size=(30, 2)), rng.permutation(np.arange(30) < 6)])
-        y = (Z[:, 0] * rng.uniform(0.0, 4.0) + 3.0 * Z[:, 2] + rng.logistic(size=30) > 0).astype(float)
-        s = dsel.select(Z, y, k=2, loss="logistic", method="exhaustive")
-        endless = any("separate the classes" in note or "no finite coef" in note for note in s.notes)
+        Z = np.column_stack([rng.integers(0, 3, size=(25, 2)), rng.permutation(np.arange(25) < 6)]).astype(float)
+        scores = (Z - Z.mean(axis=0)) @ rng.normal(size=(3, 3)) * rng.uniform(0.0, 3.0)
+        y: Floats = {
+            "logistic": (scores[:, 0] + rng.logistic(size=25) > 0.0) * 1.0,
+            "multinomial": (scores + rng.gumbel(size=(25, 3))).argmax(axis=1) * 1.0,
+            "poisson": rng.poisson(np.exp(np.minimum(scores[:, 0] - 1.0, 3.0))) * 1.0,
+            "cox": np.column_stack([np.ceil(9.0 * rng.exponential(np.exp(-scores[:, 0]))), rng.random(25) < 0.4]),
+        }[loss]
+        if np.unique(y if y.ndim == 1 else y[:, 1]).size < (3 if loss == "multinomial" else 2):
+            continue
+        s = dsel.select(Z, y, k=3, loss=loss, method="exhaustive")
+        endless = any("the fit is infinite" in note or "no finite coef" in note for note in s.notes)
         kinds.add(endless)
-        assert endless == (not _has_a_minimum(Z[:, list(s.indices)], y)), seed
+        assert endless == (not _has_a_minimum(loss, Z[:, list(s.indices)], y)), seed
     assert kinds == {False, True}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from dsel.data.dataset import as_dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.verification.bounds import Checker
-from dsel.verification.problem import extended_sums
+from dsel.verification.problem import extended_sums, memory_needed
 from dsel.verification.tree import BOUND, COMPARISON, DEPENDENCE, Leaf, columns_of
 from tests.search.exact.cases import KINDS, data
 
@@ -126,3 +127,38 @@ def test_missing_values_are_replaced_by_the_mean():
     found = extended_sums(as_dataset(holes, y), "standardize", "mean", THREADS).problem([0, 1, 2], [], 0.0)
     expected = extended_sums(as_dataset(filled, y), "standardize", "refuse", THREADS).problem([0, 1, 2], [], 0.0)
     np.testing.assert_allclose(np.float64(found.K), np.float64(expected.K), rtol=1e-14)
+
+
+def test_leaves_of_different_sizes_have_the_same_bounds_together_and_alone():
+    X, Y = data(3, KINDS[0], 2)
+    problem = problem_of(X, Y, lam=0.5)
+    leaves = [Leaf(0, BOUND, S, 0b11111100 >> size, 1, float("nan")) for size, S in enumerate([(), (0,), (1, 0)])]
+    checker = Checker(problem, 3, 0.0)
+    together = checker.bounds(leaves, checker._ridge)
+    alone = [checker.bounds([leaf], checker._ridge)[0] for leaf in leaves]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_a_leaf_that_only_claims_an_error_of_at_least_0_takes_no_elimination(monkeypatch):
+    monkeypatch.setattr("dsel.verification.bounds._eliminate", lambda *_: pytest.fail("an elimination"))
+    problem = problem_of(*data(3, KINDS[0], 1))
+    checker = Checker(problem, 2, 0.0)
+    assert not list(checker.failures([Leaf(0, BOUND, (), (1 << problem.n) - 1, 2, 0.0)]))
+    assert checker.hidden(float(checker.ridge)) == 0.0
+
+
+@pytest.mark.parametrize("targets", [0, 1])
+def test_a_check_takes_about_the_memory_that_it_asks_for(targets):
+    rng = np.random.default_rng(1)
+    m, n = 40, 300
+    X, Y = rng.standard_normal((m, n)), rng.standard_normal((m, 1))
+    tracemalloc.start()
+    sums = extended_sums(as_dataset(X, Y if targets else None), "none", "refuse", THREADS)
+    problem = sums.problem(range(n), (), 10.0)
+    checker = Checker(problem, 3, 1e-9)
+    assert not list(checker.failures([Leaf(0, BOUND, (), (1 << n) - 1, 3, 0.0)]))
+    assert checker.hidden(float(checker.ridge)) < 1e-9
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    needed = memory_needed(m, n, targets)
+    assert peak <= needed <= 1.25 * peak

@@ -23,8 +23,8 @@ from dsel.errors import DataError
 from dsel.objective.losses.loss import LONGEST, Loss, LossOfRows, clipped_exp
 
 _EPS = float(np.finfo(np.float64).eps)
-#: Linear predictors further than this below the largest one count as so far below it, where only their size matters.
-_RANGE = 600.0
+#: Sums of exponentials whose exponents differ by more than this have several units.
+_RANGE = 300.0
 #: The Hessian has at least this share of the curvature of each column without its means.
 _FLOOR = 1e-12
 
@@ -234,21 +234,7 @@ class RiskSets(LossOfRows):
         """Return the means (K, s) of the columns Z over each risk set, weighted by w exp(eta)."""
         order, _, first, _, _ = self._sorted
         latest = order[::-1]
-        size = (self._log_w + eta)[latest]
-        total = np.logaddexp.accumulate(size)
-        start = int(np.argmax(total > -np.inf))
-        # sums may grow by more than float64 has room for: rows are divided into ranges, each with its own unit
-        ranges = (total[start:] - total[start]) // _RANGE
-        edges = [start, *(start + 1 + np.flatnonzero(np.diff(ranges))), size.size]
-        sums = np.hstack([Z, np.ones((len(Z), 1))])[latest]
-        carried = np.zeros(sums.shape[1])
-        for begin, end in pairwise(edges):
-            rows = sums[begin:end]
-            rows *= np.exp(size[begin:end] - total[begin])[:, None]
-            if begin > start:
-                rows[0] += carried * np.exp(total[begin - 1] - total[begin])
-            np.cumsum(rows, axis=0, out=rows)
-            carried = rows[-1] / np.exp(total[end - 1] - total[begin])
+        sums, _ = _running_sums((self._log_w + eta)[latest], np.hstack([Z, np.ones((len(Z), 1))])[latest])
         found = sums[eta.size - 1 - first]
         return np.asarray(found[:, :-1] / found[:, -1:])
 
@@ -267,19 +253,23 @@ class RiskSets(LossOfRows):
         -------
         tuple
             The gradient, the constant less its rounding, how much that is, and the largest error of the gradient, as
-            a norm. Any eta proves something: it counts as it is in float64, at most 600 below its largest value.
+            a norm. Any eta proves something: it counts as it is in float64, relative to its largest value.
         """
         order, _, first, group, D = self._sorted
-        x = np.maximum(eta - eta[self.w > 0.0].max(), -_RANGE)
-        size = self.w * np.exp(np.minimum(x, 0.0))
-        risk = np.cumsum(size[order][::-1])[::-1][first]
-        c = size * np.append(0.0, np.cumsum(D / risk))[group]
+        there = self.w > 0.0
+        x = np.where(there, eta - eta[there].max(), eta[there].min() - eta[there].max())
+        quantum = 2.0 ** (np.ceil(np.log2(max(-x.min(), 1.0))) - 52.0)
+        x = np.rint(x / quantum) * quantum  # so that differences have no rounding
+        sums, units = (part[eta.size - 1 - first] for part in _running_sums(x[order[::-1]], self.w[order[::-1], None]))
+        hazards, below = _running_sums(-units, D[:, None] / sums)
+        before = group - 1  # rows before the first event have no hazard
+        c = np.where(group > 0, self.w * np.exp(np.minimum(x + below[before], _RANGE)) * hazards[before, 0], 0.0)
         a = 2.0 * (c - self.w * self.event)
-        log_risk, log_D = np.log(risk), np.log(D)
-        constant = 2.0 * float(D @ (log_risk - log_D) - c @ np.minimum(x, 0.0)) + float(a @ offset)
+        logs, log_D = np.log(sums[:, 0]), np.log(D)
+        constant = 2.0 * float(D @ (units + logs - log_D) - c @ x) + float(a @ offset)
         share = (4.0 * x.size + 64.0) * _EPS  # sums of positive numbers one after the other, and quotients of them
         error = 2.0 * share * float(np.linalg.norm(c)) + _EPS * float(np.linalg.norm(a))
-        terms = 2.0 * float(D @ (2.0 + np.abs(log_risk) + np.abs(log_D)) - c @ np.minimum(x, 0.0))
+        terms = 2.0 * float(D @ (2.0 + np.abs(units) + np.abs(logs) + np.abs(log_D)) - c @ x)
         rounding = share * (terms + float(np.abs(a) @ np.abs(offset))) + error * float(np.linalg.norm(offset))
         return a, constant - rounding, rounding, error
 
@@ -293,3 +283,21 @@ class RiskSets(LossOfRows):
         ranks = np.asarray(rank.reshape(-1)[order], np.int64)
         agree, pairs = concordant(np.abs(self.y)[order], self.event[order], ranks, self.w[order], tree, own)
         return {"concordance": agree / pairs if pairs > 0.0 else float("nan")}
+
+
+def _running_sums(exponents: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the sums over the first rows of values (r, s) times exp(exponents), and the logarithms of their units.
+
+    Sums may grow by more than float64 has room for: ranges of rows have a unit each. Overwrites the values.
+    """
+    top = np.maximum.accumulate(exponents)
+    top = np.maximum(top, top[np.argmax(top > -np.inf)])
+    edges = [0, *(1 + np.flatnonzero(np.diff((top - top[0]) // _RANGE))), top.size]
+    units = np.empty(top.size)
+    for begin, end in pairwise(edges):
+        rows, units[begin:end] = values[begin:end], top[begin]
+        rows *= np.exp(exponents[begin:end] - top[begin])[:, None]
+        if begin:
+            rows[0] += values[begin - 1] * np.exp(units[begin - 1] - top[begin])
+        np.cumsum(rows, axis=0, out=rows)
+    return values, units

@@ -147,6 +147,11 @@ class ExactSearch:
         raise NotImplementedError
 
     @property
+    def size(self) -> int:
+        """The most columns or groups that a subset has, included ones counted."""
+        return self.objective.included_size + self.k
+
+    @property
     def answer(self) -> tuple[int, ...]:
         """The subset that the search returns."""
         return self.best

@@ -207,7 +207,7 @@ def run_on_workers(
     """Run a search whose tasks an executor runs, and record its events in the journal."""
     options, journal = task.options, task.journal
     if journal is not None:
-        if isinstance(search, CriterionSearch):
+        if isinstance(search, CriterionSearch) and task.criterion is not None:  # f of groups depends on the fold
             search.recall(journalled_values(journal.path))
         event = "started" if task.state is None else "resumed"
         columns = columns_of(task.objective, task.k)

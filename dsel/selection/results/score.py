@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
@@ -106,7 +106,7 @@ def scored_rows(
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
     X = opened(selection, X)
     offset = offset_of_rows(selection, X, offset)
-    eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
+    eta = _predicted(selection, X, offset)
     if loss.contrasts is not None:
         return _scored_classes(selection, eta @ loss.contrasts, y, sample_weight)
     eta = eta.reshape(-1)
@@ -131,6 +131,18 @@ def scored_rows(
         found = loss.fitted_to(values, w)
         loss = found if loss.target_columns > 1 else loss  # the columns may be in another order
     return ScoredRows(loss, loss.encode(values), w, eta, 0.0 if offset is None else offset)
+
+
+def _predicted(selection: SelectionRecord, X: Any, offset: Any = None) -> Floats:
+    """Return the linear predictors of all rows. Errors: DataError where there is none, for a missing value."""
+    eta = np.asarray(predict(selection, X, offset, "link"), np.float64)
+    without = np.flatnonzero(np.isnan(eta.reshape(len(eta), -1)).any(axis=1))
+    if without.size:
+        raise DataError(
+            f"X has missing values in chosen columns of {counted(without.size, 'row')}, such as row {without[0]}.",
+            'Leave such rows out, or select with missing="mean", which fills them with the means of the selection.',
+        )
+    return eta
 
 
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
@@ -244,7 +256,7 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
     if not selection.targets:
         raise OptionError("The columns were chosen for X itself: there is no y.", "Compare predict(X) with X.")
     X, y, sample_weight = _aligned(selection, X, y, sample_weight)
-    eta = np.asarray(predict(selection, X), np.float64)
+    eta = _predicted(selection, X)
     values = np.column_stack(_target_columns(selection, y))
     if values.shape != eta.shape:
         raise DataError(

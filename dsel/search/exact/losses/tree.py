@@ -133,6 +133,11 @@ class LossTree:
         return time.perf_counter() - self._began
 
     @property
+    def size(self) -> int:
+        """The most columns or groups that a subset has, included ones counted."""
+        return self._k
+
+    @property
     def iteration(self) -> int:
         """The number of nodes, by the name that searches have for it."""
         return self.nodes

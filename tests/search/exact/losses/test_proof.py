@@ -118,6 +118,20 @@ def test_any_dual_vector_gives_a_bound_below_every_subset(loss: Loss, limited: b
     assert useful
 
 
+def test_hazards_that_differ_by_more_than_float64_holds_have_a_tight_bound() -> None:
+    problem = problem_for(Cox(), intercept=False, lam=1e-7)
+    Z = problem.Z.copy()
+    Z[:, 0] = -np.abs(problem.y) + 1e-3 * Z[:, 0]
+    found = prove_loss(replace(problem, Z=Z, offset=np.zeros(40)), 1)
+    assert found.bound == pytest.approx(found.value, rel=1e-3)
+    rows, rng = problem.rows, np.random.default_rng(0)
+    for size in (1.0, 1e3, 1e5):
+        eta, other = size * rng.standard_normal((2, 40))
+        a, constant, _, _ = rows.dual(eta, problem.offset)
+        assert rows.value(problem.offset + other) >= constant + a @ other
+        assert rows.value(eta) == pytest.approx(constant + a @ (eta - problem.offset), rel=1e-9)
+
+
 def test_a_vector_outside_the_domain_of_the_conjugate_proves_nothing() -> None:
     problem = problem_for(Logistic(), intercept=False)
     assert dual_bound(problem, np.full(40, 100.0), 2) == -np.inf
