@@ -125,7 +125,7 @@ def select(
         Select columns for X itself, even where the data hold targets.
     sample_weight : (m,) array, str or False, optional
         Weights >= 0 of the rows in every sum. For a store or a Dataset: the name of a variable, by default ``weight``
-        where there is one, or False for no weights.
+        where there is one, or False for no weights. For a frame, the name of a column.
     rows : dict, optional
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between

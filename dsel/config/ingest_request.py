@@ -69,7 +69,8 @@ class SourceOptions:
     header : bool, optional
         Whether the first line of a text file holds names. By default it should, and a line of numbers is refused.
     na : str or sequence of str
-        More words for a missing value in a text file, next to NA, NaN, null, None, ? and an empty field.
+        More words for a missing value in the text of a table, next to NA, NaN, null, None, ? and an empty field. Of
+        Parquet, Arrow and frames, all text is then read as that of a text file: numbers in it are numbers.
     variable : str, optional
         The array or variable that becomes X, if a file has several.
     dimension : str, optional
@@ -91,18 +92,18 @@ class SourceOptions:
     target: tuple[str | int, ...] = _option((), "Column, array or variable that becomes a target; repeatable.")
     index: str | int | None = _option(None, "Column that labels the samples.")
     weight: str | int | None = _option(None, "Column or array with weights of the rows; for .npy, a second file.")
-    drop: tuple[str | int, ...] = _option((), "Columns that are not stored; a list a,b or repeated.")
+    drop: tuple[str | int, ...] = _option((), "Of tables: columns that are not stored; a list a,b or repeated.")
     categorical: tuple[str | int, ...] = _option(
-        (), "Columns that become one column for each value, or auto; a list a,b or repeated."
+        (), "Of tables: columns that become one column for each value, or auto; a list a,b or repeated."
     )
-    dates: Dates = _option("refuse", "Dates and times: refuse them, or days since 1970 as numbers.")  # noqa: RUF009
+    dates: Dates = _option("refuse", "Of tables: dates and times are refused, or become days since 1970 as numbers.")  # noqa: RUF009
     missing: Missing = _option("keep", "Missing values: keep as NaN, refuse, leave out the rows, fill in the mean.")  # noqa: RUF009
-    separator: str | None = _option(None, "Between the fields of text: one character, or tab.")
-    decimal: str | None = _option(None, "Decimal mark of text.")
-    header: bool | None = _option(None, "Whether the first line of text holds names.", "--header/--no-header")
-    na: tuple[str, ...] = _option((), "Another word for a missing value in text; repeatable.")
-    variable: str | None = _option(None, "Array that becomes X, if the file has several.")
-    dimension: str | None = _option(None, "Dimension along which the samples are.")
+    separator: str | None = _option(None, "Of text files: what is between the fields, one character or tab.")
+    decimal: str | None = _option(None, "Of text files: the decimal mark.")
+    header: bool | None = _option(None, "Of text files: whether the first line holds names.", "--header/--no-header")
+    na: tuple[str, ...] = _option((), "Of tables: another word for a missing value in text; repeatable.")
+    variable: str | None = _option(None, "Of files with several arrays: that which becomes X.")
+    dimension: str | None = _option(None, "Of NetCDF and Zarr: the dimension along which the samples are.")
     y: AnyPath | None = _option(None, "For .npy: a second file with the targets.")  # noqa: RUF009
     dtype: str | None = _option(None, "dtype of X; by default that of the source.")
     scanned: Progress | None = field(default=None, compare=False)

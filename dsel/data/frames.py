@@ -140,11 +140,14 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         return X, Y, weights, features
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
+    if isinstance(Y, bool):
+        raise DataError(f"Y is {Y}.", "Give the targets as an array, or the name of a column.")
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
-    elif isinstance(Y, list) and Y and all(map(_is_whole, Y)) and set(Y) <= set(getattr(X, "columns", ())):
-        Y = Y if len(Y) == len(X) else [str(name) for name in Y]  # as many as rows are the values of one target
+    elif isinstance(Y, list | tuple) and Y and all(map(_is_whole, Y)):
+        named = numbered(X) or set(Y) <= set(getattr(X, "columns", ()))
+        Y = Y if not named or len(Y) == len(X) else [str(name) for name in Y]  # as many as rows are one target's values
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
@@ -279,7 +282,11 @@ def numbers_of(
     plain = (is_pandas or arrow.is_dask_frame(data)) and _is_plain(set(data.dtypes))
     if plain and is_pandas:
         values = np.asarray(data.to_numpy())
-        return Numbers(values, notes=_rounded(data, "column") + _mistakes(data) if is_x else _rounded(data, "target"))
+        if not is_x:
+            return Numbers(values, notes=_rounded(data, "target"))
+        excluded = _named(exclude, frame_labels(data) or [])
+        judged = data.loc[:, [str(name) not in excluded for name in data.columns]]
+        return Numbers(values, notes=_rounded(judged, "column") + _mistakes(judged))
     if plain:
         whole = tuple(str(data.columns[j]) for j in _long_integers(data))
         return Numbers(data.to_dask_array(lengths=True), whole=whole)
@@ -295,8 +302,16 @@ def numbers_of(
         _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
     coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
     values = _lazily(data, source) if arrow.is_dask_frame(data) else _values(source)
-    notes = source.notes if is_x else rounding_note(rounded_names(source.encoders.features), "target")
+    notes = rounding_note(rounded_names(source.encoders.features), "target")
+    if is_x:
+        notes = source.notes_without(_named(exclude, source.features))
     return Numbers(values, source.features, coordinates, notes, left_out)
+
+
+def _named(columns: Sequence[str | int], labels: Sequence[str]) -> set[str]:
+    """Return columns as labels, where whole numbers are positions among these."""
+    known = {j: label for i, label in enumerate(labels) for j in (i, i - len(labels))}
+    return {column if isinstance(column, str) else known.get(column, "") for column in columns}
 
 
 def _refuse_categories(named: Sequence[str], what: str) -> None:
@@ -381,7 +396,7 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
         elif label not in own and source != label:
             levels.setdefault(source, []).append(label[len(source) + 1 :])
     for name, values in levels.items():
-        column = _arrow_column(frame, own[name])
+        column = _as_categories(_arrow_column(frame, own[name]), values, name in complete)
         if not (has_levels(column.type) or str(column.type) == "null"):
             raise DataError(
                 f"Column {name!r} of X is of type {column.type}, and the selection has its values as categories.",
@@ -400,6 +415,19 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
 
     kept = frame.drop(columns=[own[label] for label in made if label in own])
     return pd.concat([kept, pd.DataFrame(made, index=frame.index)], axis=1)
+
+
+def _as_categories(column: Any, levels: Sequence[str], complete: bool) -> Any:
+    """Return whole numbers as text if they are the values of a category, whose numbers a text file has as numbers.
+
+    They are if each is a level, or, where not all levels are known, if all of both are whole numbers.
+    """
+    if not is_number_type(column.type) or str(column.type) in ("null", "bool"):
+        return column
+    words = as_words(column)
+    found = set(words.drop_null().to_pylist())
+    fits = found <= set(levels) if complete else all(word.lstrip("-").isdigit() for word in {*found, *levels})
+    return words if fits else column
 
 
 def warn_of_new_value(name: str, value: Any) -> None:

@@ -141,7 +141,7 @@ def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any 
         (arrow.is_frame, arrow.PARQUET, arrow.open_frame),
     ):
         if is_kind(source) and (alone or (kind is arrow.PARQUET and not arrow.is_dask_frame(source))):
-            require_options(kind, options, f"a {type(source).__name__}")
+            require_options(kind, options, f"data of type {type(source).__name__}")
             if not alone:
                 source, options = frames.joined(*align(source, y, weight), options)
             return opened(source, options)
@@ -149,7 +149,9 @@ def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any 
         raise OptionError(
             f"source is a {type(source).__name__}.", "Give a path, a DataFrame, an array, a Dataset or AnnData."
         )
-    require_options(_ARRAYS, options, f"a {type(source).__name__}{'' if alone else ' with y or weight in memory'}")
+    require_options(
+        _ARRAYS, options, f"data of type {type(source).__name__}{'' if alone else ' with y or weight in memory'}"
+    )
     weight = options.weight if weight is None else weight
     return source_of(as_dataset(source, y, sample_weight=weight, categories="refuse", dates=options.dates), options)
 

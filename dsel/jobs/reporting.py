@@ -253,8 +253,8 @@ class Reporter:
         spent = max(time.monotonic() - self._start, 1e-9)
         iterations, seconds = self._expected if self._stage == "search" else (None, None)
         note = (
-            f"{size}{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}, "
-            f"{search.iteration / spent:,.0f} per second"
+            f"{size}{search.iteration:,} {noun(search.iteration, 'iteration')}, best {search.best_value:.6g}"
+            f"{self._speed(search.iteration)}"
         )
         left = None if seconds is None else max(seconds - spent, 0.0)
         self._show(search.iteration, iterations, note, search.best_value, left)
@@ -283,6 +283,13 @@ class Reporter:
         now = time.monotonic()
         if now - self._last >= (LINE_SECONDS if now - self._start < HEARTBEAT_SECONDS else HEARTBEAT_SECONDS):
             self._log_progress()
+
+    def _speed(self, done: int) -> str:
+        """Return how much is done in a second since the first report: a resumed search begins with a large number."""
+        if self._first is None or done <= self._first[0]:
+            return ""
+        first, since = self._first
+        return f", {(done - first) / max(time.monotonic() - since, 1e-9):,.0f} per second"
 
     def _seconds_left(self, done: int, total: int | None, known: float | None) -> float | None:
         """Return about how long the stage still takes: the shorter of its time limit and its work at this speed."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel._lib.text import counted, counted_items, shorten
+from dsel._lib.text import counted, counted_items, noun, shorten
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
@@ -332,6 +332,8 @@ def _options(method: Method, request: SelectionRequest) -> Options:
         hint = suggest_option(name, known)
         if hint.startswith("Known"):
             hint = f"Its options: {', '.join(method.options.model_fields) or 'none'}."
+        if name.rstrip("s") in ("cost", "price", "budget"):
+            hint = "A criterion can refuse subsets above a budget: see Costs of columns in how-to/custom-criteria."
         raise OptionError(f"{method.name} has no option {name!r}.", hint) from error
     by_criterion = request.criterion is not None
     if by_criterion and not method.takes_criterion:
@@ -396,7 +398,8 @@ def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(
-            f"Columns {format_labels(dataset.features, both)} are both included and excluded.",
+            f"{noun(both.size, 'Column')} {format_labels(dataset.features, both)} {'is' if both.size == 1 else 'are'} "
+            "both included and excluded.",
             "Name each in one of the two.",
         )
     limit = request.max_k if request.k == "auto" else request.limit

@@ -131,9 +131,11 @@ def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: O
 
 
 def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
-    """Return notes on columns that explain nothing, and on values that nobody wrote."""
-    labels, notes = dataset.features, [*_on_rounded(dataset, statistics)]
-    unusable = validated.useless(statistics)
+    """Return notes on columns that explain nothing and are not excluded, and on values that nobody wrote."""
+    is_asked = np.ones(dataset.n, bool)
+    is_asked[validated.exclude] = False
+    labels, notes = dataset.features, [*_on_rounded(dataset, statistics, is_asked)]
+    unusable = validated.useless(statistics) & is_asked
     nearly = unusable & (statistics.squares > 0.0)
     filled = validated.request.missing == "mean"
     empty = unusable & ~nearly & filled & (statistics.mean_x == 0.0)
@@ -149,7 +151,7 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
         notes.append(f"{have} no value at all, or only zeros: {format_labels(labels, np.flatnonzero(empty))}")
     counts = missing_values(dataset.blocks, dataset.n) if filled else None
     if counts is not None:
-        counts[unusable] = counts[validated.exclude] = 0
+        counts[unusable | ~is_asked] = 0
         notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
     if filled and (recorded := dataset.recorded(ATTR_MISSING)):
         notes.append(
@@ -166,14 +168,14 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     return notes
 
 
-def _on_rounded(dataset: Dataset, statistics: ColumnScales) -> Iterator[str]:
+def _on_rounded(dataset: Dataset, statistics: ColumnScales, is_asked: NDArray[np.bool_]) -> Iterator[str]:
     """Yield notes on columns and targets of integers so large that float64 does not hold all of their size."""
-    x = ("column", dataset.features, statistics.mean_x, statistics.squares)
-    y = ("target", dataset.targets, statistics.mean_y, statistics.yy)
-    for is_long, (word, labels, mean, squares) in zip(dataset.long_integers, (x, y), strict=True):
+    x = ("column", dataset.features, statistics.mean_x, statistics.squares, is_asked)
+    y = ("target", dataset.targets, statistics.mean_y, statistics.yy, np.ones(len(dataset.targets), bool))
+    for is_long, (word, labels, mean, squares, is_used) in zip(dataset.long_integers, (x, y), strict=True):
         with np.errstate(over="ignore"):
             size = np.sqrt(mean**2 + squares / statistics.weight)
-        yield from rounding_note(labels[is_long & (size > EXACT_INTEGERS)].tolist(), word)
+        yield from rounding_note(labels[is_long & is_used & (size > EXACT_INTEGERS)].tolist(), word)
 
 
 def require_variation(total: float, *, squared: bool = False) -> None:

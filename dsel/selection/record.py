@@ -262,8 +262,9 @@ class SelectionRecord:
         Returns
         -------
         dict of label to tuple of Substitute
-            By the label of the chosen column, at most five columns that could take its place, best first: with R2
-            after the swap, and the correlation of the two columns. `proved` says that nothing better is possible
+            By the label of the chosen column, the columns that could take its place: first at most five near-copies
+            that it represents, then at most five others, best first. Each has R2 after the swap, and the correlation
+            of the two columns. `proved` says that nothing better is possible
             without the chosen column. That takes `alternatives`.
 
         Raises

@@ -305,7 +305,7 @@ class Selection(SelectionRecord):
         """
         return predict(self, X, offset, kind)
 
-    def score(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> dict[str, float]:
+    def score(self, X: Any, y: Any = None, *, sample_weight: Any = None, offset: Any = None) -> dict[str, float]:
         """Return how well the selection predicts given rows, such as rows that it has not seen.
 
         Parameters
@@ -314,7 +314,8 @@ class Selection(SelectionRecord):
             The data, as for `transform`.
         y : (m,) or (m, N) array, Series, DataFrame, str or list of str
             The targets, as the selection was made from, or their names in a frame or a store X. Classes of text are
-            taken by name. Of labelled columns, those of the targets are taken.
+            taken by name. Of labelled columns, those of the targets are taken. By default those of a store or an xarray
+            Dataset, as for `select`, and of a frame the columns of their names.
         sample_weight : (m,) array, str or False, optional
             Weights of the rows, or their name in a frame or a store X. By default those of a store, as for `select`:
             its variable ``weight`` where there is one. False for none.
@@ -337,6 +338,8 @@ class Selection(SelectionRecord):
         DataError
             If y has another length than X, or holds what the loss does not take. If X has missing values in chosen
             columns, and the selection has no means for them.
+        OptionError
+            If y is left out, and X holds no targets.
 
         Examples
         --------

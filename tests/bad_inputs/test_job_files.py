@@ -41,7 +41,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("include: [zz]", OPTION, "include: there is no feature 'zz' among 6", "Known: a, b, c"),
     ("include: [99]", OPTION, "include: there is no feature 99", "from 0 to 5"),
     ("include: [a, b, c, d]", OPTION, "4 columns are included, and k is 3", "Raise k"),
-    ("include: [a]\nexclude: [a]", OPTION, "Columns a are both included and excluded", "in one of the two"),
+    ("include: [a]\nexclude: [a]", OPTION, "Column a is both included and excluded", "in one of the two"),
     ("exclude: [a, b, c, d, e, f]", OPTION, "All columns are excluded", "Exclude fewer"),
     ("targets: []", OPTION, r"'targets' is \[\]", "name at least one"),
     ("targets: [nope]", OPTION, "no target 'nope' among 1", "Known: y0"),

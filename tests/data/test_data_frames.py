@@ -112,5 +112,20 @@ def test_a_name_that_is_no_column_is_refused() -> None:
         dsel.select(PLAIN.to_numpy(), "price", k=2)
 
 
+@pytest.mark.parametrize("text", [{}, {"colour": ["red", "blue"] * 60}])
+@pytest.mark.parametrize("exclude", [["seq", "zip", "big", "one"], [0, 1, 2, 3]])
+def test_no_note_advises_on_excluded_columns(text: dict[str, Any], exclude: list[Any]) -> None:
+    seq = np.arange(120)
+    frame = pd.DataFrame(
+        {"seq": seq, "zip": seq % 7, "big": seq % 2 + 2**60, "one": 1, "a": np.sin(seq), "b": seq**0.5}
+    )
+    frame = frame.assign(y=frame["a"] + frame["b"], **text)
+    notes = " ".join(dsel.select(frame, "y", k=1).notes)
+    assert all(what in notes for what in ("'seq' out", "'zip' a category", "2^53", "constant"))
+    for kind in (frame, pl.from_pandas(frame)):
+        notes = " ".join(dsel.select(kind, "y", k=1, exclude=exclude).notes)
+        assert not any(name in notes for name in ("seq", "zip", "big", "one column", "constant"))
+
+
 def test_a_selection_is_one_line() -> None:
     assert repr(dsel.select(PLAIN, Y, k=2)).startswith("<Selection: 2 of 5 columns, R2 ")

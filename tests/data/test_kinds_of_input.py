@@ -244,8 +244,8 @@ def test_a_frame_with_targets_in_memory_keeps_the_options_of_a_table(tmp_path: P
         (NUMBERS, {"y": Y.to_numpy()[:9]}, "y has 9 rows, and the frame has 120"),
         (NUMBERS[::-1], {"y": Y}, "The indexes of X and Y differ"),
         (X, {"y": Y[:9]}, "X has 120 rows and Y has 9"),
-        (X, {"target": "y"}, "a ndarray does not take the option target. Give the targets as an array"),
-        (X, {"y": "y.npy"}, "a ndarray does not take the option y"),
+        (X, {"target": "y"}, "data of type ndarray do not take the option target. Give the targets as an array"),
+        (X, {"y": "y.npy"}, "data of type ndarray do not take the option y"),
         (5, {}, "source is a int. Give a path"),
     ],
 )

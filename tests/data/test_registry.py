@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from dsel._lib import plugins
 from dsel.data.formats.registry import FORMATS
+from dsel.data.formats.source import OPTIONS
 from dsel.data.ingest import ingest
 from dsel.data.store.reader import open_store
 from dsel.errors import MissingExtraError, MissingInputError, OptionError
@@ -82,7 +84,7 @@ def test_an_interrupted_ingest_of_it_continues(install: Install, file: Path, tmp
 
 def test_an_option_that_it_does_not_take_is_refused(install: Install, file: Path, tmp_path: Path) -> None:
     install("plug_options", TEXT_FORMAT)
-    with pytest.raises(OptionError, match=r"a text file does not take the option target\. Write X only"):
+    with pytest.raises(OptionError, match=r"files of format text do not take the option target\. Write X only"):
         ingest(file, tmp_path / "s.zarr", target=["a"])
 
 
@@ -112,3 +114,14 @@ def test_a_package_that_is_wrong_is_named(
     install(package, code, name, value)
     with pytest.raises(error, match=message.replace("plug_bad", package)):
         ingest(file, tmp_path / "s.zarr") if name != "csv" else FORMATS["csv"]
+
+
+def test_the_page_says_which_sources_take_which_options() -> None:
+    guide = Path(__file__).parents[2] / "deploy/docs/how-to/ingest.md"
+    page = guide.read_text().partition("## Options of sources")[2].partition("## Tables")[0]
+    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| `")]
+    said = {name: kinds for names, kinds in rows for name in re.findall("`([a-z]+)`", names)}
+    said["weight"] = said["weight"].replace("those", said["target"])
+    for name in OPTIONS:
+        takes = {kind for kind, found in FORMATS.own.items() if name in found.takes}
+        assert set(re.findall("[a-z0-9]+", said[name])) & set(FORMATS.own) == takes, name

@@ -377,7 +377,10 @@ def test_what_is_no_table_is_named(tmp_path: Path) -> None:
         ingest(mixed, tmp_path / "s.zarr")
     with pytest.raises(OptionError, match=r"source is a int.*Give a path"):
         ingest(3, tmp_path / "s.zarr")
-    with pytest.raises(OptionError, match="a DataFrame does not take the option separator"):
+    with pytest.raises(
+        OptionError,
+        match=r"data of type DataFrame do not take the option separator\. Leave it out: it is for csv, tsv files",
+    ):
         ingest(frame(), tmp_path / "s.zarr", separator=";")
     pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1.0, 2.0]}), tmp_path / "d.parquet")
     with pytest.raises(DataError, match=r"column 'a' holds no numbers \(list"):
@@ -459,6 +462,73 @@ def test_text_of_a_frame_that_consists_of_dates_follows_the_rule_of_text_files()
     assert repr(found) == repr(expected)
     with pytest.raises(DataError, match=r"column 'sold': '2022-01-12' is text and looks like a date. Ask for numbers"):
         dsel.select(frame, "y", k=1)
+
+
+def polars_lazy(frame: pd.DataFrame, folder: Path) -> Any:
+    return pl.from_pandas(frame).lazy()
+
+
+def arrow_views(frame: pd.DataFrame, folder: Path) -> Any:
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    kinds = [
+        pa.string_view() if pa.types.is_large_string(t) or pa.types.is_string(t) else t for t in table.schema.types
+    ]
+    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+
+
+def arrow_view_categories(frame: pd.DataFrame, folder: Path) -> Any:
+    table = arrow_views(frame, folder)
+    found = table["colour"].cast(pa.string()).combine_chunks().dictionary_encode()
+    of_views = pa.DictionaryArray.from_arrays(found.indices, found.dictionary.cast(pa.string_view()))
+    return table.set_column(table.column_names.index("colour"), "colour", of_views)
+
+
+def arrow_file(frame: pd.DataFrame, folder: Path) -> Any:
+    pl.from_pandas(frame).write_ipc(folder / "d.arrow")
+    return folder / "d.arrow"
+
+
+@pytest.mark.parametrize("make", [polars_lazy, arrow_views, arrow_view_categories, arrow_file])
+def test_text_of_any_type_of_arrow_is_that_of_pandas(tmp_path: Path, make: Any) -> None:
+    frame = dated(DAYS.strftime(" %Y-%m-%d")).drop(columns="id").assign(colour=["red", "blue", None, "red"] * 10)
+    options: dict[str, Any] = {"dates": "days", "missing": "mean"}
+    expected = dsel.select(frame, "y", k=2, **options)
+    data = make(frame, tmp_path)
+    ingest(data, tmp_path / "s.zarr", target="y", categorical="colour", dates="days")
+    found = [dsel.select(tmp_path / "s.zarr", k=2, missing="mean")]
+    if not isinstance(data, Path):
+        found.append(dsel.select(data, "y", k=2, **options))
+    for selection in found:
+        assert selection.labels == expected.labels
+        np.testing.assert_allclose(selection.coefficients, expected.coefficients, rtol=1e-12)
+        np.testing.assert_allclose(np.ravel(selection.predict(frame)), expected.predict(frame), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "pandas", "polars"])
+def test_words_for_missing_values_are_taken_for_every_table_whose_message_names_them(tmp_path: Path, kind: str) -> None:
+    frame = pd.DataFrame(
+        {
+            "a": ["1", "2.5", "unknown"],
+            "size": pd.Categorical(["S", "NA", "L"]),
+            "colour": ["red", "unknown", "NA"],
+            "y": 1,
+        }
+    )
+    source: Any = tmp_path / f"d.{kind}"
+    if kind == "parquet":
+        frame.to_parquet(source)
+    elif kind == "arrow":
+        arrow_file(frame, tmp_path)
+    else:
+        source = frame if kind == "pandas" else pl.from_pandas(frame)
+    with pytest.raises(DataError, match=r"'unknown' is not a number.* words for missing values under na"):
+        ingest(source, tmp_path / "s.zarr", target="y", categorical="colour")
+    ingest(source, tmp_path / "s.zarr", target="y", categorical="colour", na="unknown")
+    store = open_store(tmp_path / "s.zarr")
+    assert list(store.features) == ["a", "size=L", "size=NA", "size=S", "colour=red"]
+    np.testing.assert_array_equal(
+        np.array(whole(store), float), [[1, 0, 0, 1, 1], [2.5, 0, 1, 0, np.nan], [np.nan, 1, 0, 0, np.nan]]
+    )
 
 
 @pytest.mark.parametrize("categories", ["groups", "columns", "refuse"])

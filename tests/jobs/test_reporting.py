@@ -73,7 +73,23 @@ def test_a_line_about_a_proof_names_the_size(tmp_path: Path, monkeypatch: pytest
     with reporter.showing(), reporter.logging_to(log):
         reporter.stage("certificate")
         reporter.search(BranchAndBound(problem, 4, incumbent=(0, 1, 2, 3)))
-    assert re.search(r"certificate: size 4, 0 iterations, best 5, \d+ per second", log.read_text())
+    assert re.search(r"certificate: size 4, 0 iterations, best 5\n", log.read_text())
+
+
+def test_the_speed_of_a_resumed_search_does_not_count_what_an_earlier_run_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LINE_SECONDS", 0.0)
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    reporter, log = Reporter(), tmp_path / "run.log"
+    with caplog.at_level(logging.INFO, logger="dsel"), reporter.logging_to(log):
+        reporter.stage("search")
+        for iteration in (5_000_000, 5_000_100):
+            now[0] += 2.0
+            reporter.search(SimpleNamespace(iteration=iteration, best_value=1.0))
+    assert "5,000,000 iterations, best 1\n" in log.read_text()
+    assert "5,000,100 iterations, best 1, 50 per second" in log.read_text()
 
 
 def test_no_value_yet_is_null_in_the_status_and_left_out_of_the_log(tmp_path: Path) -> None:

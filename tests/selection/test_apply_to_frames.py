@@ -273,3 +273,36 @@ def test_a_store_of_days_is_applied_to_dates(tmp_path: Path) -> None:
     dsel.ingest(FRAME[["size", "built"]].assign(y=Y), tmp_path / "s", target="y", dates="days")
     selection = dsel.select(tmp_path / "s", k=2)
     np.testing.assert_allclose(np.ravel(selection.predict(FRAME)), np.ravel(by_hand(selection, NUMBERS)))
+
+
+@pytest.mark.parametrize("categories", ["groups", "columns"])
+@pytest.mark.parametrize("kind", [lambda f: f, pl.from_pandas, lambda f: pa.Table.from_pandas(f).to_pandas()])
+def test_numbers_of_new_rows_are_the_categories_that_a_text_file_has_as_numbers(categories: Any, kind: Any) -> None:
+    codes = np.array([101, 205, 330])[RNG.integers(0, 3, M)]
+    frame = pd.DataFrame({"code": pd.Categorical(codes), "a": RNG.normal(size=M)})
+    selection = dsel.select(frame, (codes == 205) + 0.1 * frame["a"], k=2, categories=categories)
+    expected = selection.predict(frame)
+    np.testing.assert_array_equal(selection.predict(kind(frame.assign(code=codes))), expected)
+    lacks = frame.assign(code=frame["code"].where(codes != 101))
+    np.testing.assert_array_equal(selection.predict(kind(lacks.astype({"code": float}))), selection.predict(lacks))
+    for other in (True, 20.5):
+        with pytest.raises(DataError, match="has its values as categories"):
+            selection.predict(frame.assign(code=other))
+
+
+def test_a_store_is_scored_by_its_own_targets(tmp_path: Path) -> None:
+    frame = pd.DataFrame(RNG.normal(size=(M, 4)), columns=list("abcd")).assign(
+        kind=np.where(RNG.random(M) < 0.5, "u", "v")
+    )
+    dsel.ingest(frame, tmp_path / "s.zarr", target=["d", "kind"])
+    for targets in (["d"], ["kind"], ["d", "kind"]):
+        selection = dsel.select(frame.drop(columns=["d", "kind"]), frame[targets], k=2)
+        expected = selection.score(frame, targets)
+        assert selection.score(tmp_path / "s.zarr") == pytest.approx(expected)
+        assert selection.score(frame) == pytest.approx(expected)
+    unnamed = dsel.select(frame[["a", "b"]], frame["c"].to_numpy(), k=1)
+    dsel.ingest(frame[["a", "b", "c"]], tmp_path / "other.zarr", target="c")
+    assert unnamed.score(tmp_path / "other.zarr") == pytest.approx(unnamed.score(frame, "c"))
+    for lacking in (frame.to_numpy(), frame[["a", "b"]]):
+        with pytest.raises(OptionError, match="X holds no targets"):
+            unnamed.score(lacking)

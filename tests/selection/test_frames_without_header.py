@@ -39,6 +39,20 @@ def best_two(
     return set(min((pair for pair in combinations(one, 2) if set(having) <= set(pair)), key=error))
 
 
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (88, "X has no column '88'"),
+        ([3, 88], "X has no column '88'"),
+        ((3, 88), "X has no column '88'"),
+        (True, "Y is True. Give the targets as an array, or the name of a column"),
+    ],
+)
+def test_numbers_that_name_no_column_are_named(targets: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        dsel.select(headerless(), targets, k=2)
+
+
 def columns_of(selection: dsel.Selection) -> set[int]:
     return {int(name) for name in selection.groups} if selection.groups else {int(label) for label in selection.labels}
 

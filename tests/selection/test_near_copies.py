@@ -42,6 +42,16 @@ def test_kept_columns_of_a_cluster_are_the_first_substitutes() -> None:
     assert found["x3"][0].r2 == pytest.approx(dsel.select(BASE, Y, k=3, method="forward").r2, abs=1e-4)
 
 
+def test_at_most_five_near_copies_come_before_at_most_five_other_substitutes() -> None:
+    X = np.column_stack([BASE, *(BASE[:, 3] + 1e-6 * RNG.standard_normal(M) for _ in range(7))])
+    found = dsel.select(X, Y, k=3, method="forward").substitutes()
+    assert {label: len(those) for label, those in found.items()} == {"x2": 5, "x3": 10, "x5": 5}
+    copies, others = found["x3"][:5], found["x3"][5:]
+    assert all(one.index >= 10 for one in copies)
+    assert all(one.index < 10 for one in others)
+    assert [one.r2 for one in others] == sorted((one.r2 for one in others), reverse=True)
+
+
 def test_stability_does_not_split_its_vote() -> None:
     found = dsel.stability(with_copies(1e-4), Y, k=3, samples=20).to_frame()
     assert found.loc["x3"].iloc[-1] == 1.0

@@ -241,7 +241,7 @@ def test_a_saved_selection_opens_as_it_was(tmp_path: Path) -> None:
         ({"include": ["x99"]}, "no feature 'x99'"),
         ({"include": [24]}, "no feature 24"),
         ({"include": [1, "x1"]}, "named twice"),
-        ({"include": [1], "exclude": [1]}, "x1 are both included and excluded"),
+        ({"include": [1], "exclude": [1]}, "Column x1 is both included and excluded"),
         ({"include": [1, 2, 3, 4]}, "4 columns are included, and k is 3"),
         ({"method": "two-stage"}, "Y = X"),
         ({"targets": ["z"]}, "no target 'z'"),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dsel._lib.plugins import Registry
+from dsel._lib.text import shorten
 from dsel.data.formats import annotated, labelled, lazy_arrays, npy, svmlight
 from dsel.data.formats.source import OPTIONS, Format, Source, SourceOptions, SparseSource
 from dsel.data.formats.tables import arrow, delimited
@@ -94,18 +95,28 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source |
         raise MissingInputError(f"There is no file {path}: it {what}.", "Check the path.")
     if options.y is not None and not options.y.is_file():
         raise MissingInputError(f"There is no file {options.y}.", "Check the path.")
-    require_options(found, options, f"{path}: a {found.name} file")
+    require_options(found, options, f"{path}: files of format {found.name}")
     try:
         return found.open(path, options)
     except OSError as error:
         raise MissingInputError(f"Cannot read {path}: {error}.", "Check its permissions and the disk.") from error
     except ValueError as error:  # what NumPy, SciPy and codecs raise for a file that is damaged, or of another format
-        raise DataError(f"{path} cannot be read as a {found.name} file: {error}.", "Check the file.") from error
+        raise DataError(
+            f"{path} cannot be read as a file of format {found.name}: {error}.", "Check the file."
+        ) from error
 
 
 def require_options(kind: Format, options: SourceOptions, what: str) -> None:
-    """Raise OptionError for an option that a format does not take."""
+    """Raise OptionError for an option that a format does not take; `what` is in the plural."""
     default = SourceOptions()
     for name in OPTIONS:
         if getattr(options, name) != getattr(default, name) and name not in kind.takes:
-            raise OptionError(f"{what} does not take the option {name}.", kind.instead)
+            others = [other.name for other in FORMATS.own.values() if name in other.takes]
+            remedy = (
+                kind.instead if name in _ROLES else f"Leave it out: it is for {shorten(others, len(others))} files."
+            )
+            raise OptionError(f"{what} do not take the option {name}.", remedy)
+
+
+#: The options that say which parts of a source are Y, labels and weights. Each format has its own way.
+_ROLES = ("target", "index", "weight", "y")

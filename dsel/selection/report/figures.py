@@ -93,11 +93,12 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
     yield picture(front, "Best subset of each size", _front_caption(selection), 300, 320)
     if selection.size_curve is not None:
         rule = selection.size_curve.description
-        yield picture(sizes, "Choice of the number of columns", f"{rule[:1].upper()}{rule[1:]}.", 300, 300)
+        yield picture(sizes, f"Choice of the {style.size_name(selection)}", f"{rule[:1].upper()}{rule[1:]}.", 300, 300)
     if selection.path:
         yield picture(path, "Error by step", "Errors on rows that the fit did not see.", 300)
     else:
-        caption = f"Share explained{selection.less_penalty}, column by column in order of gain."
+        order = "in the order of the table" if selection.groups else "in order of gain"
+        caption = f"Share explained{selection.less_penalty}, column by column {order}."
         yield picture(path, "What each column adds", caption, 70 + 22 * rows)
     if not subsets.nested(selection):
         caption = "A dot for each column; those of the chosen columns are filled."
@@ -119,7 +120,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
         both = "of the column" if selection.by_loss else "of the column and of the target"
         caption = f"Per standard deviation {both}, so that they can be compared."
     yield picture(coefficients, "Coefficients", caption, 70 + 22 * rows, standardized=standardized)
-    caption = "In order of gain. Blue is positive, orange negative."
+    caption = f"In order of gain{' of the groups' if selection.groups else ''}. Blue is positive, orange negative."
     yield picture(correlation, "Correlation of the chosen columns", caption, 350)
     if len(history) > 1:
         height = 70 + 20 * len(runs.shown_columns(history))
@@ -128,7 +129,7 @@ def _figures(selection: SelectionRecord, history: Sequence[RunSummary]) -> Itera
 
 
 def _front_caption(selection: SelectionRecord) -> str:
-    caption = "Each point is the best subset found with that number of columns."
+    caption = f"Each point is the best subset found with that {style.size_name(selection)}."
     if any(row.size > selection.k for row in selection.front):
         caption += f" Paler points are larger than {selection.k}."
     return caption

@@ -13,7 +13,7 @@ from dsel._lib.types import Floats
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.dataset import as_dataset
-from dsel.data.frames import frame_labels, names_columns
+from dsel.data.frames import frame_labels, names_columns, targets_in
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
@@ -147,6 +147,7 @@ def _predicted(selection: SelectionRecord, X: Any, offset: Any = None) -> Floats
 
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
+    y = _own_targets(selection, X) if y is None else y
     if is_xarray_dataset(X):
         X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
     elif isinstance(X, str | AnyPath) or is_snapshot(X):
@@ -163,6 +164,19 @@ def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> 
         else:
             y = y[:, places] if is_data_array(y) else y[[y.columns[i] for i in places]]
     return X, y, sample_weight
+
+
+def _own_targets(selection: SelectionRecord, X: Any) -> list[str] | None:
+    """Return the names of the targets that X holds; None for those of a Dataset. Errors: OptionError if it has none."""
+    if is_xarray_dataset(X) and "Y" in X:
+        return None
+    names: list[str] | None = targets_in(X, selection.targets)
+    if isinstance(X, str | AnyPath) or is_snapshot(X):
+        stored = [str(name) for name in as_dataset(X).targets]
+        names = list(selection.targets) if set(selection.targets) <= set(stored) else stored
+    if not names:
+        raise OptionError("X holds no targets.", "Give y, the targets of the rows of X.")
+    return names
 
 
 def _stored(store: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:

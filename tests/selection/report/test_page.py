@@ -97,7 +97,9 @@ def test_groups_are_counted_and_named() -> None:
     page = Page(report_of("grouped"))
     assert f"3 groups with {len(selections.grouped())} of 24 columns explain" in page.text
     assert "rain" in page.text
-    assert "number of groups" in page.text
+    assert "Groups in order of gain: each adds the most to those above it" in page.text
+    assert "Each point is the best subset found with that number of groups." in page.text
+    assert "number of columns" not in page.text
 
 
 @pytest.mark.parametrize("kind", selections.ALL)

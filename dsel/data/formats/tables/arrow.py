@@ -79,7 +79,7 @@ def _batches(path: AnyPath) -> Iterator[tuple[Any, Iterator[Any]]]:
 
 FORMAT = Format(
     "arrow", (".arrow", ".feather", ".ipc", ".arrows"), lambda path, options: TableSource(ArrowTable(path), options),
-    frozenset(("target", "index", "weight", "drop", "categorical", "dates")),
+    frozenset(("target", "index", "weight", "drop", "categorical", "dates", "na")),
     "Name the target columns of the table instead (target).",
 )  # fmt: skip
 
@@ -377,6 +377,6 @@ def _index_columns(schema: Any) -> list[str]:
 
 PARQUET = Format(
     "parquet", _SUFFIXES, lambda path, options: TableSource(ParquetTable(path), options),
-    frozenset(("target", "index", "weight", "drop", "categorical", "dates")),
+    frozenset(("target", "index", "weight", "drop", "categorical", "dates", "na")),
     "Name the target columns of the table instead (target).", folders=True,
 )  # fmt: skip

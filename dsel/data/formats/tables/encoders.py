@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dsel._lib.text import FIRST_ROW, shorten
+from dsel._lib.text import FIRST_ROW, counted, shorten
 from dsel.data.formats.source import Array, Missing, put
 from dsel.data.formats.tables.scan import (
     MOST_LEVELS,
@@ -78,7 +78,7 @@ class Encoder:
 
         if not is_text_type(column.type):
             return number_values(column)
-        text = without_missing(column, self.scan.na)
+        text = without_missing(as_words(column), self.scan.na)
         if self.scan.kind == "truth":
             return number_values(pc.equal(pc.utf8_lower(text), "true"))
         integers = as_integers(text) if dtype.kind in "iu" else None
@@ -96,7 +96,8 @@ class Encoder:
         return values
 
     def _indicators(self, column: Any, levels: tuple[str, ...], where: str) -> Array:
-        found = indicators(without_missing(as_words(column), self.scan.na) if self.scan.is_text else column, levels)
+        is_text = self.scan.is_text and self.scan.kind != "category"
+        found = indicators(without_missing(as_words(column), self.scan.na) if is_text else column, levels)
         if (found.sum(axis=1) == 0).any():
             raise DataError(
                 f"{where}: column {self.scan.name!r} has other values than before.", "Start when nothing writes to it."
@@ -141,7 +142,7 @@ class Encoders:
     """How the columns are stored."""
 
     features: list[Encoder] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)  # with the column that each is on
     targets: list[Encoder] = field(default_factory=list)
     weight: Encoder | None = None
 
@@ -161,7 +162,7 @@ def choose_encoders(
         if not wrong and role == "feature":
             found.features.append(_encoder(column))
         mistake = column.mistake if role == "feature" else None
-        found.notes += [] if wrong else [note for note in (mistake, _same_levels(column)) if note]
+        found.notes += [] if wrong else [(column.name, note) for note in (mistake, _same_levels(column)) if note]
         if not wrong and role == "weight":
             found.weight = _encoder(column)
     if problems and words is not IN_INGEST:  # of a frame, whose missing values a selection may refuse later
@@ -208,7 +209,7 @@ def _problem(column: ColumnScan, role: str, is_named: bool, auto: bool, words: R
 def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, words: Remedies) -> str | None:
     name, count = column.name, len(column.levels)
     at = f"row {column.values.row}, column {name!r}: {column.values.value[:60]!r} is text"
-    many = f"more than {MOST_LEVELS}" if column.has_more_levels else str(count)
+    many = f"more than {MOST_LEVELS} different values" if column.has_more_levels else counted(count, "different value")
     if role == "weight":
         return f"{at}. Weights are finite numbers >= 0."
     if column.no_dates.count and column.dates and not is_named:
@@ -219,22 +220,22 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
     if not column.as_days and is_date(column.values.value) and (column.has_more_levels or not is_category):
         return f"{at} and looks like a date. {words.days}, or {words.drop}."
     if column.has_more_levels:
-        return f"{at} with {many} different values, too many for a column each. {words.too_many}."
+        return f"{at} with {many}, too many for a column each. {words.too_many}."
     if is_category:
         return None if count else f"column {name!r} has no values. {words.drop.capitalize()}."
     if not column.no_numbers.count and column.values.value[:1] == "0" and column.values.value[1:].isdigit():
-        return f"{at} ({many} different values), with leading zeros as codes have. {words.levels}."
+        return f"{at} ({many}), with leading zeros as codes have. {words.levels}."
     if not column.no_numbers.count:
         codes = f"{words.levels[:1].lower()}{words.levels[1:]}"
         return (
-            f"{at} ({many} different values), though it holds numbers only. Convert the column to numbers if they are "
+            f"{at} ({many}), though it holds numbers only. Convert the column to numbers if they are "
             f"amounts. If they are codes, {codes}."
         )
     if auto and count <= AUTO_LEVELS:
         return None
     if count > AUTO_LEVELS and 10 * count > 9 * column.values.count:
         return f"{at}, and nearly all of its values differ, as those of an identifier. {words.too_many}."
-    return f"{at} ({many} different values). {words.levels}."
+    return f"{at} ({many}). {words.levels}."
 
 
 def _mixed(column: ColumnScan, wrong: Found, what: str, words: Remedies) -> str:

@@ -217,12 +217,13 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
     import pyarrow as pa
     import pyarrow.types as types
 
+    is_text = table.is_text or bool(options.na)
     while True:
         features = set(roles.features)
         used = [column for column in roles.used if column != roles.index]
         columns = {
             i: ColumnScan(
-                table.names[i], table.types[i], table.is_text, i in roles.categorical, i == roles.weight,
+                table.names[i], table.types[i], is_text, i in roles.categorical, i == roles.weight,
                 options.dates == "days", options.na, options.decimal or ".", dtype if i in features else None,
                 i in table.whole or types.is_integer(table.types[i])
                 or types.is_decimal(table.types[i]),

@@ -7,7 +7,7 @@ The first reading says what each column holds (`scan.py`). Then each column has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -64,7 +64,6 @@ class TableSource(Source):
         encoders = choose_encoders(scan, self.roles, table.where, options.missing, table.remedies)
         self._options = options
         self.encoders = encoders
-        self.notes = tuple(encoders.notes)
         self.features = [label for encoder in encoders.features for label in encoder.labels]
         self.shape = (scan.rows, len(self.features))
         self.dtype = wanted_dtype(options.dtype, _common(encoders.features), table.where)
@@ -72,8 +71,7 @@ class TableSource(Source):
         self.n_targets = len(self.targets or ())
         self.y_dtype = wanted_dtype(None, _common(encoders.targets), table.where) if self.n_targets else None
         self.w_dtype = None if encoders.weight is None else wanted_dtype(None, encoders.weight.dtype, table.where)
-        self.notes += rounding_note(rounded_names(encoders.features))
-        self.notes += rounding_note(rounded_names(encoders.targets), "target")
+        self.notes = self.notes_without(())
         self.has_samples = self.roles.index is not None
         if any(encoder.levels is not None for encoder in encoders.features):
             self.sources = [encoder.scan.name for encoder in encoders.features for _ in encoder.labels]
@@ -87,6 +85,15 @@ class TableSource(Source):
             "features": roles.features, "categorical": [*sorted(roles.categorical), roles.auto],
             "text": [list(options.na), options.decimal], **({"dates": "days"} if options.dates == "days" else {}),
         }  # fmt: skip
+
+    def notes_without(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the notes, without those on features of these names."""
+        rounded = [name for name in rounded_names(self.encoders.features) if name not in names]
+        return (
+            *(note for name, note in self.encoders.notes if name not in names),
+            *rounding_note(rounded),
+            *rounding_note(rounded_names(self.encoders.targets), "target"),
+        )
 
     def open(self, start: int, scratch: Path) -> Reader:
         return PieceReader(self._pieces(start))

@@ -166,7 +166,8 @@ class Table(ABC):
     index : str, optional
         The column that holds the sample labels if no option names one.
     is_text : bool
-        Whether a column of text may hold numbers, as in a text file whose types are guessed.
+        Whether a column of text may hold numbers, as in a text file whose types are guessed. The option `na` says so,
+        too.
     whole : frozenset of int
         The columns whose first values are whole numbers, and that are read as floats.
     remedies : Remedies
