@@ -207,8 +207,8 @@ class JobFile(SelectionRequest):
     Parameters
     ----------
     store : Place
-        A store made by `dsel ingest`, or any Zarr v3 group with X and perhaps Y; or an icechunk:// URL, whose snapshot
-        is read through xarray.
+        A store made by `dsel ingest`, or a Zarr v3 group with X (dimensions named sample and feature) and perhaps Y
+        (sample and target); or an icechunk:// URL, whose snapshot is read through xarray.
     cluster : ClusterSection
         Where the passes over the data run; by default on local workers.
     out : Place or RunSeries, optional

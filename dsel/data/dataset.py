@@ -394,7 +394,10 @@ def as_dataset(
         if Y is not None:
             if find_format(as_path(X)) is not None:
                 open_store(X)  # a file that is no store, and how to ingest it
-            raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")
+            raise OptionError(
+                f"Y is given next to the store {X}.",
+                "Name targets of the store by targets. For others, give X as xarray.open_zarr(STORE).X.",
+            )
         with listed_once(as_path(X)):
             if is_sparse(as_path(X)):
                 return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)

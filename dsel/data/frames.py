@@ -172,7 +172,10 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     labels = frame_labels(frame)
     wanted = [names] if isinstance(names, str) else list(names)
     if labels is None:
-        raise DataError(f"Y is {names!r}, and X has no labels.", "Give a frame, or Y as an array.")
+        raise DataError(
+            f"Y is {names!r}, and X is no frame with a column of this name.",
+            "Give a frame, or Y as an array, such as xarray.open_zarr(STORE).Y of another store.",
+        )
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
         raise DataError(f"X has no column {shorten(map(repr, missing))}.", suggest(missing[0], labels, listed=8))

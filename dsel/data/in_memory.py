@@ -48,6 +48,9 @@ def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: An
     if Y is None and "Y" in dataset and not unsupervised:
         Y = dataset["Y"]
     named = [Y] if isinstance(Y, str) else Y if names_columns(Y) and not unsupervised else []
+    own = labelled.own_targets(dataset, named)
+    if own is not None:
+        Y, named = own[:, 0].rename(Y) if isinstance(Y, str) else own, []
     if missing := [name for name in named if name not in dataset]:
         raise DataError(f"The Dataset has no variable {shorten(missing)}, only {shorten(map(str, dataset.variables))}.")
     if named:

@@ -135,7 +135,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object
             The data.
         y : (m,) or (m, N) array, optional
-            The targets: numbers or classes. Without it, columns are selected for X itself.
+            The targets: numbers or classes. Selectors that do not require it choose columns for X itself without it.
         sample_weight : (m,) array, optional
             Weights >= 0 of the rows.
 
@@ -153,7 +153,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = None if self._y_ignored else with_plain_columns(y)
         X = opened_input(X)
-        numbers = frame_labels(X) if numbered(X) else None
+        numbers, targets = frame_labels(X) if numbered(X) else None, frame_labels(y)
         X, y = check_training_data(self, X, y, self.missing == "mean")
         target = EncodedTarget(None) if y is None else self._encoded(y)
         if sample_weight is not None and not is_lazy_or_labelled(X):
@@ -168,6 +168,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             self._source = dataset.column_numbers
             if hasattr(self, "feature_names_in_") and self._source is None:
                 dataset = replace(dataset, features=self.feature_names_in_)
+            if targets is not None and target.classes is None and len(targets) == dataset.n_targets:
+                dataset = replace(dataset, targets=as_labels(targets))
             if numbers is not None:
                 features = dataset.features if dataset.numbered else as_labels(numbers)
                 dataset = replace(dataset, features=features, numbered=True)

@@ -108,7 +108,7 @@ def test_targets_are_columns_of_the_frame_by_name(kind: str) -> None:
 def test_a_name_that_is_no_column_is_refused() -> None:
     with pytest.raises(DataError, match="X has no column 'cost'"):
         dsel.select(PLAIN, "cost", k=2)
-    with pytest.raises(DataError, match="X has no labels"):
+    with pytest.raises(DataError, match="X is no frame with a column"):
         dsel.select(PLAIN.to_numpy(), "price", k=2)
 
 

@@ -105,3 +105,19 @@ def test_mistakes_are_found_before_anything_runs(
     found, _, err = call("run", write_job(tmp_path, **keys))
     assert message in err
     assert found == code
+
+
+def test_a_target_of_a_snapshot_is_scored_by_its_name(repository: Any, tmp_path: Path) -> None:
+    session = repository.writable_session("main")
+    data = xr.Dataset(
+        {"X": (("sample", "feature"), X), "Y": (("sample", "target"), np.column_stack([-Y, Y]))},
+        coords={"target": ["loss", "gain"]},
+    ).chunk(sample=100)
+    data.to_zarr(session.store, consolidated=False, mode="w")
+    session.commit("measurements")
+    place = f"icechunk://{tmp_path}/repository"
+    selection = dsel.select(place, k=2, targets=["gain"])
+    expected = dsel.select(X, Y, k=2).score(X, Y)
+    assert selection.indices == dsel.select(data, "gain", k=2).indices
+    for rows in (place, data):  # the name is of a column of the variable Y
+        assert selection.score(rows, "gain") == pytest.approx(expected)

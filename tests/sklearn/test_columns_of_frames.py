@@ -129,3 +129,16 @@ def test_the_name_of_a_category_stands_for_its_columns_where_they_are_chosen_one
     assert {"shop=north", "shop=south", "shop=west"} < set(selector.selection_.labels)
     with pytest.raises(ValueError, match="3 columns are included, and k is 2"):
         GreedyRLSSelector(2, include=["shop"]).fit(WIDE, Y)
+
+
+def test_targets_keep_the_names_of_a_frame() -> None:
+    targets = pd.DataFrame({"sales": Y, "visits": -Y})
+    assert list(SubsetSelector(1).fit(NUMBERS, targets).selection_.targets) == ["sales", "visits"]
+
+
+def test_several_variables_that_may_be_x_are_refused_with_what_works() -> None:
+    cube = xr.Dataset(
+        {"sst": (("time", "place"), RNG.normal(size=(9, 3))), "rain": (("time", "place"), np.ones((9, 3)))}
+    )
+    with pytest.raises(dsel.errors.DataError, match=r'Give one of them as X, such as dataset\["sst"\]'):
+        dsel.select(cube, k=1)

@@ -164,8 +164,13 @@ def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
     )  # fmt: skip
 
 
-def _choose_x(dataset: Any, other: set[Any], where: str, options: SourceOptions) -> str | None:
-    """Return the variable that is X; None if the data set is a table of variables of one dimension."""
+def _choose_x(
+    dataset: Any, other: set[Any], where: str, options: SourceOptions, remedy: str = "Name one with variable."
+) -> str | None:
+    """Return the variable that is X; None if the data set is a table of variables of one dimension.
+
+    remedy: where several may be X; {} stands for the first of them.
+    """
     if options.variable is not None:
         return named([str(name) for name in dataset.variables], options.variable, "variable", where, "variable")
     if schema.X in dataset:
@@ -174,7 +179,7 @@ def _choose_x(dataset: Any, other: set[Any], where: str, options: SourceOptions)
     wide = [name for name, array in numeric.items() if array.ndim > 1 and name not in other]
     if len(wide) > 1:
         shown = shorten((f"{name} {dataset[name].dims}" for name in wide), 8)
-        raise DataError(f"{where} has {len(wide)} variables that may be X: {shown}.", "Name one with variable.")
+        raise DataError(f"{where} has {len(wide)} variables that may be X: {shown}.", remedy.format(wide[0]))
     if not wide and not numeric:
         raise DataError(f"{where} has no variables of numbers, only {shorten(map(str, dataset.variables))}.")
     return wide[0] if wide else None
@@ -246,12 +251,27 @@ def matrix_variable(dataset: Any, other: set[Any]) -> Any:
     other: variables that are something else. Errors: DataError where it is not clear which one is X.
     """
     options = SourceOptions()
-    x = _choose_x(dataset, other, "the Dataset", options)
+    x = _choose_x(dataset, other, "the Dataset", options, 'Give one of them as X, such as dataset["{}"].')
     if x is not None:
         return dataset[x]
     sample = _sample_dimension(dataset, None, "the Dataset", options)
     columns = _columns(dataset, sample, {*other, sample}, "the Dataset")
     return dataset[columns].to_array("feature").transpose(sample, "feature")
+
+
+def own_targets(dataset: Any, names: Sequence[str]) -> Any:
+    """Return the columns of the variable Y with these labels, samples first; None if Y does not have them all.
+
+    Names of variables are no labels of Y.
+    """
+    if not names or schema.Y not in dataset or any(name in dataset for name in names):
+        return None
+    Y = dataset[schema.Y]
+    dim = next((dim for dim in Y.dims if dim in Y.coords and Y[dim].dtype.kind in "OUT"), None) if Y.ndim == 2 else None
+    labels = [] if dim is None else [str(label) for label in Y[dim].values.tolist()]
+    if not set(names) <= set(labels):
+        return None
+    return Y.isel({dim: [labels.index(name) for name in names]}).transpose(..., dim)
 
 
 def _targets(dataset: Any, names: Sequence[str], sample: str, where: str) -> Targets:

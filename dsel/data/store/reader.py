@@ -274,6 +274,8 @@ def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
     where = f"{variable} of {path}"
     if found_names is None or tuple(found_names) != wanted:
         remedy = f"They must be {wanted}. Open a cube by xarray.open_zarr(path, chunks={{}}), or ingest it."
+        if found_names is None and array.ndim == 2:
+            remedy = f"Write the array with dimension_names={wanted}, or ingest it."
         if found_names is not None and tuple(found_names) == wanted[::-1]:
             remedy = f"It is transposed: write ds[{variable!r}].transpose(*{wanted}) with xarray."
         raise DataError(f"{where} has dimensions {found_names}.", remedy)

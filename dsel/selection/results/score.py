@@ -190,7 +190,8 @@ def _stored(store: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     weights = sample_weight if sample_weight is None or isinstance(sample_weight, str | bool) else False
     dataset = as_dataset(store, targets=names, unsupervised=names is None, sample_weight=weights)
     if names is not None:
-        values = [np.asarray(load_block(block.y, dataset.target_columns)) for block in dataset.blocks]
+        parts = (block.y.compute() if block.lazy else block.y for block in dataset.blocks)
+        values = [np.asarray(load_block(part, dataset.target_columns)) for part in parts]
         y = pd.DataFrame(np.concatenate(values), columns=list(dataset.targets))
     if dataset.weights is not None:
         found = dataset.weights.values
