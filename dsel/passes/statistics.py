@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -90,11 +90,11 @@ class ColumnScales:
         """
         if preprocess not in PREPROCESS:
             raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
-        center, scale = _scale(preprocess, self.weight, self.mean_x, self.squares)
+        center, scale = centers_and_scales(preprocess, self.weight, self.mean_x, self.squares)
         beyond = self.beyond_range(preprocess)
         if beyond.any() and not self.unsupervised:
             scale = np.where(beyond, near_norms(self._raw_squares(preprocess)), scale)
-        y = (center, scale) if self.unsupervised else _scale(preprocess, self.weight, self.mean_y, self.yy)
+        y = (center, scale) if self.unsupervised else centers_and_scales(preprocess, self.weight, self.mean_y, self.yy)
         return Scaling(center, scale, *y)
 
     def beyond_range(self, preprocess: Preprocess) -> NDArray[np.bool_]:
@@ -207,6 +207,11 @@ class Statistics(ColumnScales):
         """Return whether the shapes of the arrays fit together."""
         return super().consistent and self.K.shape == 2 * self.mean_x.shape
 
+    def in_units(self, unit: Floats) -> Statistics:
+        """Return the statistics of the columns of X divided by units (n,)."""
+        K, B = self.K / np.outer(unit, unit), self.B / unit[:, None]
+        return replace(self, K=K, B=B, mean_x=self.mean_x / unit)
+
     def objective(self, preprocess: Preprocess, lam: float = 0.0) -> DenseObjective:
         """Return the objective over all n columns, unusable ones included.
 
@@ -288,7 +293,10 @@ def constant_columns(low: Floats, high: Floats, squares: Floats, weight: float) 
     return np.asarray((low == high) | ((squares <= weight * rounding**2) & (high - low <= 2.0 * rounding)))
 
 
-def _scale(preprocess: Preprocess, weight: float, mean: Floats, squares: Floats) -> tuple[Floats, Floats]:
+def centers_and_scales(
+    preprocess: Preprocess, weight: float | Floats, mean: Floats, squares: Floats
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Return the center and the scale of columns. squares: squared norms about the means."""
     zero, one = np.zeros(mean.size), np.ones(mean.size)
     if preprocess == "center":
         return mean, one

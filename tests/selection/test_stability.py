@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,48 @@ def test_frequencies_are_those_of_selections_on_the_rows(resample: Any, method: 
     found = dsel.stability(X, Y, k=3, method=method, resample=resample, samples=8, parts=8)
     assert found.frequencies == pytest.approx(expected(X, Y, 3, resample, 8, 8, method=method))
     assert found.passes == 1
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "cox", "multinomial"])
+@pytest.mark.parametrize("preprocess", ["standardize", "unit", "center"])
+def test_by_a_loss_the_best_subsets_of_its_model_have_the_scales_of_their_rows(loss: str, preprocess: str) -> None:
+    rng = np.random.default_rng(5)
+    X = np.exp(0.9 * rng.normal(size=(160, 5))) * [1.0, 30.0, 0.02, 5.0, 1.0]
+    eta, w = X @ [0.3, 0.01, 10.0, 0.0, -0.1], rng.uniform(0.2, 3.0, 160)
+    targets: dict[str, Any] = {
+        "logistic": rng.random(160) < 1.0 / (1.0 + np.exp(1.0 - eta)), "poisson": rng.poisson(np.exp(eta)),
+        "cox": np.column_stack([rng.exponential(np.exp(-eta)), rng.random(160) < 0.7]),
+        "multinomial": np.argmax(np.column_stack([eta, 0.2 * X[:, 3], 0.0 * eta]) + rng.gumbel(size=(160, 3)), axis=1),
+    }  # fmt: skip
+    y = np.asarray(targets[loss], float)
+    asked: dict[str, Any] = {"loss": loss, "preprocess": preprocess, "lam": 15.0, "sample_weight": w}
+    found = dsel.stability(X, y, k=2, method="exhaustive", samples=8, parts=8, **asked)
+
+    best = dsel.select(X, y, k=2, method="exhaustive", **asked)
+    contrasts = best.loss.contrasts
+    scores = X[:, list(best.indices)] @ best.coefficients + best.intercept
+    at = scores[:, 0] if contrasts is None else scores @ contrasts
+    weight, step = best.loss.of_rows(best.loss.encode(y), w).working_response(at)
+    target = (at - step).reshape(160, -1)
+    part = partition_rows(as_dataset(X, y), folds=8).of_rows(0, 160)
+    expected = np.zeros(5)
+    for times in _draws("pairs", 8, 8, 0):
+        rows = times[part] > 0
+        Z = X[rows]
+        means = np.average(Z, axis=0, weights=w[rows])
+        squares = w[rows] @ (Z - means if preprocess == "standardize" else Z) ** 2
+        Z = Z / {"standardize": np.sqrt(squares / w[rows].sum()), "unit": np.sqrt(squares), "center": 1.0}[preprocess]
+
+        def value(S: tuple[int, ...], Z: Any = Z, rows: Any = rows) -> float:
+            constant = np.full((len(Z), int(loss == "cox" or preprocess != "unit")), 1.0)
+            A = np.hstack([constant, Z[:, S]]) * np.sqrt(weight[rows])[:, None]
+            t = target[rows] * np.sqrt(weight[rows])[:, None]
+            penalty = np.diag(np.sqrt([0.0] * constant.shape[1] + [15.0] * len(S)))
+            A, t = np.vstack([A, penalty]), np.vstack([t, np.zeros((len(penalty), t.shape[1]))])
+            return float(np.square(t - A @ np.linalg.lstsq(A, t, rcond=None)[0]).sum())
+
+        expected[list(min(combinations(range(5), 2), key=value))] += 1.0 / 8.0
+    assert found.frequency() == pytest.approx(expected)
 
 
 def test_pairs_are_complementary_halves() -> None:

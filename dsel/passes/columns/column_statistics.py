@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.config.request import Missing, Preprocess
-from dsel.data.blocks import dense_rows, fill_missing, load_block, load_weights
+from dsel.data.blocks import Block, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
+from dsel.data.row_partition import RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.execution.pass_checkpoints import storable
-from dsel.passes.gram import require_in_range
+from dsel.passes.gram import fill_values, require_in_range, without_targets
 from dsel.passes.moments import Moments, Present, block_present, merge_present, require_finite
+from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import ColumnScales, without_rounding
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
@@ -77,6 +79,34 @@ def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
     return ColumnPass(
         "columns", blocks, per_cell, _merge, join, 2 * (2 + SIGNED + blocks.dataset.n_targets), targets=True
     )
+
+
+def part_squares(
+    dataset: Dataset, partition: RowPartition, about: Floats, missing: Missing = "refuse", engine: Engine = THREADS
+) -> Floats:
+    """Return (parts, 3, n) sums over each part of the rows: of 1, x and x^2 by the weights of the rows.
+
+    about: (n,) values near the means, which are subtracted from x. The sums take one pass over rows, and one more with
+    ``missing="mean"``.
+    """
+    size, flops = 24 * partition.parts * dataset.n, 4 * partition.parts * dataset.m * dataset.n
+    per_block = partial(_part_squares, partition=partition)
+    sums = RowPass("scales", without_targets(dataset), per_block, np.add, size, flops, share=True)
+    return np.asarray(sums.run(engine, about=about, fill=fill_values(dataset, missing, engine)))
+
+
+def _part_squares(
+    x: Any, y: Any, block: Block, partition: RowPartition, about: Floats, fill: Floats | None
+) -> Floats:  # fmt: skip
+    part = partition.of_rows(block.start, block.stop, 0)
+    shares = (part == np.arange(partition.parts)[:, None]) * (1.0 if block.w is None else block.w)
+    found = np.empty((partition.parts, 3, x.shape[1]))
+    found[:, 0] = shares.sum(axis=1)[:, None]
+    for a, b, z in dense_pieces(x, fill):
+        z -= about[a:b]
+        found[:, 1, a:b] = shares @ z
+        found[:, 2, a:b] = shares @ np.square(z)
+    return found
 
 
 def target_gram(

@@ -10,23 +10,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
-from dsel.config.request import SelectionRequest
+from dsel.config.request import Preprocess, SelectionRequest
 from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
+from dsel.passes.columns.column_statistics import part_squares
 from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
-from dsel.passes.statistics import Statistics, combined
+from dsel.passes.statistics import Statistics, centers_and_scales, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
@@ -39,6 +40,7 @@ from dsel.selection.stability.result import Stability
 log = logging.getLogger("dsel")
 
 Resample = Literal["pairs", "halves", "bootstrap"]
+_SCALED = ("standardize", "unit")
 _WORDS = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
 
 
@@ -48,9 +50,9 @@ def run_stability(
 ) -> Stability:  # fmt: skip
     """Return how often each column is chosen on subsamples. See `dsel.stability`."""
     began = time.monotonic()
-    asked = request
+    asked, rows = request, None
     if find_loss(request.loss).name != "squared":
-        dataset, request = _quadratic_model(dataset, request, context)
+        rows, dataset, request = _quadratic_model(dataset, request, context)
         context = replace(context, cache=None)  # its statistics are those of the data as they are
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
     plan = plan_selection(validated, context).require()
@@ -67,11 +69,16 @@ def run_stability(
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:
         raise DataError(f"{parts - len(sums)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
+    scales = None if rows is None else _Scales.of(rows, asked, validated, prepared.statistics.mean_x, context)
+    if asked.preprocess in _SCALED and scales is not None:  # its samples are scaled
+        unscaled = "center" if request.preprocess == "standardize" else "none"
+        validated = replace(validated, request=request.model_copy(update={"preprocess": unscaled}))
     counts = list(_draws(resample, samples, parts, request.seed))
     frequencies = np.zeros((request.limit, validated.items.size))
     chosen = np.zeros(request.limit)
     for number, times in enumerate(counts):
         sample = combined(sums, times.tolist())
+        sample = sample if scales is None else sample.in_units(scales.of_sample(times, sample))
         frequencies += _selected(dataset, validated, context, prepared, sample, number, chosen)
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
@@ -97,29 +104,59 @@ def run_stability(
 
 def _quadratic_model(
     dataset: Dataset, request: SelectionRequest, context: RunContext
-) -> tuple[Dataset, SelectionRequest]:
-    """Return the quadratic model of a loss about its best subset of all rows, as weighted least squares.
+) -> tuple[Dataset, Dataset, SelectionRequest]:
+    """Return the data, and the quadratic model of a loss about its best subset of all rows as weighted least squares.
 
     Subsamples are selected by this model: the best subset of all rows tells the weights and targets of the rows.
     """
     validated = validate(dataset, request)
     assert validated.loss is not None
-    if not validated.loss.has_intercept and request.preprocess == "unit" and request.lam > 0.0:
-        raise OptionError(
-            f'preprocess is unit and lam is {request.lam:g}, but the subsamples of loss="{validated.loss.name}" have '
-            "centered columns only, of which the norm is another one.",
-            "Use standardize, center or none, or lam=0.",
-        )
     best = run_validated(validated, replace(context, state=None, on_slice=None, compare=None))
     model = modelled_rows(validated.dataset, best, request.missing == "mean")
     preprocess = request.preprocess
     if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
-        if preprocess == "none":
-            preprocess = "center"
-        elif preprocess == "unit":
-            preprocess = "standardize"
+        preprocess = "standardize" if preprocess in _SCALED else "center"
     asked = {"loss": "squared", "offset": None, "sample_weight": "model", "preprocess": preprocess}
-    return model, request.model_copy(update=asked)
+    return validated.dataset, model, request.model_copy(update=asked)
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """The scales of the columns of a subsample by the weights of its rows, as a loss has them: its model has others.
+
+    Parameters
+    ----------
+    preprocess : str
+        That of the loss.
+    about : (n,) array
+        What was subtracted from the columns in the sums.
+    sums : (parts, 3, n) array, optional
+        The sums of each part, see `part_squares`. None without a penalty, for which any scale will do.
+    """
+
+    preprocess: Preprocess
+    about: Floats
+    sums: Floats | None
+
+    @classmethod
+    def of(
+        cls, rows: Dataset, asked: SelectionRequest, validated: ValidatedRequest, about: Floats, context: RunContext
+    ) -> _Scales:  # fmt: skip
+        """Return the scales for a request. They take a pass over the rows where a penalty needs them."""
+        sums = None
+        if asked.preprocess in _SCALED and asked.lam > 0.0:
+            assert validated.partition is not None
+            sums = part_squares(rows, validated.partition, about, asked.missing, context.engine)
+        return cls(asked.preprocess, about, sums)
+
+    def of_sample(self, times: Ints, sample: Statistics) -> Floats:
+        """Return (n,) the scales for a subsample. times: how often it has each part."""
+        if self.sums is None:
+            return sample.scaling(self.preprocess).scale_x
+        weight, total, squares = np.tensordot(times, self.sums, 1)
+        mean = total / weight
+        found = centers_and_scales(self.preprocess, weight, self.about + mean, squares - mean * total)
+        return found[1]
 
 
 def _validated(
