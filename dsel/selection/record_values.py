@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
-from dsel.config.request import Preprocess
-from dsel.passes.refit import Fit
-from dsel.passes.statistics import ColumnScales
+
+if TYPE_CHECKING:
+    from dsel.config.request import Preprocess
+    from dsel.passes.refit import Fit
+    from dsel.passes.statistics import ColumnScales
 
 #: Values that differ by at most this share are equal, and the smaller size wins.
 _TIE = 1e-12

@@ -462,8 +462,8 @@ def test_categories_that_no_group_names_are_groups_too() -> None:
     assert found.r2 == pytest.approx(1.0)
     named = dsel.select(frame, y, **{**arguments, "groups": {"high": ["stage=high"]}})
     assert "stage" not in named.groups
-    with pytest.raises(OptionError, match="there is no feature 'clinic'"):
-        dsel.select(frame, y, **arguments, categories="columns")
+    single = dsel.select(frame, y, **arguments, categories="columns")
+    assert {name: len(columns) for name, columns in single.groups.items()} == {"patient": 3, "stage=high": 1}
 
 
 @pytest.mark.parametrize("choose", [{"k": 3}, {"k": "auto", "choose_k": "bic", "max_k": 4}])
