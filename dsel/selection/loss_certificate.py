@@ -285,11 +285,12 @@ def _require_same(search: LossSearch, known: LossFit, selection: Selection) -> N
 
     A fit that rounding stops before its minimum stops elsewhere when it begins elsewhere.
     """
-    of_coefficients = partial(search.fit_of, selection, list(selection.indices))
-    for fit in (lambda: known, of_coefficients):
-        value = fit().value
-        if abs(value - selection.error) <= _SAME * max(abs(value), 1e-300):
-            return
+
+    def same(value: float) -> bool:
+        return abs(value - selection.error) <= _SAME * max(abs(value), 1e-300)
+
+    if same(known.value) or same(search.fit_of(selection, list(selection.indices)).value):
+        return
     raise DataError(
         f"These are not the data of the selection: its columns have the deviance {known.value:.6g} here, and "
         f"{selection.error:.6g} there.",
