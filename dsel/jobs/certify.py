@@ -242,7 +242,8 @@ def data_again(
     offset that is not in a store is missing.
     """
     used = selection.request.sample_weight  # its name where the data have it, or False
-    if sample_weight is None and (used is False or isinstance(X, str | AnyPath)):
+    named = selection.source != "X" and isinstance(X, str | AnyPath)  # made from a store, and again from one
+    if sample_weight is None and (named or used is False):
         sample_weight = used
     asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
     if selection.by_loss:

@@ -180,6 +180,9 @@ class TestInAStore:
         (row,) = dsel.certify(found, path).certificate
         assert row["value"] == pytest.approx(found.error)
         assert dsel.alternatives(found, path, within=0.01).subsets
+        if not asked:
+            of_rows = dsel.select(X, np.round(np.abs(Y[:, :1])), k=2, lam=0.1, sample_weight=w)
+            assert dsel.certify(of_rows, path).certificate[0]["value"] == pytest.approx(row["value"])
 
     def test_another_variable_is_named_and_watched_for_changes(self, tmp_path: Path) -> None:
         import xarray as xr
