@@ -421,7 +421,11 @@ def as_dataset(
     dataset = replace(dataset, notes=(*dataset.notes, *notes))
     if targets is not None:
         if not dataset.n_targets:
-            raise OptionError(f"There is no Y to choose {list(targets)} from.")
+            raise OptionError(
+                f"There is no Y to choose {list(targets)} from.",
+                "Give the targets as Y, and X without them: for column j of an array V, Y=V[:, j] and "
+                "X=numpy.delete(V, j, axis=1).",
+            )
         chosen = target_places(frames.named_targets(targets, Y, dataset.classes), dataset.targets)
         labels = dataset.targets[chosen]
         dataset = replace(dataset, n_targets=len(chosen), targets=labels, target_columns=chosen)

@@ -148,6 +148,7 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         X, weights = split_targets(X, weights)
     if isinstance(Y, bool):
         raise DataError(f"Y is {Y}.", "Give the targets as an array, or the name of a column.")
+    _refuse_position(X, Y)
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
@@ -157,6 +158,14 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
+
+
+def _refuse_position(X: Any, Y: Any) -> None:
+    """Raise DataError where a whole number stands for a target, and X is a frame whose labels are text."""
+    labels = frame_labels(X)
+    if _is_whole(Y) and labels is not None and not numbered(X) and str(Y) not in labels:
+        at = f" The label of column {Y} is {labels[Y]!r}." if 0 <= Y < len(labels) else ""
+        raise DataError(f"X has no column {Y}: its labels are text.", f"Name each target by its label.{at}")
 
 
 def columns_of(frame: Any, names: Any, where: str) -> Any:

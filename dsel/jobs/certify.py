@@ -260,11 +260,20 @@ def data_again(
 
 
 def validated_again(dataset: Dataset, request: SelectionRequest, selection: Selection) -> ValidatedRequest:
-    """Return the validated request of a selection, for the size that was chosen. Errors: DataError for other data."""
+    """Return the validated request of a selection, for the size that was chosen.
+
+    Errors: OptionError where weights are missing, DataError for other data.
+    """
+    if selection.weights is not None and dataset.weights is None:
+        raise OptionError(
+            "The selection was made with weights.",
+            'Give them again as sample_weight: the name of a column of a frame, such as sample_weight="w", or one '
+            "number for each row.",
+        )
     if dataset.n != selection.shape[1]:
         raise DataError(
             f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
-            "Certify with the data that the selection was made from.",
+            "Give the data that the selection was made from.",
         )
     request = as_selected(request, selection)
     if selection.size_curve is not None:
@@ -280,7 +289,7 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
         raise DataError(
             f"These are not the data of the selection: its columns have the error {error:.6g} here, and "
             f"{selection.error:.6g} there.",
-            "Certify with the X, Y, rows and weights that the selection was made from.",
+            "Give the X, Y, rows and weights that the selection was made from.",
         )
 
 
