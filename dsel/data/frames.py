@@ -160,6 +160,16 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     return X, Y, weights, None
 
 
+def as_list(frame: Any, Y: Any) -> str:
+    """Return a sentence for a Y whose entries name columns of a frame but are no list of names; empty for others."""
+    values = np.asarray(Y).tolist()
+    if frame_labels(frame) is None or not isinstance(values, list) or isinstance(Y, list):
+        return ""
+    if not values or not set(map(str, values)) <= set(frame_labels(frame) or ()):
+        return ""
+    return f" If its entries name columns, give a list: {values}."
+
+
 def _refuse_position(X: Any, Y: Any) -> None:
     """Raise DataError where a whole number stands for a target, and X is a frame whose labels are text."""
     labels = frame_labels(X)

@@ -241,6 +241,10 @@ def data_again(
     That does not matter for a proof, and recorded options may conflict with each other. Errors: OptionError where an
     offset that is not in a store is missing.
     """
+    used = selection.request.sample_weight  # its name where the data have it, or False
+    named = selection.source != "X" and isinstance(X, str | AnyPath)  # made from a store, and again from one
+    if sample_weight is None and (named or used is False):
+        sample_weight = used
     asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names

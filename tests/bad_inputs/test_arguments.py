@@ -24,6 +24,7 @@ from tests.bad_inputs.conftest import LABELS, X, Y, names
 OPTION, DATA, MISSING, CRITERION, OUTPUT = 64, 65, 66, 70, 73
 WORDS = [f"w{i}" for i in range(60)]
 FRAME = pd.DataFrame(X, columns=LABELS)
+NUMBERED = pd.DataFrame(X)
 DUPLICATES = pd.DataFrame(X[:, :2], columns=["a", "a"])
 SPARSE = scipy.sparse.csr_matrix(X)
 WRONG_SPARSE = SPARSE.copy()
@@ -67,6 +68,8 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("infinite", select(with_value(np.inf, "d"), Y), DATA, "infinite values: 1, in column 'd'", "Correct the data"),
     ("nan in Y", select(X, np.where(Y > 3, np.nan, Y)), DATA, "Y has NaN values: .* column 'y0'", "Correct the data"),
     ("short Y", select(X, Y[:5]), DATA, "X has 60 rows and Y has 5", "one row for each sample"),
+    ("an array of names", select(FRAME, np.array(["a", "b"])), DATA, "Y has 2", r"give a list: \['a', 'b'\]"),
+    ("an array of numbers", select(NUMBERED, np.array([3, 5])), DATA, "Y has 2", r"give a list: \[3, 5\]"),
     ("empty Y", select(X, np.empty((60, 0))), DATA, "Y has no columns", "Leave Y out"),
     ("deep Y", select(X, np.zeros((60, 1, 1))), DATA, r"Y has shape \(60, 1, 1\)", "samples x targets"),
     ("one class", select(X, np.array(["a"] * 60)), DATA, "y has 1 class", "Check the column"),
