@@ -50,8 +50,8 @@ def certify(
     largest_coefficient : float, optional
         Prove for subsets whose coefficients, for columns of norm 1, are at most this many times the largest one of the
         selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
-    sample_weight : (m,) array or str, optional
-        The weights of the selection.
+    sample_weight : (m,) array, str or False, optional
+        The weights of the selection. By default those of its request: a variable of the store, or none.
     offset : (m,) array or str, optional
         The offset of a selection by a loss, or its name in a frame, if it is no variable of the store.
     progress : bool, optional
@@ -138,8 +138,8 @@ def alternatives(
         Wall time of the proofs; None for no limit.
     sizes : {"chosen", "all"}
         For the chosen size only, or for every size up to k; see `Alternatives.by_size`.
-    sample_weight : (m,) array or str, optional
-        The weights of the selection.
+    sample_weight : (m,) array, str or False, optional
+        The weights of the selection. By default those of its request: a variable of the store, or none.
     offset : (m,) array or str, optional
         The offset of a selection by a loss, or its name in a frame, if it is no variable of the store.
     progress : bool, optional
@@ -192,8 +192,8 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
         What `select` returned.
     X, Y : array-like, store or dataset
         The data of the selection.
-    sample_weight : (m,) array or str, optional
-        The weights of the selection.
+    sample_weight : (m,) array, str or False, optional
+        The weights of the selection. By default those of its request: a variable of the store, or none.
 
     Returns
     -------

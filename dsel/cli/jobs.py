@@ -386,6 +386,7 @@ def stability(
     groups: Annotated[str | None, typer.Option(help="Coordinate with the groups of columns, such as source.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="A target of the store; repeatable. By default all.")] = None,
     lam: Annotated[float, typer.Option(min=0.0, help="Ridge penalty.")] = 0.0,
+    missing: Annotated[str, typer.Option(help="Missing values: refuse, or mean of the column.")] = "refuse",
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     threshold: Annotated[float | None, typer.Option(help="Print the columns chosen on this share or more.")] = None,
     max_errors: Annotated[
@@ -401,7 +402,9 @@ def stability(
     from dsel.config.request import SelectionRequest
     from dsel.jobs.workers import stability_run
 
-    request = SelectionRequest.of(k=k, method=method, lam=lam, seed=seed, groups=groups, targets=target or None)
+    request = SelectionRequest.of(
+        k=k, method=method, lam=lam, missing=missing, seed=seed, groups=groups, targets=target or None
+    )
     found = stability_run(
         path_of(store), request, out=None if out is None else path_of(out),
         cluster=None if cluster is None else read_cluster(cluster), reporter=reporter_of(log_format),

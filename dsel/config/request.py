@@ -135,7 +135,9 @@ def _columns(value: Any) -> Any:
         raise ValueError("it must be a list of labels or indices") from None
     for column in columns:
         if isinstance(column, bool):
-            raise ValueError(f"{column} is not a column: quote a label that YAML reads as true or false")
+            raise ValueError(
+                f"{column} is not a column: give its label as text, in quotes in a job file, or its index from 0"
+            )
         if not isinstance(column, str | numbers.Real | tuple | date) or column != column:
             raise ValueError(f"{column!r} is neither a label nor an index from 0")
     return tuple(int(column) if isinstance(column, numbers.Integral) else _text(column) for column in columns)

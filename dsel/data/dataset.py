@@ -421,7 +421,11 @@ def as_dataset(
     dataset = replace(dataset, notes=(*dataset.notes, *notes))
     if targets is not None:
         if not dataset.n_targets:
-            raise OptionError(f"There is no Y to choose {list(targets)} from.")
+            raise OptionError(
+                f"There is no Y to choose {list(targets)} from.",
+                "Give the targets as Y, and X without them: for column j of an array V, Y=V[:, j] and "
+                "X=numpy.delete(V, j, axis=1).",
+            )
         chosen = target_places(frames.named_targets(targets, Y, dataset.classes), dataset.targets)
         labels = dataset.targets[chosen]
         dataset = replace(dataset, n_targets=len(chosen), targets=labels, target_columns=chosen)
@@ -443,7 +447,7 @@ def _from_arrays(
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
     if y is not None and y.shape[0] != m:
-        taken, remedy = "", "Y needs one row for each sample of X."
+        taken, remedy = "", f"Y needs one row for each sample of X.{frames.as_list(X, Y)}"
         if in_memory.is_data_array(X):
             taken = f": its samples are along the dimension {X.dims[0]!r}"
             remedy = "Make Y a DataArray with the dimension of the samples, or transpose X so that it is the first one."

@@ -56,6 +56,12 @@ def frame_labels(data: Any) -> list[str] | None:
     return None
 
 
+def target_labels(Y: Any) -> list[str] | None:
+    """Return the labels of targets: those of the columns of a frame, or the name of a Series; None without."""
+    name = Y.name if is_series(Y) else None
+    return frame_labels(Y) if name in (None, "") else [str(name)]
+
+
 def collected(data: Any) -> Any:
     """Return a LazyFrame of polars as a DataFrame, and record batches of Arrow as a Table; anything else as it is."""
     if is_a(data, "polars", "LazyFrame"):
@@ -142,6 +148,7 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         X, weights = split_targets(X, weights)
     if isinstance(Y, bool):
         raise DataError(f"Y is {Y}.", "Give the targets as an array, or the name of a column.")
+    _refuse_position(X, Y)
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
@@ -151,6 +158,24 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     if names_columns(Y):
         X, Y = split_targets(X, Y)
     return X, Y, weights, None
+
+
+def as_list(frame: Any, Y: Any) -> str:
+    """Return a sentence for a Y whose entries name columns of a frame but are no list of names; empty for others."""
+    values = np.asarray(Y).tolist()
+    if frame_labels(frame) is None or not isinstance(values, list) or isinstance(Y, list):
+        return ""
+    if not values or not set(map(str, values)) <= set(frame_labels(frame) or ()):
+        return ""
+    return f" If its entries name columns, give a list: {values}."
+
+
+def _refuse_position(X: Any, Y: Any) -> None:
+    """Raise DataError where a whole number stands for a target, and X is a frame whose labels are text."""
+    labels = frame_labels(X)
+    if _is_whole(Y) and labels is not None and not numbered(X) and str(Y) not in labels:
+        at = f" The label of column {Y} is {labels[Y]!r}." if 0 <= Y < len(labels) else ""
+        raise DataError(f"X has no column {Y}: its labels are text.", f"Name each target by its label.{at}")
 
 
 def columns_of(frame: Any, names: Any, where: str) -> Any:
@@ -396,7 +421,7 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
         elif label not in own and source != label:
             levels.setdefault(source, []).append(label[len(source) + 1 :])
     for name, values in levels.items():
-        column = _as_categories(_arrow_column(frame, own[name]), values, name in complete)
+        column = _as_categories(_arrow_column(frame, own[name]), values)
         if not (has_levels(column.type) or str(column.type) == "null"):
             raise DataError(
                 f"Column {name!r} of X is of type {column.type}, and the selection has its values as categories.",
@@ -417,16 +442,16 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
     return pd.concat([kept, pd.DataFrame(made, index=frame.index)], axis=1)
 
 
-def _as_categories(column: Any, levels: Sequence[str], complete: bool) -> Any:
+def _as_categories(column: Any, levels: Sequence[str]) -> Any:
     """Return whole numbers as text if they are the values of a category, whose numbers a text file has as numbers.
 
-    They are if each is a level, or, where not all levels are known, if all of both are whole numbers.
+    They are if each is a level, or if all of both are whole numbers.
     """
     if not is_number_type(column.type) or str(column.type) in ("null", "bool"):
         return column
     words = as_words(column)
     found = set(words.drop_null().to_pylist())
-    fits = found <= set(levels) if complete else all(word.lstrip("-").isdigit() for word in {*found, *levels})
+    fits = found <= set(levels) or all(word.lstrip("-").isdigit() for word in {*found, *levels})
     return words if fits else column
 
 

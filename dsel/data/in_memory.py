@@ -50,8 +50,11 @@ def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: An
     named = [Y] if isinstance(Y, str) else Y if names_columns(Y) and not unsupervised else []
     own = labelled.own_targets(dataset, named)
     if own is not None:
-        Y, named = own[:, 0].rename(Y) if isinstance(Y, str) else own, []
+        flat = isinstance(Y, str) and own.shape[1] == 1
+        Y, named = own[:, 0].rename(str(own[own.dims[1]].values[0])) if flat else own, []
     if missing := [name for name in named if name not in dataset]:
+        _, labels, classes = labelled.labels_of_targets(dataset)
+        missing = [name for name in missing if name not in {*labels, *classes}] or missing
         raise DataError(f"The Dataset has no variable {shorten(missing)}, only {shorten(map(str, dataset.variables))}.")
     if named:
         Y = dataset[Y] if isinstance(Y, str) else dataset[named].to_array("target").T

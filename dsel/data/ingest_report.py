@@ -25,7 +25,7 @@ from dsel.data.labels import by_source, column_of, default_labels
 #: Lines of an IngestReport in its short form.
 _REPR_LINES: Final = 20
 _ONE: Final = {"categories": "category", "dates as text": "date as text", "numbers as text": "number as text"}
-_AGAIN: Final = "ingest again with missing=rows, which leaves these rows out"
+_AGAIN: Final = "ingest again with missing=rows (--missing rows), which leaves these rows out"
 #: What helps where targets are missing.
 WITHOUT_TARGETS: Final = f"no selection takes them: {_AGAIN}"
 WITHOUT_SOME_TARGETS: Final = f"no selection of such a target takes them: {_AGAIN}"
@@ -141,8 +141,7 @@ class IngestReport(WriteReport):
             missing = _once(self.missing, self.categories)
             shown = _shown(missing)
             text.append(
-                f"missing values in {counted(len(missing), 'column')}: {shown}; select with missing=mean, or "
-                "ingest again with missing"
+                f"missing values in {counted(len(missing), 'column')}: {shown}; select with missing=mean, or {_AGAIN}"
             )
         if self.missing_targets:
             text.append(self._without_targets())

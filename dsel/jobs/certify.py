@@ -241,6 +241,10 @@ def data_again(
     That does not matter for a proof, and recorded options may conflict with each other. Errors: OptionError where an
     offset that is not in a store is missing.
     """
+    used = selection.request.sample_weight  # its name where the data have it, or False
+    named = selection.source != "X" and isinstance(X, str | AnyPath)  # made from a store, and again from one
+    if sample_weight is None and (named or used is False):
+        sample_weight = used
     asked: dict[str, Any] = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names
@@ -260,11 +264,20 @@ def data_again(
 
 
 def validated_again(dataset: Dataset, request: SelectionRequest, selection: Selection) -> ValidatedRequest:
-    """Return the validated request of a selection, for the size that was chosen. Errors: DataError for other data."""
+    """Return the validated request of a selection, for the size that was chosen.
+
+    Errors: OptionError where weights are missing, DataError for other data.
+    """
+    if selection.weights is not None and dataset.weights is None:
+        raise OptionError(
+            "The selection was made with weights.",
+            'Give them again as sample_weight: the name of a column of a frame, such as sample_weight="w", or one '
+            "number for each row.",
+        )
     if dataset.n != selection.shape[1]:
         raise DataError(
             f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
-            "Certify with the data that the selection was made from.",
+            "Give the data that the selection was made from.",
         )
     request = as_selected(request, selection)
     if selection.size_curve is not None:
@@ -280,7 +293,7 @@ def require_same_data(objective: Objective, selection: Selection) -> None:
         raise DataError(
             f"These are not the data of the selection: its columns have the error {error:.6g} here, and "
             f"{selection.error:.6g} there.",
-            "Certify with the X, Y, rows and weights that the selection was made from.",
+            "Give the X, Y, rows and weights that the selection was made from.",
         )
 
 

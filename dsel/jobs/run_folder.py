@@ -31,7 +31,7 @@ from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
 from dsel.selection.result import Selection, open_selection
-from dsel.selection.saved import SELECTION
+from dsel.selection.saved import SELECTION, certify_call
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.leftovers import is_temporary, remove_leftovers
 from dsel.storage.locks import Lock, is_free, locked
@@ -136,10 +136,10 @@ class RunFolder:
         if (self.path / MANIFEST).is_file() and read_json(self.path / MANIFEST) is None:
             raise DataError(f"{self.path / MANIFEST} is damaged.", "Run the job from its file again: dsel run job.yaml")
         if (self.path / SELECTION).is_file():
+            call = certify_call(open_selection(self.path).source, self.path)
             raise MissingInputError(
-                f"{self.path} holds no job: its selection was saved from Python, without where its data are.",
-                "To prove it in Python, call dsel.certify(selection, X, y). For this command, run a job: "
-                "dsel init STORE, then dsel run.",
+                f"{self.path} holds no job: its selection was saved from Python.",
+                f"Prove it in Python: {call}. For this command, run a job: dsel init STORE, then dsel run.",
             )
         raise MissingInputError(
             f"{self.path} holds no job: it has no complete {MANIFEST}.",

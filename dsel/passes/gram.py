@@ -22,7 +22,17 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import Part, RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError
-from dsel.passes.moments import Moments, Present, Strip, Tiling, block_moments, block_present, merge, merge_present
+from dsel.passes.moments import (
+    Moments,
+    NonFiniteError,
+    Present,
+    Strip,
+    Tiling,
+    block_moments,
+    block_present,
+    merge,
+    merge_present,
+)
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import Range, SegmentSums, StatisticsCache, keeps_sums, load_or_compute
@@ -191,7 +201,11 @@ def _block_folds(
         for p in np.unique(part).tolist():
             rows = np.flatnonzero(part == p)
             t, w = None if y is None else y[rows], None if block.w is None else block.w[rows]
-            found[repetition, p] = block_moments(x[rows], t, fill, _place(where, block), block.start, w)
+            try:
+                found[repetition, p] = block_moments(x[rows], t, fill, _place(where, block), block.start, w)
+            except NonFiniteError:
+                _block_moments(x, y, block, where, fill)  # its error has the rows of the block, not those of the part
+                raise
     return found
 
 

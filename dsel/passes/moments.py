@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -151,6 +152,10 @@ class StripSums:
 
 #: How many columns, and rows, an error names at most.
 _NAMED = 5
+#: An error reads a store of up to this many bytes again, to count the wrong values of all rows.
+COUNTED_BYTES = 256 << 20
+#: What makes a value wrong, by the name of its kind.
+_WRONG: dict[str, Callable[[Floats], NDArray[np.bool_]]] = {"NaN": np.isnan, "infinite": np.isinf}
 
 
 class NonFiniteError(DataError):
@@ -170,19 +175,20 @@ class NonFiniteError(DataError):
         How many such values each column has, by its number, or by its label where that is known.
     lines : sequence of int
         The first rows that have some.
-    among : str
-        Which rows were counted, such as " in rows 0 to 9"; empty for all of them.
+    among : (int, int), optional
+        The first and the last row that were counted; None for all of them.
     more : str
         A sentence about the other rows.
     """
 
     def __init__(
         self, place: str, kind: str, remedy: str, variable: str, counts: Mapping[int, int] | Mapping[str, int],
-        lines: Sequence[int], among: str = "", more: str = "",
+        lines: Sequence[int], among: tuple[int, int] | None = None, more: str = "",
     ) -> None:  # fmt: skip
         several = len(counts) > 1
         names = shorten((f"{name!r} ({count})" if several else repr(name) for name, count in counts.items()), _NAMED)
-        found = f"{kind} values{among}: {sum(counts.values())}, in {noun(len(counts), 'column')} {names}"
+        counted_in = f" in rows {among[0]} to {among[1]}" if among else ""
+        found = f"{kind} values{counted_in}: {sum(counts.values())}, in {noun(len(counts), 'column')} {names}"
         rows = f"{noun(len(lines), 'row')} {shorten(map(str, lines), _NAMED)}"
         super().__init__(f"{place} has {found}, {rows} ({FIRST_ROW}).{more}", remedy)
         self.args = (place, kind, remedy, variable, counts, lines, among, more)
@@ -190,7 +196,8 @@ class NonFiniteError(DataError):
     def named(self, dataset: Dataset) -> NonFiniteError:
         """Return the error with the labels of the columns, and the category in place of its columns of 0 and 1.
 
-        In memory all rows are counted. Elsewhere that would take a pass, and the error says what was not counted.
+        All rows are counted in memory and in a store of up to COUNTED_BYTES. Elsewhere that would take a pass, and the
+        error says what was not counted. Rows of a window have the numbers that they have in the store.
         """
         place, kind, remedy, variable, counts, lines, among, more = self.args
         labels = dataset.features if variable == "X" else dataset.targets
@@ -198,14 +205,15 @@ class NonFiniteError(DataError):
         if any(isinstance(j, str) or j >= len(labels) for j in counts):
             return self
         others = len(dataset.blocks) - 1
-        if dataset.in_memory and others:
-            counts, lines = _in_all_rows(dataset, variable, np.isnan if kind == "NaN" else np.isinf)
+        if dataset.in_memory or (dataset.store is not None and dataset.nbytes <= COUNTED_BYTES):
+            counts, lines = _count_wrong(_parts(dataset, variable), _WRONG[kind])
         elif others:
             more = f" {counted(others, 'other block')} of rows {noun(others, 'was', 'were')} not counted."
             missing = dataset.recorded(ATTR_MISSING if variable == "X" else ATTR_MISSING_TARGETS)
             if kind == "NaN" and missing:
                 more = f" {variable} had {counted(missing, 'missing value')} when it was ingested."
-        among = among if more else ""
+        lines = [line + dataset.first_row for line in lines]
+        among = (among[0] + dataset.first_row, among[1] + dataset.first_row) if more and among else None
         columns = list(counts)
         known = by_source(counts.values(), labels[columns], None if sources is None else sources[columns])
         if not known.keys() <= set(labels):
@@ -213,18 +221,27 @@ class NonFiniteError(DataError):
         return NonFiniteError(place, kind, remedy, variable, known, lines, among, more)
 
 
-def _in_all_rows(
-    dataset: Dataset, variable: str, is_wrong: Callable[[Floats], NDArray[np.bool_]]
+def _parts(dataset: Dataset, variable: str) -> Iterator[tuple[int, Floats]]:
+    """Yield the first row and the values of pieces of X or Y, read in this process."""
+    for block in dataset.blocks:
+        part = load_block(block.x) if variable == "X" else load_block(block.y, dataset.target_columns)
+        for start, stop in _pieces(*part.shape):
+            yield block.start + start, dense_rows(part, start, stop)
+
+
+def _count_wrong(
+    parts: Iterable[tuple[int, Floats]], is_wrong: Callable[[Floats], NDArray[np.bool_]]
 ) -> tuple[dict[int, int], list[int]]:
-    """Return how many wrong values each column of data in memory has, by its number, and the rows that have some."""
+    """Return how many wrong values each column has, by its number, and the rows that have some.
+
+    parts: the first row and the values of consecutive rows.
+    """
     counts: Counter[int] = Counter()
     lines: list[int] = []
-    for block in dataset.blocks:
-        part = load_block(block.x if variable == "X" else block.y)
-        for start, stop in _pieces(*part.shape):
-            rows, columns = np.nonzero(is_wrong(dense_rows(part, start, stop)))
-            counts.update(columns.tolist())
-            lines += (np.unique(rows) + block.start + start).tolist()
+    for first, z in parts:
+        rows, columns = np.nonzero(is_wrong(z))
+        counts.update(columns.tolist())
+        lines += (np.unique(rows) + first).tolist()
     return dict(sorted(counts.items())), lines
 
 
@@ -237,13 +254,17 @@ def naming_columns(dataset: Dataset) -> Iterator[None]:
         raise error.named(dataset) from error
 
 
-def require_finite(z: Floats, where: str, variable: str, first_row: int, first_column: int = 0) -> None:
-    """Raise NonFiniteError for values that are not finite, with their rows and columns."""
+def require_finite(
+    z: Floats, where: str, variable: str, first_row: int, first_column: int = 0,
+    parts: Callable[[], Iterable[tuple[int, Floats]]] | None = None,
+) -> None:  # fmt: skip
+    """Raise NonFiniteError for values that are not finite, with their rows and columns.
+
+    parts: returns the first row and the values of all rows that the error counts; without it those of z.
+    """
     if np.isfinite(z).all():
         return
-    bad, kind = np.isnan(z), "NaN"
-    if not bad.any():
-        bad, kind = np.isinf(z), "infinite"
+    kind = "NaN" if np.isnan(z).any() else "infinite"
     name, _, place = where.rpartition(", rows ")
     in_memory = where.partition(",")[0] == "X"  # the name of the matrix in memory
     remedy = "Correct the data."
@@ -255,11 +276,11 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
             "X": 'Correct the data, or set missing to "mean" to replace NaN by the mean of each column.',
             "Y": f"Correct the data, or leave these rows out, as by {leave_out}.",
         }.get(variable, remedy)
-    rows, columns = np.nonzero(bad)
+    counts, lines = _count_wrong([(first_row, z)] if parts is None else parts(), _WRONG[kind])
+    first, last = map(int, place.split(" to ")) if name else (0, 0)
     raise NonFiniteError(
         variable if in_memory else f"{variable} of {name or where}", kind, remedy, variable,
-        {int(j) + first_column: int(bad[:, j].sum()) for j in np.unique(columns)},
-        (np.unique(rows) + first_row).tolist(), f" in rows {place}" if name else "",
+        {j + first_column: count for j, count in counts.items()}, lines, (first, last) if name else None,
     )  # fmt: skip
 
 
@@ -472,9 +493,12 @@ def block_present(x: Any, where: str = "X", first_row: int = 0, w: Floats | None
     """Return weights and means of the values of one block that are not NaN. Errors: DataError for infinite values."""
     r, n = x.shape
     present = Present(np.zeros(n), np.zeros(n))
-    for start, stop in _pieces(r, n):
+    pieces = _pieces(r, n)
+    for start, stop in pieces:
         z = dense_rows(x, start, stop)
-        require_finite(np.where(np.isnan(z), 0.0, z), where, "X", first_row + start)
+        require_finite(
+            np.where(np.isnan(z), 0.0, z), where, "X", first_row + start, parts=partial(_dense, x, pieces, first_row)
+        )
         there = ~np.isnan(z)
         z = np.where(there, z, 0.0)
         if w is None:
@@ -501,6 +525,14 @@ def _pieces(rows: int, width: int, most: float = math.inf) -> list[tuple[int, in
     return list(pairwise(edges))
 
 
+def _dense(
+    x: Any, pieces: list[tuple[int, int]], first_row: int, fill: Floats | None = None
+) -> Iterator[tuple[int, Floats]]:
+    """Yield the first row and the values of the pieces of a block."""
+    for start, stop in pieces:
+        yield first_row + start, dense_rows(x, start, stop, fill)
+
+
 def _survey(
     x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int,
     w: Floats | None,
@@ -517,7 +549,8 @@ def _survey(
         z = x[start:stop] if plain else dense_rows(x, start, stop, fill)
         bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
         if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
-            require_finite(np.asarray(z, np.float64), where, variable, first_row + start)
+            whole_block = partial(_dense, x, pieces, first_row, fill)
+            require_finite(np.asarray(z, np.float64), where, variable, first_row + start, parts=whole_block)
         largest = np.maximum(-bottom, top)
         whole &= largest <= _EXACT / 2.0
         _keep_whole(z, whole)

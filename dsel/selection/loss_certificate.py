@@ -86,7 +86,7 @@ def certify_loss(
     search = LossSearch(run, data)
     search.consider([(run.most, selection.indices)])
     known = search.known[tuple(sorted(selection.indices))]
-    _require_same(known.value, selection)
+    _require_same(search, known, selection)
     unit = _units(run, data)
     in_units = (known.coefficients.T * unit[known.columns]).T
     largest = None if limit is None else limit * float(lengths(in_units).max(initial=0.0))
@@ -281,13 +281,22 @@ def _require_wide(problem: LossProblem, columns: int) -> None:
         )
 
 
-def _require_same(value: float, selection: Selection) -> None:
-    if not abs(value - selection.error) <= _SAME * max(abs(value), 1e-300):
-        raise DataError(
-            f"These are not the data of the selection: its columns have the deviance {value:.6g} here, and "
-            f"{selection.error:.6g} there.",
-            "Certify with the X, Y, rows, weights and offset that the selection was made from.",
-        )
+def _require_same(search: LossSearch, known: LossFit, selection: Selection) -> None:
+    """Raise DataError unless the columns have the F of the selection here: fitted again, or by its coefficients.
+
+    A fit that rounding stops before its minimum stops elsewhere when it begins elsewhere.
+    """
+
+    def same(value: float) -> bool:
+        return abs(value - selection.error) <= _SAME * max(abs(value), 1e-300)
+
+    if same(known.value) or same(search.fit_of(selection, list(selection.indices)).value):
+        return
+    raise DataError(
+        f"These are not the data of the selection: its columns have the deviance {known.value:.6g} here, and "
+        f"{selection.error:.6g} there.",
+        "Certify with the X, Y, rows, weights and offset that the selection was made from.",
+    )
 
 
 def _certificate(

@@ -378,8 +378,8 @@ class LossSearch:
         """Return F of columns of the data."""
         return fit_subsets(self.problem, [np.array(sorted(members), np.int64)])[0].value
 
-    def on_new_rows(self, old: Selection, members: list[int]) -> dict[str, Any] | None:
-        """Return the deviance and D2 of an older selection, with its coefficients, on the rows that it had not.
+    def fit_of(self, old: Selection, members: list[int]) -> LossFit:
+        """Return the fit that a selection has, with its F on these data.
 
         members: its columns, in the order of its coefficients.
         """
@@ -390,8 +390,17 @@ class LossSearch:
         b = old.coefficients[order] @ to_eta
         b, b0 = b * scaling.scale_x[S][:, None], old.intercept @ to_eta + scaling.center_x[S] @ b
         fit = LossFit(S, 0.0, 0.0, b[:, 0], float(b0[0])) if contrasts is None else LossFit(S, 0.0, 0.0, b, b0)
-        new = on_rows(problem, np.arange(problem.dataset.m) >= old.shape[0])
-        value, total = deviances(new, [fit])[0], fit_subsets(new, [np.empty(0, np.int64)])[0].deviance
+        deviance = deviances(problem, [fit])[0]
+        return replace(fit, value=deviance + problem.lam * float(np.square(b).sum()), deviance=deviance)
+
+    def on_new_rows(self, old: Selection, members: list[int]) -> dict[str, Any] | None:
+        """Return the deviance and D2 of an older selection, with its coefficients, on the rows that it had not.
+
+        members: its columns, in the order of its coefficients.
+        """
+        new = on_rows(self.problem, np.arange(self.problem.dataset.m) >= old.shape[0])
+        value = replace(self, problem=new).fit_of(old, members).deviance
+        total = fit_subsets(new, [np.empty(0, np.int64)])[0].deviance
         return {"error": value, "r2": 1.0 - value / total if total > 0.0 else None}
 
     @property

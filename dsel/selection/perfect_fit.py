@@ -114,4 +114,5 @@ def _note(run: SelectionRun, point: FrontPoint) -> str:
     size = run.validated.included + point.size
     items = counted_items(size, run.validated.items.noun)
     verb = "explains" if size == 1 else "explain"
-    return f"{items} {verb} all of Y up to rounding: the search stops there"
+    what = "Y" if run.dataset.n_targets else "X"
+    return f"{items} {verb} all of {what} up to rounding: the search stops there"

@@ -6,6 +6,7 @@ agree.
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Mapping
@@ -40,6 +41,16 @@ _REQUEST_1 = ("k", "method", "preprocess", "lam", "seed", "options", "include", 
 _CHECKED = 3
 #: Between the arrays and the JSON of a new selection, on disk, there is less time than this.
 _PUBLISH_SECONDS = 0.2
+
+
+def certify_call(source: str, folder: AnyPath | None = None) -> str:
+    """Return the call in Python that certifies a selection of data with this name.
+
+    folder: where the selection was saved; by default it is in memory.
+    """
+    selection = "selection" if folder is None else f"dsel.open_selection({json.dumps(str(folder))})"
+    in_memory = source in ("", "X") or source.startswith("icechunk://")
+    return f"dsel.certify({selection}, {'X, y' if in_memory else json.dumps(source)})"
 
 
 def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:

@@ -23,7 +23,7 @@ from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
 from dsel.data.classes import with_plain_columns
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.frames import frame_labels, numbered
+from dsel.data.frames import frame_labels, numbered, target_labels
 from dsel.data.labels import as_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
@@ -153,7 +153,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = None if self._y_ignored else with_plain_columns(y)
         X = opened_input(X)
-        numbers, targets = frame_labels(X) if numbered(X) else None, frame_labels(y)
+        numbers, targets = frame_labels(X) if numbered(X) else None, target_labels(y)
         X, y = check_training_data(self, X, y, self.missing == "mean")
         target = EncodedTarget(None) if y is None else self._encoded(y)
         if sample_weight is not None and not is_lazy_or_labelled(X):
@@ -170,6 +170,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                 dataset = replace(dataset, features=self.feature_names_in_)
             if targets is not None and target.classes is None and len(targets) == dataset.n_targets:
                 dataset = replace(dataset, targets=as_labels(targets))
+            elif targets is not None and len(targets) == 1:  # classes have the name of their target
+                dataset = replace(dataset, targets=as_labels([f"{targets[0]}={label}" for label in dataset.targets]))
             if numbers is not None:
                 features = dataset.features if dataset.numbered else as_labels(numbers)
                 dataset = replace(dataset, features=features, numbered=True)

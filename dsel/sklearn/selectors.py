@@ -168,9 +168,10 @@ class BestSubsetSelector(BaseSelector):
         if self.status_ == "optimal-except-near-copies":
             return caveat(selection.certificate[-1], selection.label, selection.counts)
         ended = f"ended after {self.seconds} seconds" if selection.ended == "seconds" else "ended"
+        known = f"none is below {self.bound_:.6g}" if self.bound_ > 0.0 else "nothing is known of other subsets"
         return (
-            f"The search {ended} without a proof: the error is {selection.error:.6g}, and none is below "
-            f"{self.bound_:.6g}. Raise seconds, or select fewer."
+            f"The search {ended} without a proof: the error is {selection.error:.6g}, and {known}. "
+            "Raise seconds, or select fewer."
         )
 
     def _method_fields(self) -> dict[str, Any]:

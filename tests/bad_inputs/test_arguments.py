@@ -24,6 +24,7 @@ from tests.bad_inputs.conftest import LABELS, X, Y, names
 OPTION, DATA, MISSING, CRITERION, OUTPUT = 64, 65, 66, 70, 73
 WORDS = [f"w{i}" for i in range(60)]
 FRAME = pd.DataFrame(X, columns=LABELS)
+NUMBERED = pd.DataFrame(X)
 DUPLICATES = pd.DataFrame(X[:, :2], columns=["a", "a"])
 SPARSE = scipy.sparse.csr_matrix(X)
 WRONG_SPARSE = SPARSE.copy()
@@ -67,6 +68,8 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("infinite", select(with_value(np.inf, "d"), Y), DATA, "infinite values: 1, in column 'd'", "Correct the data"),
     ("nan in Y", select(X, np.where(Y > 3, np.nan, Y)), DATA, "Y has NaN values: .* column 'y0'", "Correct the data"),
     ("short Y", select(X, Y[:5]), DATA, "X has 60 rows and Y has 5", "one row for each sample"),
+    ("an array of names", select(FRAME, np.array(["a", "b"])), DATA, "Y has 2", r"give a list: \['a', 'b'\]"),
+    ("an array of numbers", select(NUMBERED, np.array([3, 5])), DATA, "Y has 2", r"give a list: \[3, 5\]"),
     ("empty Y", select(X, np.empty((60, 0))), DATA, "Y has no columns", "Leave Y out"),
     ("deep Y", select(X, np.zeros((60, 1, 1))), DATA, r"Y has shape \(60, 1, 1\)", "samples x targets"),
     ("one class", select(X, np.array(["a"] * 60)), DATA, "y has 1 class", "Check the column"),
@@ -91,7 +94,10 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("one label", select(FRAME, Y, include="a"), OPTION, "'include' is 'a'", "a list"),
     ("a label twice", select(FRAME, Y, k=2, include=["a", "a"]), OPTION, "include: .* named twice", "'a', 'a'"),
     ("from the end", select(FRAME, Y, include=[-1]), OPTION, "no feature -1 among 6", "from 0 to 5"),
-    ("targets without Y", select(X, targets=["no"]), OPTION, "There is no Y to choose", "no"),
+    ("targets without Y", select(X, targets=[3]), OPTION, r"There is no Y to choose \[3\]", r"Y=V\[:, j\]"),
+    ("a target by position", select(FRAME, 1), DATA, "X has no column 1: its labels are text", "column 1 is 'b'"),
+    ("a target beyond", select(FRAME, 9), DATA, "X has no column 9: its labels are text", "by its label"),
+    ("a truth value", select(FRAME, Y, include=[True]), OPTION, "True is not a column", "label as text"),
     ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column 'no'", "Known"),
     ("groups of others", select(FRAME, Y, groups={"g": ["zz"]}), OPTION, "groups: there is no feature 'zz'", "Known: a"),
     ("two groups", select(FRAME, Y, groups={"g": ["a"], "h": ["a"]}), OPTION, "'a' is in two groups", "Name it once"),

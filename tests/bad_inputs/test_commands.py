@@ -15,7 +15,11 @@ from tests.cli_runner import call
 USAGE, OPTION, DATA, MISSING, OUTPUT = 2, 64, 65, 66, 73
 NO_RESULT = (MISSING, "There is no selection.json in", "folder that a run wrote to")
 NO_JOB = (MISSING, "holds no job", "Name the folder that dsel run")
-FROM_PYTHON = (MISSING, "holds no job: its selection was saved from Python", "run a job: dsel init STORE")
+FROM_PYTHON = (
+    MISSING,
+    "holds no job: its selection was saved from Python",
+    r'dsel.certify\(dsel.open_selection\("result"\), ".*/data.zarr"\)\. .* run a job: dsel init STORE',
+)
 KNOWN = "Known: a, b, y"
 
 COMMANDS: list[tuple[list[str], int, str, str]] = [

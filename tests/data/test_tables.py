@@ -206,8 +206,8 @@ def test_a_report_says_which_targets_have_missing_values(tmp_path: Path) -> None
                         categorical="c")  # fmt: skip
         return "\n".join(report.lines())
 
-    assert "missing values in 1 target: y (1); no selection takes them: ingest again with missing=rows" in lines("y")
-    some = "no selection of y takes them: select other targets, or ingest again with missing=rows"
+    assert "missing values in 1 target: y (1); no selection takes them: ingest again with missing=rows (" in lines("y")
+    some = "no selection of y takes them: select other targets, or ingest again with missing=rows (--missing rows)"
     assert f"missing values in 1 target: y (1); {some}" in lines("y", "z")
     assert "missing values in 1 target: kind (2); no selection takes them" in lines("kind")
     assert "missing values in 2 targets: y (1), kind (2); no selection of y, kind takes them" in lines("y", "z", "kind")

@@ -7,6 +7,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -102,8 +103,20 @@ def test_dask_arrays_and_weights() -> None:
     selection = dsel.select(X, Y, k=3, sample_weight=WEIGHTS)
     chunked = (da.from_array(X, chunks=(10, 9)), da.from_array(Y, chunks=(10, 2)))
     assert dsel.certify(selection, *chunked, sample_weight=WEIGHTS).certificate[-1]["proven"]
+    for proof in (dsel.certify, dsel.alternatives):
+        with pytest.raises(OptionError, match=r"made with weights\. Give them again as sample_weight"):
+            proof(selection, *chunked)
     with pytest.raises(DataError, match="not the data of the selection"):
-        dsel.certify(selection, *chunked)
+        dsel.certify(selection, *chunked, sample_weight=WEIGHTS[::-1])
+
+
+def test_weights_that_were_a_column_of_the_frame_are_asked_for() -> None:
+    frame = pd.DataFrame(X).add_prefix("x").assign(y=Y[:, 0], w=WEIGHTS)
+    selection = dsel.select(frame, "y", k=2, sample_weight="w")
+    for proof in (dsel.certify, dsel.alternatives):
+        with pytest.raises(OptionError, match=r'made with weights\. .* such as sample_weight="w"'):
+            proof(selection, frame, "y")
+    assert dsel.certify(selection, frame, "y", sample_weight="w").certificate[-1]["proven"]
 
 
 def test_columns_for_the_data_themselves() -> None:

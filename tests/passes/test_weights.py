@@ -171,6 +171,19 @@ class TestInAStore:
         assert by_convention.fingerprint != off.fingerprint
         assert by_convention.bytes_read == 2 * 8 * (X.size + Y.size + w.size)
 
+    @pytest.mark.parametrize("asked", [{}, {"sample_weight": False}, {"loss": "poisson", "sample_weight": False}])
+    def test_a_proof_uses_the_weights_of_the_selection(self, tmp_path: Path, asked: dict[str, Any]) -> None:
+        X, Y, w = weighted()
+        path = tmp_path / "s.zarr"
+        ingest_arrays(X, path, y=np.round(np.abs(Y[:, :1])), chunks=(13, 9), weight=w)
+        found = dsel.select(path, k=2, lam=0.1, **asked)
+        (row,) = dsel.certify(found, path).certificate
+        assert row["value"] == pytest.approx(found.error)
+        assert dsel.alternatives(found, path, within=0.01).subsets
+        if not asked:
+            of_rows = dsel.select(X, np.round(np.abs(Y[:, :1])), k=2, lam=0.1, sample_weight=w)
+            assert dsel.certify(of_rows, path).certificate[0]["value"] == pytest.approx(row["value"])
+
     def test_another_variable_is_named_and_watched_for_changes(self, tmp_path: Path) -> None:
         import xarray as xr
 
@@ -181,6 +194,7 @@ class TestInAStore:
         found = dsel.select(path, k=3, sample_weight="v")
         close(found, dsel.select(X, Y, k=3, sample_weight=w))
         close(found, dsel.select(dataset, k=3, sample_weight="v"))
+        assert dsel.certify(found, path).certificate[0]["value"] == pytest.approx(found.error)
         dataset.assign(v=("sample", w + 1.0)).to_zarr(path, mode="w", zarr_format=3, consolidated=False)
         assert as_dataset(path, sample_weight="v").fingerprint != found.fingerprint
         with pytest.raises(DataError, match=r"no variable u of weights; .* it has v"):

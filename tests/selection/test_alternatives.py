@@ -411,3 +411,13 @@ def test_a_criterion_needs_a_number_of_subsets_and_no_penalty() -> None:
         dsel.alternatives(dsel.select(X, y, k=2, method="forward"), X, y, by="bic")
     with pytest.raises(OptionError, match="without a penalty"):
         dsel.alternatives(dsel.select(X, y, k=2, method="forward", lam=1.0), X, y, nbest=3, by="bic")
+
+
+def test_lost_is_negative_where_a_subset_explains_more_than_the_best_by_a_criterion() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 6))
+    y = X[:, 0] + rng.normal(size=50)
+    table = dsel.alternatives(dsel.select(X, y, k=1), X, y, nbest=9, by="bic").to_frame()
+    explained = table["r2"] / table["r2"].iloc[0]
+    assert table["lost"].to_numpy() == pytest.approx((1 - explained).to_numpy())
+    assert (table["lost"] < 0).any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,22 @@ def test_targets_of_a_store_are_scored_by_name_or_by_label(named: list[str], tmp
         assert selection.score(tmp_path / "s", given)["r2"] == pytest.approx(selection.r2)
 
 
+@pytest.mark.parametrize("levels", ["ab", "abc"])
+def test_a_target_of_classes_of_an_opened_store_is_scored_by_its_name(levels: str, tmp_path: Path) -> None:
+    kinds = np.random.default_rng(0).choice(list(levels), M)
+    frame = FRAME[["size"]].assign(kind=kinds, number=Y)
+    dsel.ingest(frame, tmp_path / "s", target=["kind", "number"])
+    loss = "logistic" if len(levels) == 2 else "multinomial"
+    selection = dsel.select(frame[["size"]], frame["kind"], k=1, loss=loss)
+    opened = xr.open_zarr(tmp_path / "s", consolidated=False)
+    for named in ("kind", ["kind"]):
+        assert selection.score(opened, named)["d2"] == pytest.approx(selection.r2)
+    assert dsel.select(opened, "kind", k=1).targets == selection.targets
+    for wrong in (["kind", "nope"], ["number", "nope"], "nope"):
+        with pytest.raises(DataError, match="has no variable nope, only"):
+            dsel.select(opened, wrong, k=1)
+
+
 def test_a_store_of_days_is_applied_to_dates(tmp_path: Path) -> None:
     dsel.ingest(FRAME[["size", "built"]].assign(y=Y), tmp_path / "s", target="y", dates="days")
     selection = dsel.select(tmp_path / "s", k=2)
@@ -285,6 +302,12 @@ def test_numbers_of_new_rows_are_the_categories_that_a_text_file_has_as_numbers(
     np.testing.assert_array_equal(selection.predict(kind(frame.assign(code=codes))), expected)
     lacks = frame.assign(code=frame["code"].where(codes != 101))
     np.testing.assert_array_equal(selection.predict(kind(lacks.astype({"code": float}))), selection.predict(lacks))
+    new = frame.assign(code=999)
+    for given in (new.astype({"code": str}), new):
+        told = pytest.warns(UserWarning, match="was not made from, such as '999'")
+        with told if categories == "groups" else nullcontext():
+            found = selection.predict(kind(given))
+        np.testing.assert_allclose(found, by_hand(selection, new.assign(**{f"code={c}": 0 for c in codes})))
     for other in (True, 20.5):
         with pytest.raises(DataError, match="has its values as categories"):
             selection.predict(frame.assign(code=other))

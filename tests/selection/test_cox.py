@@ -317,6 +317,17 @@ def test_a_regressor_of_scikit_learn_predicts_hazard_ratios() -> None:
         assert model.score(X, target) == pytest.approx(found.r2)
 
 
+def test_a_fit_that_rounding_stopped_is_certified_on_its_data_alone() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(100, 5))
+    y = np.column_stack([np.exp(-X[:, 2]), np.ones(100)])
+    found = dsel.select(X, y, k=1, loss="cox", lam=1e-14)
+    assert any("stopped before its minimum" in note for note in found.notes)
+    assert dsel.certify(found, X, y, seconds=1).indices == found.indices
+    with pytest.raises(DataError, match="These are not the data of the selection"):
+        dsel.certify(found, X[::-1], y)
+
+
 def test_the_report_has_the_concordance(tmp_path: Path) -> None:
     X, y = drawn(60, 6)
     found = dsel.select(X, y, k=2, loss="cox")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import dsel
 from dsel.data import in_memory
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError
+from dsel.passes import moments
 
 M = 40
 RNG = np.random.default_rng(1)
@@ -72,21 +74,72 @@ def test_an_error_names_the_category_and_what_helps(tmp_path: Path) -> None:
         dsel.select(HOLES[["x", "z"]], Y, k=1)
 
 
-def test_an_error_counts_all_rows_in_memory_and_says_elsewhere_what_was_not(
+def test_an_error_counts_all_rows_in_memory_and_in_a_small_store_and_says_elsewhere_what_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X = RNG.normal(size=(M, 3))
     X[[3, 17, 38], [0, 0, 2]] = np.nan
     monkeypatch.setattr(in_memory, "BLOCK_BYTES", 8 * 3 * 10)  # blocks of ten rows
-    with pytest.raises(DataError, match=r"^X has NaN values: 3, in columns 'x0' \(2\), 'x2' \(1\), rows 3, 17, 38 \("):
+    found = r"NaN values: 3, in columns 'x0' \(2\), 'x2' \(1\), rows 3, 17, 38 \("
+    with pytest.raises(DataError, match="^X has " + found):
         dsel.select(X, Y, k=1)
     ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(10, 3))
+    with pytest.raises(DataError, match=r"^X of .*s\.zarr has " + found):
+        dsel.select(tmp_path / "s.zarr", k=1)
+    monkeypatch.setattr(moments, "COUNTED_BYTES", 0)  # as if the store were large
     of_store = r"^X of .*s\.zarr has NaN values in rows \d+ to \d+: 1, .* X had 3 missing values when it was ingested\."
     with pytest.raises(DataError, match=of_store):
         dsel.select(tmp_path / "s.zarr", k=1)
     lazy = r"^X has NaN values in rows \d+ to \d+: 1, .* 3 other blocks of rows were not counted\."
     with pytest.raises(DataError, match=lazy):
         dsel.select(da.from_array(X, chunks=(10, 3)), Y, k=1)
+
+
+READS: dict[str, Callable[..., Any]] = {
+    "select": partial(dsel.select, k=2),
+    "random folds": partial(dsel.select, k="auto", max_k=3),
+    "folds of blocks": partial(dsel.select, k="auto", max_k=3, choose_k={"folds": 4, "split": "blocks"}),
+    "held-out rows": partial(dsel.select, k="auto", max_k=3, choose_k={"held_out": 0.25, "split": "blocks"}),
+    "held-out random rows": partial(dsel.select, k="auto", max_k=3, choose_k={"held_out": 0.25}),
+    "groups of rows": partial(
+        dsel.select, k="auto", max_k=3, choose_k={"folds": 3, "row_groups": np.arange(200) // 20}
+    ),
+    "kfold": partial(dsel.select, k=2, method="kfold"),
+    "logistic": partial(dsel.select, k=2, loss="logistic"),
+    "leave-one-out": partial(dsel.select, k=2, method="greedy-rls"),
+    "stability": partial(dsel.stability, k=2),
+}
+
+
+@pytest.mark.parametrize("kind", ["array", "blocks", "lazy", "store", "large store"])
+@pytest.mark.parametrize("read", READS)
+def test_an_error_gives_rows_of_the_data_whatever_part_of_them_is_read(
+    read: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = (X[:, 0] + rng.normal(size=200) > 0).astype(float)
+    X[[150, 160, 170], 2] = np.nan
+    data: tuple[Any, ...] = (X, y)
+    if kind == "blocks":
+        monkeypatch.setattr(in_memory, "BLOCK_BYTES", 8 * 4 * 60)
+    if kind == "lazy":
+        data = (da.from_array(X, chunks=(200, 4)), y)
+    if kind.endswith("store"):
+        ingest_arrays(X, tmp_path / "s.zarr", y=y, chunks=(200, 4))
+        data = (tmp_path / "s.zarr",)
+    if kind == "large store":
+        monkeypatch.setattr(moments, "COUNTED_BYTES", 0)
+    with pytest.raises(DataError, match=r"^X .*has NaN values: 3, in column 'x2', rows 150, 160, 170 \("):
+        READS[read](*data)
+
+
+def test_an_error_about_a_window_of_a_store_gives_rows_of_the_store(tmp_path: Path) -> None:
+    X = RNG.normal(size=(M, 3))
+    X[[3, 38], 0] = np.nan
+    ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(M, 3))
+    with pytest.raises(DataError, match=r"NaN values: 1, in column 'x0', row 38 \("):
+        dsel.select(tmp_path / "s.zarr", k=1, rows={"last": 0.5})
 
 
 def test_a_selection_from_a_store_says_how_many_values_were_missing(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ def test_no_column_is_added_for_rounding_errors(method: str) -> None:
     assert max(row.size for row in found.front) == 2
 
 
+def test_all_columns_explain_x_where_they_are_chosen_for_it() -> None:
+    assert "8 columns explain all of X up to rounding: the search stops there" in dsel.select(X, k=8).notes
+
+
 @pytest.mark.parametrize("k", [8, 9, 12])
 def test_as_many_columns_as_rows_are_noted_and_no_error_is_negative(k: int) -> None:
     Z = RNG.standard_normal((10, 20))

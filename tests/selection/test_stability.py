@@ -210,6 +210,18 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "even for pairs" in err
 
 
+def test_the_command_fills_missing_values(tmp_path: Path) -> None:
+    X, Y = problem()
+    X[3, 2] = np.nan
+    store = make_store(tmp_path / "s.zarr", X, Y)
+    code, _, err = call("stability", store, "--k", "3", "--samples", "4")
+    assert (code, "NaN values: 1, in column 'x2', row 3 (" in err) == (65, True)
+    code, out, err = call("stability", store, "--k", "3", "--samples", "4", "--missing", "mean", "--json")
+    assert code == 0, err
+    filled = dsel.stability(X, Y, k=3, samples=4, missing="mean")
+    assert json.loads(out)["frequencies"] == filled.frequencies.tolist()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -131,6 +131,15 @@ def test_the_name_of_a_category_stands_for_its_columns_where_they_are_chosen_one
         GreedyRLSSelector(2, include=["shop"]).fit(WIDE, Y)
 
 
+def test_the_name_of_a_series_is_the_name_of_the_target() -> None:
+    y, kind = pd.Series(Y, name="sales"), pd.Series(np.where(NUMBERS["price"] > 0.0, "high", "low"), name="kind")
+    three = kind.where(NUMBERS["promo"] < 1.0, "top")
+    for target in (y, kind, three):
+        expected = dsel.select(NUMBERS, target, k=1).targets
+        assert SubsetSelector(1).fit(NUMBERS, target).selection_.targets == expected
+    assert SubsetSelector(1).fit(NUMBERS, y.rename(None)).selection_.targets == ("y0",)
+
+
 def test_targets_keep_the_names_of_a_frame() -> None:
     targets = pd.DataFrame({"sales": Y, "visits": -Y})
     assert list(SubsetSelector(1).fit(NUMBERS, targets).selection_.targets) == ["sales", "visits"]

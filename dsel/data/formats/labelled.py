@@ -18,6 +18,7 @@ import numpy as np
 
 from dsel._lib.text import shorten, suggest
 from dsel.data import schema
+from dsel.data.classes import stored_targets
 from dsel.data.formats.lazy_arrays import (
     LazyArray,
     LazySource,
@@ -29,6 +30,7 @@ from dsel.data.formats.lazy_arrays import (
     tree_identity,
 )
 from dsel.data.formats.source import Array, Format, Source, SourceOptions, SparseSource
+from dsel.data.labels import as_labels
 from dsel.data.store.array import read_attributes
 from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store
@@ -262,16 +264,26 @@ def matrix_variable(dataset: Any, other: set[Any]) -> Any:
 def own_targets(dataset: Any, names: Sequence[str]) -> Any:
     """Return the columns of the variable Y with these labels, samples first; None if Y does not have them all.
 
-    Names of variables are no labels of Y.
+    The name of a target that holds classes stands for its columns. Names of variables are no labels of Y.
     """
-    if not names or schema.Y not in dataset or any(name in dataset for name in names):
+    dim, labels, classes = labels_of_targets(dataset)
+    if not names or any(name in dataset for name in names) or not set(names) <= {*labels, *classes}:
         return None
-    Y = dataset[schema.Y]
-    dim = next((dim for dim in Y.dims if dim in Y.coords and Y[dim].dtype.kind in "OUT"), None) if Y.ndim == 2 else None
-    labels = [] if dim is None else [str(label) for label in Y[dim].values.tolist()]
-    if not set(names) <= set(labels):
-        return None
-    return Y.isel({dim: [labels.index(name) for name in names]}).transpose(..., dim)
+    chosen, _ = stored_targets(as_labels(labels), classes, names)
+    return dataset[schema.Y].isel({dim: chosen}).transpose(..., dim)
+
+
+def labels_of_targets(dataset: Any) -> tuple[Any, list[str], dict[str, list[str]]]:
+    """Return the dimension along which text names the columns of the variable Y, the names, and targets with classes.
+
+    The dimension is None where there is none.
+    """
+    Y = dataset.get(schema.Y)
+    dims = () if Y is None or Y.ndim != 2 else Y.dims
+    dim = next((dim for dim in dims if dim in Y.coords and Y[dim].dtype.kind in "OUT"), None)
+    if dim is None:
+        return None, [], {}
+    return dim, [str(label) for label in Y[dim].values.tolist()], dataset.attrs.get(schema.ATTR_CLASSES, {})
 
 
 def _targets(dataset: Any, names: Sequence[str], sample: str, where: str) -> Targets:

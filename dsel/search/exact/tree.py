@@ -116,6 +116,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
         self._leased: dict[int, list[tuple[float, N]]] = {}
         self._visited = self._made = self._leases = 0
         self._too_long = 0.0  # seconds of the node that the last run had no time for
+        self._only_prepared = False  # whether the time of the last run ended before the first node
         self._memory_limit, self._bytes = memory_limit, 0
         self._time = Deadline(None)
 
@@ -163,7 +164,12 @@ class BestFirstTree(ExactSearch, Generic[N]):
 
     def limit_note(self) -> str:
         """Return why this tree proves less than others would, and what proves more; empty if there is nothing."""
-        return ""
+        if not self._only_prepared or self._too_long:  # the certificate says how long a node takes
+            return ""
+        return (
+            "visited no node, because its time ended before the first one; more time helps, and another call of "
+            "dsel certify continues it"
+        )
 
     # What all share.
 
@@ -217,6 +223,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
         else:
             with self.time_limit(left):
                 ended = (runner if runner is not None and self.distributable else drive)(self, stop, on_slice)
+        self._only_prepared = ended == "seconds" and not self.iteration
         if seconds and left is not None and ended == "seconds" and self.iteration == before:
             self._too_long = max(seconds, left)
         return ended

@@ -49,13 +49,13 @@ class SearchProgress:
     archive : int
         Solutions in the archive.
     per_second : float
-        Evaluations per second of this run.
+        Evaluations per second since the first result of this run; 0 until there are others.
     workers : int
         Workers at this moment.
     utilisation : float
         Fraction of the workers' time spent on evaluations.
     seconds_left : float or None
-        Time to the last iteration at this speed. None: not known.
+        Time to the last iteration at the speed since the first result. None: not known.
     """
 
     iterations: int
@@ -140,7 +140,8 @@ class Dispatcher:
         self._out: dict[str, Task] = {}
         self._workers = 0
         self._began = self._looked = clock()
-        self._before = search.iteration, search.evaluations
+        # When the first result came: workers start and compile until then, which tells nothing of the speed.
+        self._first: tuple[float, int, int] | None = None
 
     def run(self, on_slice: Callable[[AnytimeSearch], None] | None = None) -> str:
         """Run the search to its end, and return which rule ended it.
@@ -227,6 +228,7 @@ class Dispatcher:
         self.stats.tasks += 1
         self.stats.busy += result.seconds
         self.stats.evaluations += done
+        self._first = self._first or (self._clock(), self.search.iteration, self.search.evaluations)
         for item in task.items:
             self._attempts.pop(item, None)
         if done:
@@ -256,7 +258,7 @@ class Dispatcher:
         if workers != self._workers:
             self._write("workers", number=workers)
             self._workers = workers
-        self.search.progress = self._progress(now - self._began)  # type: ignore[attr-defined]
+        self.search.progress = self._progress(now)  # type: ignore[attr-defined]
         if on_slice is not None:
             on_slice(self.search)
 
@@ -271,16 +273,16 @@ class Dispatcher:
                 on_slice(self.search)
             raise
 
-    def _progress(self, elapsed: float) -> SearchProgress:
+    def _progress(self, now: float) -> SearchProgress:
         search = self.search
-        iterations, evaluations = search.iteration - self._before[0], search.evaluations - self._before[1]
+        since, iteration, evaluations = self._first or (now, search.iteration, search.evaluations)
+        elapsed, done = now - since, search.iteration - iteration
         limit = None if self.limit >= NO_LIMIT else self.limit
-        left = None
-        if iterations > 0 and limit is not None:
-            left = elapsed * (limit - search.iteration) / iterations
+        left = None if limit is None or not done else elapsed * (limit - search.iteration) / done
+        speed = (search.evaluations - evaluations) / elapsed if elapsed > 0.0 else 0.0
         return SearchProgress(
-            search.iteration, limit, search.evaluations, search.best_value, search.solutions,
-            evaluations / elapsed if elapsed > 0.0 else 0.0, self._workers, self.stats.utilisation, left,
+            search.iteration, limit, search.evaluations, search.best_value, search.solutions, speed, self._workers,
+            self.stats.utilisation, left,
         )  # fmt: skip
 
     def _write(self, event: str, **values: Any) -> None:

@@ -19,6 +19,7 @@ from dsel.selection.record import SelectionRecord
 from dsel.selection.render import describe_changes, describe_guarantees
 from dsel.selection.report import tables
 from dsel.selection.report.figures import figures
+from dsel.selection.saved import certify_call
 from dsel.selection.stability.result import Stability
 from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
@@ -63,8 +64,9 @@ def fill(template: str, **values: Any) -> str:
 
 
 def render_report(
-    selection: SelectionRecord, stability: Stability | None = None, history: Sequence[RunSummary] = ()
-) -> str:
+    selection: SelectionRecord, stability: Stability | None = None, history: Sequence[RunSummary] = (),
+    certify: str = "",
+) -> str:  # fmt: skip
     """Return a selection as one HTML page.
 
     Parameters
@@ -75,6 +77,8 @@ def render_report(
         How often its columns are chosen on subsamples of the same data.
     history : sequence of RunSummary
         The runs of a repeated job, oldest first.
+    certify : str, optional
+        What certifies the selection. By default a call in Python for a selection in memory.
 
     Returns
     -------
@@ -88,22 +92,23 @@ def render_report(
     """
     return fill(
         "report.html", selection=selection, guarantees=list(describe_guarantees(selection)),
-        how_to_certify=tables.how_to_certify(selection),
+        how_to_certify=certify or certify_call(selection.source),
         figures=figures(selection, history), stability=tables.stability_section(selection, stability),
         changes=list(describe_changes(selection.changes)) if selection.changes else [], version=versions()["dsel"],
     )  # fmt: skip
 
 
 def write_report(
-    selection: SelectionRecord, out: AnyPath, stability: Stability | None = None, history: Sequence[RunSummary] = ()
-) -> AnyPath:
-    """Write the page of a selection to a file, which may exist, and return the file.
+    selection: SelectionRecord, out: AnyPath, stability: Stability | None = None, history: Sequence[RunSummary] = (),
+    certify: str = "",
+) -> AnyPath:  # fmt: skip
+    """Write the page of a selection to a file, which may exist, and return the file. For `certify` see `render_report`.
 
     Errors: OutputError if the name of the file is not that of an HTML page, or if it cannot be written.
     """
     if (suffix := PurePosixPath(out.name).suffix.lower()) not in ("", ".html", ".htm"):
         raise OutputError(f"A report is an HTML page, and {out} ends in {suffix}.", "Name a file that ends in .html.")
-    page = render_report(selection, stability, history)
+    page = render_report(selection, stability, history, certify)
     try:
         make_folder(out.parent)
         write_bytes(out, page.encode())

@@ -87,18 +87,12 @@ def key_figures(selection: SelectionRecord) -> list[tuple[str, str, str, str]]:
     return figures
 
 
-def how_to_certify(selection: SelectionRecord) -> str:
-    """Return the command or the call that proves how good a selection is: the command needs data in a store."""
-    in_memory = selection.source in ("", "X") or selection.source.startswith("icechunk://")
-    return "dsel.certify(selection, X, y)" if in_memory else "dsel certify"
-
-
 def _proof_figure(selection: SelectionRecord) -> tuple[str, str, str, str]:
     row = certificate_of_choice(selection)
     if selection.criterion is not None:
         return "Certificate", "none", "for the squared error only", ""
     if row is None:
-        return "Certificate", "none yet", f"{how_to_certify(selection)} proves a bound", ""
+        return "Certificate", "none yet", "see below how to prove a bound", ""
     status = row["status"]
     if status == "optimal":
         limited = row["coefficients"] or row.get("largest_coefficient")

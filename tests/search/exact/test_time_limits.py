@@ -249,6 +249,21 @@ def test_a_certificate_says_what_time_a_node_needs(monkeypatch):
     assert "A node of the proof" not in str(later)
 
 
+def test_a_note_says_that_the_time_ended_before_the_first_node(monkeypatch):
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((40, 30))
+    y = X[:, :9].sum(axis=1) + 9.0 * rng.standard_normal(40)
+    selection = dsel.select(X, y, k=5, method="forward")
+    with monkeypatch.context() as late:
+        late.setattr("dsel.search.exact.tree.BestFirstTree._interrupted", property(lambda tree: True))
+        late.setattr("dsel.search.exact.branch_and_bound.subproblem_tree.BranchAndBound._interrupted", True)
+        certified = dsel.certify(selection, X, y, seconds=0.5)
+    says = "the proof for 5 columns visited no node, because its time ended before the first one; more time helps"
+    assert certified.certificate[0]["nodes"] == 0
+    assert any(note.startswith(says) for note in certified.notes)
+    assert not any("visited no node" in note for note in dsel.certify(certified, X, y, seconds=5.0, nodes=3).notes)
+
+
 def test_failures_and_missing_time_are_told_apart(problem):
     late, failed = (without_proof(problem, 2, (1, 2), error) for error in (OutOfTime("soon"), ValueError("singular")))
     assert (late.ended, failed.ended) == ("seconds", "failed")

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -248,6 +249,23 @@ def test_it_says_how_it_gets_on() -> None:
     assert any(progress.seconds_left for progress in said)
     nothing = replace(last, iterations=0, evaluations=0, archive=0, per_second=0.0, workers=1)
     assert str(nothing).startswith(f"best {search.best_value:.6g}, 1 worker ")
+
+
+def test_the_time_until_the_first_result_tells_nothing_of_the_speed() -> None:
+    said, now = [], [0.0]
+    search = search_of(seed=2, order="arrival", T=600)
+
+    class LateExecutor(SerialExecutor):
+        def poll(self, seconds: float) -> Any:
+            now[0] += 1.0 if now[0] else 10_000.0  # workers start, then each task takes a second
+            return super().poll(seconds)
+
+    executor = LateExecutor(EvaluateSubsets(cover, None, COLUMNS))
+    dispatcher = Dispatcher(search, executor, Stop(iterations=600), clock=lambda: now[0])
+    dispatcher.run(lambda search: said.append(search.progress))  # type: ignore[attr-defined]
+    assert said[1].seconds_left is None
+    assert 0.0 < max(progress.seconds_left or 0.0 for progress in said) < 1000.0
+    assert said[-1].per_second > 0.5
 
 
 class TestJournal:
