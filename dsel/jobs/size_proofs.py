@@ -239,7 +239,8 @@ def _best_by_criterion(
         )
     weight, N, included = run.prepared.statistics.weight, run.dataset.n_targets, len(objective.included)
     of_all = objective.value(range(objective.n))
-    context = CriterionContext(weight, N, objective.n, objective.total, rss_of_all=of_all)
+    everything = included + objective.n
+    context = CriterionContext(weight, N, objective.n, objective.total, rss_of_all=of_all, df_of_all=everything)
     incumbent = [i for i, j in enumerate(objective.columns.tolist()) if j in selection.indices]
 
     def value(f: float, s: int) -> float:

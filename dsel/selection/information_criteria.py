@@ -6,7 +6,7 @@ the targets independent with one variance:
     AIC   = m N log(RSS / (m N)) + 2 N df
     AICc  = AIC + 2 K (K + 1) / (m N - K - 1), with K = N (df + 1) + 1
     BIC   = m N log(RSS / (m N)) + N df log m
-    EBIC  = BIC + 2 gamma log C(p, s)
+    EBIC  = BIC + 2 gamma log C(p, s); always included columns count in df, and neither in p nor in s
     Cp    = RSS / sigma^2 - m N + 2 N (df + 1), with sigma^2 of the model of all candidate columns
     adjusted R2 = 1 - (RSS / (m - df - 1)) / (||Y||^2 / (m - 1))
 
@@ -43,7 +43,10 @@ NAMES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class CriterionContext:
-    """What all subsets share: m rows, N targets, p candidate columns, ||Y||^2, and the RSS of all p columns for Cp."""
+    """What all subsets share: m rows, N targets, p columns or groups to choose from, and ||Y||^2.
+
+    For Cp also the RSS of all columns, included ones counted, and their degrees of freedom.
+    """
 
     m: float
     N: int
@@ -51,9 +54,13 @@ class CriterionContext:
     total: float
     gamma: float = 1.0
     rss_of_all: float | None = None
+    df_of_all: float = 0.0
 
     def value(self, by: InformationCriterion, rss: float, df: float, s: int) -> float:
-        """Return a criterion of a subset of s columns, less is better; infinity where the rows do not suffice."""
+        """Return a criterion of a subset, less is better; infinity where the rows do not suffice.
+
+        s: how many of the p columns or groups were chosen. df: of these and of those that are always included.
+        """
         m, N, count = self.m, self.N, self.m * self.N
         rss = max(rss, _NO_RESIDUAL * self.total)
         share = rss / count  # 1 without columns of standardized targets, up to rounding
@@ -61,7 +68,7 @@ class CriterionContext:
         if by == "adjusted-r2":
             return (rss / (m - df - 1.0)) / (self.total / (m - 1.0)) - 1.0 if m > df + 1.0 else math.inf
         if by == "cp":
-            free = N * (m - self.p - 1.0)
+            free = N * (m - self.df_of_all - 1.0)
             if self.rss_of_all is None or free <= 0.0:
                 raise OptionError("Cp needs more rows than candidate columns.", "Choose by aicc, bic or folds.")
             return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
@@ -72,7 +79,7 @@ class CriterionContext:
     ) -> float:
         """Return a criterion from a deviance: -2 log likelihood, and a price for each parameter.
 
-        df: the number of independent columns. s: of how many columns or groups was chosen. intercept: whether the model
+        df, s: as for `value`; without a penalty df is the number of independent columns. intercept: whether the model
         has one, which counts, as the spread of the targets does.
         """
         others = intercept * self.N + loss.scale_parameters
@@ -94,12 +101,12 @@ class CriterionContext:
         return N * df * math.log(m) + 2.0 * self.gamma * float(choices)
 
     def rss(self, by: InformationCriterion, value: float, df: float, s: int) -> float:
-        """Return the RSS at which a subset of s columns has this value of a criterion; -infinity where none has."""
+        """Return the RSS at which a subset has this value of a criterion; -infinity where none has."""
         m, N, count = self.m, self.N, self.m * self.N
         if by == "adjusted-r2":
             return (value + 1.0) * (self.total / (m - 1.0)) * (m - df - 1.0) if m > df + 1.0 else -math.inf
         if by == "cp":
-            free = N * (m - self.p - 1.0)
+            free = N * (m - self.df_of_all - 1.0)
             return (value + count - 2.0 * N * (df + 1.0)) * (self.rss_of_all or 0.0) / free
         penalty = self._penalty(by, df, s)
         return count * math.exp((value - penalty) / count) if penalty < math.inf else -math.inf
@@ -162,7 +169,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     m, n = selection.weight_sum or selection.shape[0], selection.shape[1]
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
     excluded = {*left_out(selection.counts.get("copies", ())), *(j for j in selection.exclude if isinstance(j, int))}
-    p = n - len(selection.constant) - len(excluded)
+    included = len(selection.include)
+    p = n - len(selection.constant) - len(excluded) - included
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )
@@ -170,8 +178,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
     bounds = {row["size"]: row["bound"] for row in selection.certificate}
     optimal = {row["size"] for row in selection.certificate if row["status"].startswith("optimal")}
-    sizes = set(range(len(selection.include) + 1, selection.k + 1))  # the included columns alone are no choice
-    if not selection.include:  # the empty subset is the only one of its size
+    sizes = set(range(included + 1, selection.k + 1))  # the included columns alone are no choice
+    if not included:  # the empty subset is the only one of its size
         bounds[0] = total
         sizes.add(0)
     known = [row for row in selection.front if row.size <= selection.k]
@@ -182,8 +190,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
 
         def value(error: float, size: int, by: InformationCriterion = by) -> float:
             if selection.by_loss:
-                return context.value_by_loss(by, selection.loss, error, size, size, intercept)
-            return context.value(by, error, size, size)
+                return context.value_by_loss(by, selection.loss, error, size, size - included, intercept)
+            return context.value(by, error, size, size - included)
 
         values = {row.size: value(row.error, row.size) for row in known}
         best = min(known, key=lambda row: (values[row.size], row.size))

@@ -253,9 +253,9 @@ def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
     whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
     by: Any = rule.by
-    everything = run.objective.in_data(range(run.objective.n))
-    of_all = residual_and_freedom(whole, everything)[0] if by == "cp" else None
-    context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, of_all)
+    everything = [*run.base, *run.objective.in_data(range(run.objective.n))]
+    of_all = residual_and_freedom(whole, everything) if by == "cp" else (None, 0.0)
+    context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, *of_all)
     points = []
     for members in subsets:
         rss, freedom = residual_and_freedom(whole, [*run.base, *members])
