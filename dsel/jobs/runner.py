@@ -338,16 +338,31 @@ def certify_run(
         RunFolder(folder).hold(reporter) as (lock, interrupts),
         proof_events(dataset, job.request(), selection, run=reporter.run, folder=str(folder)) as ended,
     ):
-        context, budget = RunContext(cache=statistics_cache(job)), budget.model_copy(update={"keep_partial": True})
+        previous = _run_before(folder, identity.get("previous"))
+        context = RunContext(
+            cache=statistics_cache(job), compare=None if previous is None else comparing(folder, previous)
+        )
+        budget = budget.model_copy(update={"keep_partial": True})
         started = local_cluster(workers) if workers > 1 else nullcontext()
         with dask_logging(), started as client, engine_of(client) as engine:
             runner = None if client is None else on_workers(engine.executor)
             certified = _certified(job, dataset, selection, budget, context, reporter, interrupts, runner)
         lock.require()
+        certified = with_verdicts(with_bound(certified), None if previous is None else previous.selection)
         certified.save(folder, overwrite=True)
+        if (summary := RunSummary.open(folder)) is not None:  # of a folder of runs
+            RunSummary.of(summary.run, certified).save(folder)
         interrupts.raise_received()  # what is proved so far is saved
         ended(certified)
         return certified
+
+
+def _run_before(folder: AnyPath, name: str | None) -> PreviousRun | None:
+    """Return the run that the one in `folder` was compared with, or None if there is none or it was removed."""
+    try:
+        return None if name is None else PreviousRun.open(folder.absolute().parent / name)
+    except DselError:
+        return None
 
 
 def _certified(

@@ -19,6 +19,7 @@ from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, noise_note
 from dsel.selection.candidates import answer_of
+from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import over_copies
@@ -65,7 +66,7 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
 def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     """Return the selection with the new and better subsets of its certificates in the front, the best as the answer.
 
-    A better answer takes one pass over the data.
+    A better answer takes one pass over the data, and in a folder of runs the comparison with the previous run again.
     """
     certificates = [Certificate.from_dict(values) for values in selection.certificate]
     known = {row.size for row in selection.front}
@@ -82,12 +83,14 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     chosen, dependent = answer_of(run, best.indices)
     with log_passes() as made:
         fit = run.prepared.fit(chosen, run.validated.request.lam)
-    kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
-    fields = answer_fields(run, fit, chosen, kept)
-    shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
-    notes = [note for note in selection.notes if not note.startswith(FROM_NOISE)]
-    notes += filter(None, [noise_note(run, fit, chosen), f"the proof found these columns: {shares}"])
-    return with_passes(replace(selection, **fields, notes=tuple(notes)), made)
+        kept = dependent if run.validated.items.keeps_dependent else dependent[:0]
+        fields = answer_fields(run, fit, chosen, kept)
+        shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
+        notes = [note for note in selection.notes if not note.startswith(FROM_NOISE)]
+        notes += filter(None, [noise_note(run, fit, chosen), f"the proof found these columns: {shares}"])
+        found = replace(selection, **fields, notes=tuple(notes))
+        found = compared_again(run, fit, found, selection)
+    return with_passes(found, made)
 
 
 def with_passes(selection: Selection, made: PassLog) -> Selection:

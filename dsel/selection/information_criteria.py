@@ -31,6 +31,8 @@ from dsel.selection.represented import left_out
 
 #: A residual of at most this share of ||Y||^2 is rounding error.
 _NO_RESIDUAL = 1e-12
+#: A bound reaches the value of a criterion if it is worse by at most this share of it.
+_ROUNDING = 1e-9
 #: The criteria that a deviance has.
 DEVIANCE_CRITERIA: tuple[InformationCriterion, ...] = ("aic", "bic", "ebic")
 #: The criteria in words.
@@ -119,7 +121,8 @@ class CriterionRow:
     indices : tuple of int
         The columns, 0-based.
     proved : bool
-        Whether no other subset of at most k columns is better by this criterion, which is proved.
+        Whether no other subset of at most k columns is better by this criterion, which is proved: the bound at each
+        other size is no better than `value`, up to rounding (1e-9 of it), and the certificate of this size is optimal.
     """
 
     criterion: InformationCriterion
@@ -166,6 +169,11 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     intercept = selection.preprocess in ("standardize", "center") and selection.loss.has_intercept
     context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
     bounds = {row["size"]: row["bound"] for row in selection.certificate}
+    optimal = {row["size"] for row in selection.certificate if row["status"].startswith("optimal")}
+    sizes = set(range(len(selection.include) + 1, selection.k + 1))  # the included columns alone are no choice
+    if not selection.include:  # the empty subset is the only one of its size
+        bounds[0] = total
+        sizes.add(0)
     known = [row for row in selection.front if row.size <= selection.k]
     found = []
     for by in INFORMATION:
@@ -180,10 +188,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         values = {row.size: value(row.error, row.size) for row in known}
         best = min(known, key=lambda row: (values[row.size], row.size))
         least = values[best.size]
-        chosen_sizes = range(len(selection.include) + 1, selection.k + 1)  # the included columns alone are no choice
-        proved = all(
-            size in bounds and value(bounds[size], size) >= least - 1e-9 * abs(least) - 1e-12 for size in chosen_sizes
-        )
+        reached = {size for size in bounds if value(bounds[size], size) >= least - _ROUNDING * abs(least) - 1e-12}
+        proved = sizes <= reached | (optimal & {best.size})
         found.append(CriterionRow(by, best.size, _as_reported(by, least, m, N, selection), best.indices, proved))
     return found
 

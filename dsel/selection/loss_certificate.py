@@ -27,6 +27,7 @@ from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import answer_fields
+from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data
 from dsel.selection.record_values import FrontRow
@@ -96,7 +97,7 @@ def certify_loss(
             f"Exclude columns until there are at most {MOST_RELAXED}.",
         )
     total = fit_subsets(data, [np.empty(0, np.int64)])[0].value
-    sizes = range(max(base, 1), selection.k + 1) if all_sizes else [selection.k]
+    sizes = range(min(base + 1, selection.k), selection.k + 1) if all_sizes else [selection.k]
     found: dict[int, Certificate] = {}
     proved = all_sizes or selection.size_curve is None
     notes = [note for note in selection.notes if not (note.startswith(_STALLED) or (proved and OF_MODELS in note))]
@@ -339,4 +340,5 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     note = f"the proof found these columns: {shares}"
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
-    return replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))
+    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))
+    return compared_again(search.run, last, answer, selection, search)

@@ -177,6 +177,8 @@ class Selection(SelectionRecord):
         -------
         list of CriterionRow
             One row for each criterion. `proved` needs a certificate of every size: ``dsel.certify(..., sizes="all")``.
+            It is true if the certificate of the preferred size is optimal, and the criterion at the bound of every
+            other size is no better, up to a share of 1e-9.
 
         Raises
         ------

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import dsel
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
 from dsel.errors import MissingInputError, OptionError, OutputError
+from dsel.jobs import runner
 from dsel.jobs.locations import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolders
@@ -440,6 +442,164 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
     path.write_text(yaml.safe_dump(keys))
     code, _, err = call("run", path, "--fail-on-change")
     assert (code, "needs a folder of runs" in err) == (64, True)
+
+
+# --- a proof that replaces the answer of the search ---
+
+
+def misleading(number: int, rows: int, first: int = 0, weight: float = 1.0) -> pd.DataFrame:
+    """Rows whose target is the sum of two columns from `first` on; forward begins with the third, which is near it."""
+    rng = np.random.default_rng(number)
+    X = rng.normal(size=(rows, 6))
+    X[:, 2] = X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=rows)
+    X[:, 5] = X[:, 3] + X[:, 4] + 0.5 * rng.normal(size=rows)
+    y = weight * (X[:, first] + X[:, first + 1]) + 0.1 * rng.normal(size=rows)
+    return pd.DataFrame(X, columns=LABELS[:6]).assign(y=y)
+
+
+@pytest.fixture
+def proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job that searches by forward, and proves."""
+    run_here(monkeypatch)
+    dsel.ingest(misleading(0, 80), tmp_path / "data.zarr", target="y")
+    return Job(tmp_path, NOWHERE, {"k": 2, "method": "forward", "certify": {"nodes": 1000}})
+
+
+def gain(frame: pd.DataFrame, before: list[str], now: list[str]) -> float:
+    """How much more of the target columns explain than others do, by numpy."""
+    y = frame.y - frame.y.mean()
+    errors = []
+    for labels in (before, now):
+        Z = frame[labels] - frame[labels].mean()
+        errors.append(float(((y - Z @ np.linalg.lstsq(Z, y, rcond=None)[0]) ** 2).sum()))
+    return (errors[0] - errors[1]) / float((y**2).sum())
+
+
+def test_what_changed_is_about_the_answer_that_the_proof_found(proved: Job) -> None:
+    first = proved.run()
+    assert first.names == ["c0", "c1"]
+    assert any("the proof found these columns" in note for note in first.notes)
+    dsel.append(misleading(1, 30), proved.store)
+    same = proved.run()
+    assert any("the proof found these columns" in note for note in same.notes)
+    assert same.changes is not None
+    assert (same.changes["entered"], same.changes["left"], same.changes["changed"]) == ([], [], False)
+    assert same.changes["error"] == same.changes["previous_error"] == same.error
+    assert same.changes["comparison"] is None
+    assert same.changes["status"] == "optimal"
+    dsel.append(misleading(2, 300, first=3, weight=4.0), proved.store)
+    other = proved.run()
+    assert other.changes is not None
+    assert (sorted(other.changes["entered"]), sorted(other.changes["left"])) == (["c3", "c4"], ["c0", "c1"])
+    assert other.changes["error"] == other.error
+    rows = pd.concat([misleading(0, 80), misleading(1, 30), misleading(2, 300, first=3, weight=4.0)])
+    expected = gain(rows, ["c0", "c1"], ["c3", "c4"])
+    assert other.changes["comparison"]["gain"] == pytest.approx(expected, rel=1e-9)
+    assert other.changes["comparison"]["beyond_splitting"]
+    assert {row["label"] for row in other.changes["drift"]["columns"] if row["chosen"]} == {"c3", "c4"}
+    history = read_history(proved.runs)
+    assert [run.changed for run in history] == [False, False, True]
+    assert [sorted(run.columns) for run in history] == [["c0", "c1"], ["c0", "c1"], ["c3", "c4"]]
+
+
+def test_the_exit_code_is_that_of_the_answer_that_the_proof_found(proved: Job, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "store: data.zarr\nk: 2\nmethod: forward\nout: {folder: runs}\ncertify: {nodes: 1000}\n"
+        "cluster: {local: {workers: 1, memory: 1GiB}}\n"
+    )
+    codes = []
+    for number, more in ((0, {}), (1, {}), (2, {"first": 3, "weight": 4.0})):
+        if number:
+            dsel.append(misleading(number, 300 if more else 30, **more), proved.store)
+        code, _, err = call("run", path, "--fail-on-change")
+        codes.append(code)
+    assert codes == [0, 0, 80]
+    assert "entered c4, c3; left c0, c1" in err
+    lines = [line.split("  ")[-1] for line in call("history", proved.runs)[1].splitlines()]
+    assert lines[1].endswith("first run")
+    assert lines[2].endswith("none")
+
+
+def test_a_proof_that_is_continued_after_an_interruption_compares_its_answer(
+    proved: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proved.run()
+    dsel.append(misleading(1, 30), proved.store)
+    certify = runner.certify_selection
+    monkeypatch.setattr(runner, "certify_selection", killed)
+    with pytest.raises(Killed):
+        proved.run()
+    left = dsel.open_selection(proved.runs / run_names(proved.runs)[-1])
+    assert left.changes is not None
+    assert left.changes["entered"] == ["c2"]  # what forward chose, before its proof
+    monkeypatch.setattr(runner, "certify_selection", certify)
+    found = proved.run()
+    assert found.changes is not None
+    assert (found.changes["changed"], found.changes["comparison"]) == (False, None)
+
+
+def killed(*values: Any) -> Selection:
+    raise Killed
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["compared", "previous run removed"])
+def test_a_later_proof_of_a_run_compares_its_answer(proved: Job, there: bool) -> None:
+    proved.run()
+    dsel.append(misleading(1, 30), proved.store)
+    before = proved.run(certify=None)
+    assert before.changes is not None
+    assert before.changes["entered"] == ["c2"]
+    first, second = run_names(proved.runs)
+    if not there:
+        shutil.rmtree(proved.runs / first)
+    code, _, err = call("certify", proved.runs / second, "--time", "1m")
+    assert code == 0, err
+    found = dsel.open_selection(proved.runs)
+    assert found.names == ["c0", "c1"]
+    assert found.changes is not None
+    assert (found.changes["entered"], found.changes["left"], found.changes["changed"]) == ([], [], False)
+    assert (found.changes["error"], found.changes["comparison"]) == (found.error, None)
+    assert found.changes["previous_error"] == pytest.approx(found.error, rel=1e-9)
+    assert found.changes["status"] == "optimal"
+    last = read_history(proved.runs)[-1]
+    assert (last.changed, last.columns, last.status) == (False, ["c0", "c1"], "optimal")
+
+
+def test_a_proof_by_a_loss_compares_its_answer(proved: Job) -> None:
+    keys: dict[str, Any] = {"loss": "logistic", "lam": 1.0, "certify": None}
+    frames = [misleading(number, 100) for number in (0, 1)]
+    for frame in frames:
+        frame["y"] = np.where(frame["y"] > 0.0, "yes", "no")
+    dsel.ingest(frames[0], proved.store, target="y", overwrite=True)
+    proved.run(**keys)
+    dsel.append(frames[1], proved.store)
+    best = proved.run(**keys)
+    assert best.changes is not None
+    assert not best.changes["changed"]
+    worse = dsel.select(proved.store, k=2, loss="logistic", lam=1.0, include=["c2", "c5"])
+    request = worse.request.model_copy(update={"include": ()})
+    replace(worse, request=request, changes={**best.changes, "changed": True}).save(
+        proved.runs / run_names(proved.runs)[-1], overwrite=True
+    )
+    code, _, err = call("certify", proved.runs, "--time", "1m")
+    assert code == 0, err
+    found = dsel.open_selection(proved.runs)
+    assert sorted(found.names) == sorted(best.names)
+    assert found.changes is not None
+    assert (found.changes["changed"], found.changes["comparison"]) == (False, None)
+    assert found.changes["error"] == found.changes["previous_error"] == found.error
+    assert found.changes["on_new_rows"] == pytest.approx(best.changes["on_new_rows"])
+
+
+def test_a_proof_in_python_compares_the_labels_of_its_answer(proved: Job) -> None:
+    proved.run()
+    dsel.append(misleading(1, 30), proved.store)
+    before = proved.run(certify=None)
+    found = dsel.certify(before, proved.store)
+    assert before.changes is not None
+    assert found.changes is not None
+    assert (before.changes["changed"], found.changes["changed"]) == (True, False)
 
 
 # --- interruptions ---

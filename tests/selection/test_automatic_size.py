@@ -227,6 +227,59 @@ def test_included_columns_alone_are_no_choice_that_needs_a_proof() -> None:
     assert not all(row.proved for row in one.information_criteria())
 
 
+@pytest.mark.parametrize("include", [[], [2]], ids=["all columns", "one included"])
+def test_a_proved_preference_is_that_of_all_subsets(include: list[int]) -> None:
+    proved = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        m, n, k = 30, 6, 4
+        X = rng.normal(size=(m, n))
+        X[:, 1] = X[:, 0] + rng.choice([0.5, 0.05, 0.005]) * rng.normal(size=m)
+        y = rng.choice([0.0, 0.3, 1.0]) * (X[:, 0] + X[:, 3]) + rng.normal(size=m)
+        found = dsel.certify(dsel.select(X, y, k=k, include=include, method="forward"), X, y, sizes="all")
+        rows = {row.criterion: row for row in found.information_criteria() if row.proved}
+        proved += len(rows)
+        for by, row in rows.items():
+            least = np.inf if by != "adjusted-r2" else -np.inf
+            for s in range(len(include), k + 1):
+                for S in combinations(range(n), s):
+                    if not {*include} <= {*S} or (include and s == len(include) and row.size != s):
+                        continue
+                    value = criterion(by, X, y, S)
+                    least = max(least, value) if by == "adjusted-r2" else min(least, value)
+            assert row.value == pytest.approx(least, rel=1e-7)
+    assert proved >= 90  # of 100
+
+
+def criterion(by: str, X: np.ndarray, y: np.ndarray, S: tuple[int, ...]) -> float:
+    """An information criterion in the units of R."""
+    (m, n), s = X.shape, len(S)
+    design = np.column_stack([np.ones(m), X[:, S]])
+    rss = float(((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2).sum())
+    if by == "adjusted-r2":
+        return 1.0 - rss / (m - s - 1) / (float(((y - y.mean()) ** 2).sum()) / (m - 1))
+    fit, K = m * (np.log(2.0 * np.pi) + np.log(rss / m) + 1.0), s + 2
+    aic = fit + 2.0 * K
+    return {
+        "aic": aic, "aicc": aic + 2.0 * K * (K + 1) / (m - K - 1), "bic": fit + K * np.log(m),
+        "ebic": fit + K * np.log(m) + 2.0 * np.log(comb(n, s)),
+    }[by]  # fmt: skip
+
+
+def test_a_preference_is_proved_although_rounding_leaves_a_gap() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=400)
+    X = np.column_stack([a, a + 0.05 * rng.normal(size=400), rng.normal(size=(400, 6))])
+    y = X[:, 0] + 0.8 * X[:, 3] + 0.5 * X[:, 5] + rng.normal(size=400)
+    X[:, 1] = a + 0.005 * rng.normal(size=400)
+    found = dsel.certify(dsel.select(X, y, k=8), X, y, sizes="all")
+    assert {row["status"] for row in found.certificate} == {"optimal"}
+    assert all(row.proved for row in found.information_criteria())
+    other = next(row.size for row in found.information_criteria()) - 1  # a bound there leaves the preference open
+    lower = [{**row, "bound": 0.5 * row["bound"]} if row["size"] == other else row for row in found.certificate]
+    assert not replace(found, certificate=tuple(lower)).information_criteria()[0].proved
+
+
 def test_the_sizes_that_criteria_prefer_have_the_values_of_r_and_are_proved() -> None:
     X, y = problem(m=40, n=7, noise=2.0)
     selection = dsel.select(X, 3.0 * y, k=7)

@@ -90,6 +90,16 @@ def test_the_certificate_proves_the_best_subset(loss: str, lam: float) -> None:
     assert found.error == pytest.approx(best, rel=1e-6)
 
 
+def test_all_sizes_begin_one_above_the_included_columns() -> None:
+    X, y = drawn("logistic", seed=3)
+    for loss in ("squared", "logistic"):
+        for include in ([], [0]):
+            found = dsel.certify(dsel.select(X, y, k=3, loss=loss, include=include), X, y, sizes="all")
+            assert [row["size"] for row in found.certificate] == [1, 2, 3][len(include) :]
+        found = dsel.certify(dsel.select(X, y, k=1, loss=loss, include=[0]), X, y, sizes="all")
+        assert [row["size"] for row in found.certificate] == [1]
+
+
 def test_a_certificate_replaces_a_worse_selection() -> None:
     X, y = drawn("logistic", seed=3)
     worse = dsel.select(X, y, k=2, loss="logistic", lam=1.0, include=[0, 2])

@@ -317,7 +317,8 @@ log = logging.getLogger("dsel")
 def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Selection]:
     """Return a function that compares a result with the previous run, and saves what the next run compares with.
 
-    The function has the arguments of `RunContext.compare`. A comparison that fails does not lose the selection.
+    The function has the arguments of `RunContext.compare`. It replaces the changes that an earlier answer of the run
+    had. A comparison that fails does not lose the selection.
     """
 
     def compare(run: SelectionRun, fit: Fit, selection: Selection, search: LossSearch | None = None) -> Selection:
@@ -328,10 +329,35 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
             changes = compare_runs(run, fit, selection, previous, search)
         except (DataError, ArithmeticError, ValueError, LookupError) as error:
             log.warning("the comparison with run %s failed: %r", previous.name, error)
-            return selection
+            return replace(selection, changes=None)
         return replace(selection, changes=changes)
 
     return compare
+
+
+def compared_again(
+    run: SelectionRun, fit: Fit, selection: Selection, before: Selection, search: LossSearch | None = None
+) -> Selection:
+    """Return a selection whose answer replaced that of `before` with its own changes since the previous run.
+
+    Where the context does not compare, as without the previous run, the labels and the errors alone are compared.
+    """
+    if run.context.compare is not None:
+        return run.context.compare(run, fit, selection, search)
+    if (known := before.changes) is None:
+        return selection
+    old = [label for label in before.names if label not in set(known["entered"])] + list(known["left"])
+    changes = {**known, **_labels_that_changed(old, selection.names), "error": fit.error, "comparison": None}
+    if drifted := known["drift"]:
+        columns = [{**column, "chosen": column["label"] in selection.names} for column in drifted["columns"]]
+        changes["drift"] = {**drifted, "columns": columns}
+    return replace(selection, changes=changes)
+
+
+def _labels_that_changed(old: Sequence[str], new: Sequence[str]) -> dict[str, Any]:
+    entered = [label for label in new if label not in set(old)]
+    left = [label for label in old if label not in set(new)]
+    return {"entered": entered, "left": left, "changed": bool(entered or left)}
 
 
 def compare_runs(
@@ -358,12 +384,10 @@ def compare_runs(
     gone = len(members) < len(old.names)
     rows_before = old.shape[0]
     appended = dataset.m > rows_before and dataset.row_part is None and not dataset.window
-    entered = [label for label in selection.names if label not in set(old.names)]
-    left = [label for label in old.names if label not in set(selection.names)]
     changes: dict[str, Any] = {
         "run": previous.name, "rows_before": rows_before, "rows": dataset.m,
         "new_rows": dataset.m - rows_before if appended else None,
-        "entered": entered, "left": left, "changed": bool(entered or left),
+        **_labels_that_changed(old.names, selection.names),
         "previous_error": None, "previous_r2": None, "error": fit.error, "on_new_rows": None, "comparison": None,
         "drift": None, "bound": None, "status": None, "distance": None, "verdicts": {},
     }  # fmt: skip
