@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import shorten
+from dsel._lib.text import counted, shorten
 from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, SelectionRequest
 from dsel.data import frames, in_memory
@@ -29,7 +29,7 @@ from dsel.data.formats.registry import find_format
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, target_places
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import ATTR_CLASSES, METADATA_FILE, SOURCE
+from dsel.data.schema import ATTR_CLASSES, ATTR_MISSING, ATTR_MISSING_CELLS, METADATA_FILE, SOURCE
 from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.segments import Segment, segment_ranges
@@ -251,6 +251,14 @@ class Dataset:
     def recorded(self, name: str) -> int:
         """Return a count that the ingest of a store recorded, by the name of the attribute; 0 without it."""
         return int(self.store.attributes.get(name, 0)) if isinstance(self.store, Store) else 0
+
+    def missing_when_written(self) -> str:
+        """Return how many values of X were missing when a store was written, in words; "" for none.
+
+        Older stores count the cells of X, so that a category with a missing value counts several times.
+        """
+        counts = {word: self.recorded(name) for name, word in ((ATTR_MISSING, "value"), (ATTR_MISSING_CELLS, "cell"))}
+        return next((counted(count, f"missing {word}") for word, count in counts.items() if count), "")
 
     @property
     def in_memory(self) -> bool:

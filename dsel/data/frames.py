@@ -38,7 +38,7 @@ from dsel.data.formats.tables.scan import (
     rounding_note,
 )
 from dsel.data.formats.tables.source import TableSource
-from dsel.data.formats.tables.table import AUTO, as_days
+from dsel.data.formats.tables.table import AUTO, TRUTH_WORDS, as_days
 from dsel.data.labels import Labels, as_labels, column_of, is_a, require_unique
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError, OptionError
@@ -343,6 +343,7 @@ def numbers_of(
     unwanted = {table.names[j] if isinstance(j, int) and 0 <= j < len(table.names) else j for j in exclude}
     left_out = tuple(name for name, kind in kinds.items() if name in unwanted and not is_number_type(kind))
     named = [name for name, kind in kinds.items() if has_levels(kind) and name not in left_out]
+    named = [name for name in named if name not in getattr(table, "unusable", ())]
     if categories == "refuse" and dates != "days":
         _refuse_categories(named, what)
     source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates, drop=left_out))
@@ -440,7 +441,8 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
         if label in own and not _holds_numbers(frame[own[label]]):
             column = _arrow_column(frame, own[label])
             days = _days(column, label, dates)
-            made |= {} if days is None else {label: days}
+            numbers = _truth_values(column) if days is None else days
+            made |= {} if numbers is None else {label: numbers}
         elif label not in own and source != label:
             levels.setdefault(source, []).append(label[len(source) + 1 :])
     for name, values in levels.items():
@@ -508,6 +510,18 @@ def _days(column: Any, name: str, dates: Dates) -> NDArray[Any] | None:
             'Convert it as those were, or select with dates="days".',
         )
     return number_values(column)
+
+
+def _truth_values(column: Any) -> NDArray[Any] | None:
+    """Return text that consists of words for true and false as 1 and 0; None for anything else."""
+    import pyarrow.compute as pc
+
+    if not has_levels(column.type):
+        return None
+    words = pc.utf8_lower(as_words(column))
+    if not set(pc.unique(words).drop_null().to_pylist()) <= TRUTH_WORDS:
+        return None
+    return np.asarray(pc.equal(words, "true").cast("float64").to_numpy(zero_copy_only=False))
 
 
 @dataclass(frozen=True)

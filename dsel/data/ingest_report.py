@@ -9,7 +9,7 @@ import base64
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -244,6 +244,10 @@ class ColumnProfile:
     high: NDArray[np.float64]
     digest: NDArray[np.uint64]
     missing_targets: NDArray[np.int64]
+
+    def missing_once(self, sources: Iterable[str] | None) -> int:
+        """Return how many values of X were missing. Those of the columns that were made of a category count once."""
+        return sum(by_source(self.missing.tolist(), range(self.missing.size), sources).values())
 
     @classmethod
     def empty(cls, n: int, n_targets: int = 0) -> ColumnProfile:

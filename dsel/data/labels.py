@@ -42,7 +42,7 @@ def column_of(label: str, columns: Collection[str]) -> str:
     return next((name for name in names if name in columns), label)
 
 
-def by_source(counts: Iterable[int], labels: Iterable[str], sources: Iterable[str] | None = None) -> dict[str, int]:
+def by_source(counts: Iterable[int], labels: Iterable[Any], sources: Iterable[str] | None = None) -> dict[str, int]:
     """Return the counts that are not 0 by column; those of the columns that were made of a category count once.
 
     counts, labels: of each column. sources: for each the column of the frame that it was made from, if that differs.

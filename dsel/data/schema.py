@@ -62,7 +62,8 @@ ATTR_CLASSES: Final = "dsel_classes"  # dict, for each target that became column
 ATTR_TARGETS: Final = "dsel_targets"  # list of str, of a sparse store: the columns of obs that are targets
 ATTR_WEIGHT: Final = "dsel_weight"  # str, of a sparse store: the column of obs with the weights
 ATTR_SEGMENTS: Final = "dsel_segments"  # dict, the rows of each append (dsel.data.store.segments)
-ATTR_MISSING: Final = "dsel_missing"  # int, how many values of X were missing when it was ingested; absent for none
+ATTR_MISSING: Final = "dsel_missing_values"  # int, how many values of X were missing, one for a category; or absent
+ATTR_MISSING_CELLS: Final = "dsel_missing"  # int, older stores have this: how many elements of X were missing
 ATTR_MISSING_TARGETS: Final = "dsel_missing_targets"  # int, the same for the values of Y
 ATTR_OPTIONS: Final = "dsel_options"  # dict, the options of the ingest, which an append takes over
 

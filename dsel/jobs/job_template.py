@@ -10,7 +10,7 @@ from dsel._lib.text import counted, noun, printable, shorten
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.ingest_report import WITHOUT_SOME_TARGETS, WITHOUT_TARGETS
-from dsel.data.schema import ATTR_MISSING, ATTR_MISSING_TARGETS
+from dsel.data.schema import ATTR_MISSING_TARGETS
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.reporting import output_errors
 from dsel.planning.validation import validate
@@ -33,7 +33,7 @@ def write_job_file(
     path : Path
         The file to write.
     k : int or "auto", optional
-        How many columns to choose; by default 10, or half of the columns if there are fewer than 20.
+        How many columns to choose; by default 10, or half of the columns if there are fewer than 20; a category is one.
     method : str
         The name of a method.
     overwrite : bool
@@ -56,7 +56,8 @@ def write_job_file(
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists already.", "Choose another --out, or replace it with --overwrite.")
     dataset = as_dataset(store)
-    k = min(DEFAULT_K, max(dataset.n // 2, 1)) if k is None else k
+    groups = dataset.n if dataset.categories is None else len(set(dataset.categories.tolist()))
+    k = min(DEFAULT_K, max(groups // 2, 1)) if k is None else k
     if find_method(method).unsupervised_only and dataset.n_targets:
         raise OptionError(
             f"{method} chooses columns for X itself, and {store} has targets.", "Choose another --method."
@@ -100,11 +101,11 @@ def _problem(dataset: Dataset) -> str:
 
 
 def _missing(dataset: Dataset) -> str:
-    count, problem = dataset.recorded(ATTR_MISSING), _problem(dataset)
+    had, problem = dataset.missing_when_written(), _problem(dataset)
     comment = f"# {problem[0].upper()}{problem[1:]}.\n" if problem else ""
-    if not count:
+    if not had:
         return f"{comment}missing: refuse"
-    return f"{comment}# {counted(count, 'value')} of this store {'is' if count == 1 else 'are'} missing.\nmissing: mean"
+    return f"{comment}# X has {had}.\nmissing: mean"
 
 
 def _from(path: Path, store: str) -> str:

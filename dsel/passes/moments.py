@@ -37,7 +37,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import dense_rows, load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import by_source
-from dsel.data.schema import ATTR_MISSING, ATTR_MISSING_TARGETS
+from dsel.data.schema import ATTR_MISSING_TARGETS
 from dsel.errors import CapacityError, DataError
 from dsel.passes.execution.pass_checkpoints import UpperTriangle, storable
 
@@ -209,9 +209,12 @@ class NonFiniteError(DataError):
             counts, lines = _count_wrong(_parts(dataset, variable), _WRONG[kind])
         elif others:
             more = f" {counted(others, 'other block')} of rows {noun(others, 'was', 'were')} not counted."
-            missing = dataset.recorded(ATTR_MISSING if variable == "X" else ATTR_MISSING_TARGETS)
-            if kind == "NaN" and missing:
-                more = f" {variable} had {counted(missing, 'missing value')} when it was ingested."
+            had = dataset.missing_when_written()
+            if variable == "Y":
+                of_targets = dataset.recorded(ATTR_MISSING_TARGETS)
+                had = counted(of_targets, "missing value") if of_targets else ""
+            if kind == "NaN" and had:
+                more = f" {variable} had {had} when it was written."
         lines = [line + dataset.first_row for line in lines]
         among = (among[0] + dataset.first_row, among[1] + dataset.first_row) if more and among else None
         columns = list(counts)

@@ -17,7 +17,6 @@ from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.formats.tables.scan import rounding_note
 from dsel.data.labels import Labels, by_source, format_labels, of_means
-from dsel.data.schema import ATTR_MISSING
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
@@ -153,10 +152,8 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     if counts is not None:
         counts[unusable | ~is_asked] = 0
         notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
-    if filled and (recorded := dataset.recorded(ATTR_MISSING)):
-        notes.append(
-            f"the mean of its column replaced each missing value; X had {recorded:,} when the store was ingested"
-        )
+    if filled and (had := dataset.missing_when_written()):
+        notes.append(f"the mean of its column replaced each missing value; X had {had} when the store was written")
     if filled and isinstance(dataset.store, Store):
         absent, chunks = dataset.store.unwritten_chunks()
         if absent:

@@ -63,6 +63,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("a missing class", select(X, np.array([None, "b"] * 30)), DATA, "the classes of .* in rows 0, 2,", "Leave such"),
     ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "column 'd' holds dates", 'dates="days"'),
     ("words", select(FRAME.assign(d=WORDS), Y), DATA, "column 'd': 'w0' is text, and nearly all", "Leave it out"),
+    ("many words", select(FRAME.assign(d=[f"w{i % 51}" for i in range(60)]), Y), DATA, "only up to 50 become", "category"),
     ("words refused", select(FRAME.assign(d="x"), Y, categories="refuse"), DATA, "1 column of X holds text", "groups"),
     ("nan", select(with_value(np.nan), Y), DATA, "NaN values: 1, in column 'c', row 5", 'missing to "mean"'),
     ("infinite", select(with_value(np.inf, "d"), Y), DATA, "infinite values: 1, in column 'd'", "Correct the data"),

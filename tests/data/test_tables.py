@@ -373,7 +373,7 @@ def test_a_data_frame_is_stored_with_labels_and_categories(tmp_path: Path, kind:
 
 def test_what_is_no_table_is_named(tmp_path: Path) -> None:
     mixed = pd.DataFrame({"a": [1, "two", 3.0], "b": [date(2020, 1, 1)] * 3})
-    with pytest.raises(DataError, match="Column 'a' of type object holds values of several kinds: int, str, float"):
+    with pytest.raises(DataError, match="olumn 'a' of type object holds values of several kinds: int, str, float"):
         ingest(mixed, tmp_path / "s.zarr")
     with pytest.raises(OptionError, match=r"source is a int.*Give a path"):
         ingest(3, tmp_path / "s.zarr")
@@ -559,3 +559,17 @@ def test_messages_name_an_array_once_and_a_report_advises_what_works_for_arrays(
     report = dsel.select(x, x[:, 0] + x[::-1, 1], k=1, method="forward").report(tmp_path / "r.html").read_text()
     assert "dsel.certify(selection, X, y)" in report
     assert "dsel certify" not in report
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_every_kind_of_table_names_identifiers_and_codes(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"invoice": np.arange(9000, 9200), "plz": rng.choice([1067, 20095], 200)})
+    frame = frame.assign(quantity=rng.integers(1, 99, 200), price=np.arange(200) + 0.5, y=rng.normal(size=200))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    notes = ingest(frame if kind == "frame" else tmp_path / f"t.{kind}", tmp_path / "s.zarr", target="y").notes
+    assert notes == [
+        "leave 'invoice' out if it is an identifier: its first 200 whole numbers are all different",
+        "make 'plz' a category, or leave it out, if its numbers are codes: their size means nothing",
+    ]

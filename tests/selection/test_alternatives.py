@@ -421,3 +421,15 @@ def test_lost_is_negative_where_a_subset_explains_more_than_the_best_by_a_criter
     explained = table["r2"] / table["r2"].iloc[0]
     assert table["lost"].to_numpy() == pytest.approx((1 - explained).to_numpy())
     assert (table["lost"] < 0).any()
+
+
+def test_a_comparison_of_groups_is_short_and_says_what_slices_are() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 40))
+    y = X[:, 0] + rng.normal(size=60)
+    few, many = ({f"group {j}": list(range(j, 40, size)) for j in range(size)} for size in (4, 20))
+    compared = compare_selections(*(dsel.select(X, y, k=2, groups=groups) for groups in (few, many)))
+    assert "group 0 (10), group 1 (10), group 2 (10) and 1 more" in compared.render()
+    assert "group 0 (2), group 1 (2), group 2 (2) and 17 more" in compared.render()
+    assert "divide a search into slices, and its result may depend on them" in str(compared.notes)
+    assert max(map(len, compared.render().split("note:")[0].splitlines())) < 150

@@ -353,3 +353,15 @@ def test_a_store_is_scored_by_its_own_targets(tmp_path: Path) -> None:
     for lacking in (frame.to_numpy(), frame[["a", "b"]]):
         with pytest.raises(OptionError, match="X holds no targets"):
             unnamed.score(lacking)
+
+
+def test_text_of_truth_values_predicts_as_truth_values() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "lift": rng.random(40) < 0.5})
+    frame["y"] = frame["a"] + frame["lift"]
+    selection = dsel.select(frame, "y", k=2)
+    expected = selection.predict(frame).to_numpy()
+    for words in (frame["lift"].astype(str), frame["lift"].map({True: "true", False: "FALSE"})):
+        assert selection.predict(frame.assign(lift=words)).to_numpy() == pytest.approx(expected)
+    with pytest.raises(DataError, match="lift does not hold numbers"):
+        selection.predict(frame.assign(lift="yes"))

@@ -19,6 +19,7 @@ from dsel.data import in_memory
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError
 from dsel.passes import moments
+from tests.cli_runner import call
 
 M = 40
 RNG = np.random.default_rng(1)
@@ -87,7 +88,7 @@ def test_an_error_counts_all_rows_in_memory_and_in_a_small_store_and_says_elsewh
     with pytest.raises(DataError, match=r"^X of .*s\.zarr has " + found):
         dsel.select(tmp_path / "s.zarr", k=1)
     monkeypatch.setattr(moments, "COUNTED_BYTES", 0)  # as if the store were large
-    of_store = r"^X of .*s\.zarr has NaN values in rows \d+ to \d+: 1, .* X had 3 missing values when it was ingested\."
+    of_store = r"^X of .*s\.zarr has NaN values in rows \d+ to \d+: 1, .* X had 3 missing values when it was written\."
     with pytest.raises(DataError, match=of_store):
         dsel.select(tmp_path / "s.zarr", k=1)
     lazy = r"^X has NaN values in rows \d+ to \d+: 1, .* 3 other blocks of rows were not counted\."
@@ -145,7 +146,9 @@ def test_an_error_about_a_window_of_a_store_gives_rows_of_the_store(tmp_path: Pa
 def test_a_selection_from_a_store_says_how_many_values_were_missing(tmp_path: Path) -> None:
     dsel.ingest(HOLES[["x", "z"]], tmp_path / "s.zarr", y=Y)
     notes = dsel.select(tmp_path / "s.zarr", k=1, missing="mean").notes
-    assert "the mean of its column replaced each missing value; X had 2 when the store was ingested" in notes
+    assert (
+        "the mean of its column replaced each missing value; X had 2 missing values when the store was written" in notes
+    )
     dsel.ingest(FRAME[["x", "z"]], tmp_path / "full.zarr", y=Y)
     assert not note_on_means(dsel.select(tmp_path / "full.zarr", k=1, missing="mean").notes)
 
@@ -161,3 +164,36 @@ def test_all_that_is_wrong_with_the_columns_of_a_frame_is_one_message() -> None:
     )
     dated = dsel.select(frame, Y, k=1, dates="days", missing="mean")
     assert dated.k == 1
+
+
+def test_a_missing_category_of_a_store_counts_once_also_in_rows_that_were_appended(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"c": list("pqrst") * 6, "x": RNG.normal(size=30), "y": RNG.normal(size=30)})
+    frame.loc[:2, "c"] = None
+    store, job = tmp_path / "s.zarr", tmp_path / "job.yaml"
+    dsel.ingest(frame, store, target="y", categorical=["c"])
+    assert "X had 3 missing values when the store was written" in str(dsel.select(store, k=1, missing="mean").notes)
+    dsel.append(frame[:10], store)
+    assert "X had 6 missing values when the store was written" in str(dsel.select(store, k=1, missing="mean").notes)
+    assert call("init", store, "--out", job)[0] == 0
+    assert "# X has 6 missing values.\nmissing: mean" in job.read_text()
+
+
+def test_the_count_of_an_older_store_is_one_of_cells(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"c": list("pqrst") * 6, "y": RNG.normal(size=30)})
+    frame.loc[:2, "c"] = None
+    dsel.ingest(frame, tmp_path / "s.zarr", target="y", categorical=["c"])
+    file = tmp_path / "s.zarr" / "zarr.json"
+    older = file.read_text().replace('"dsel_missing_values": 3', '"dsel_missing": 15')
+    file.write_text(older)
+    dsel.append(frame[:5], tmp_path / "s.zarr")
+    notes = dsel.select(tmp_path / "s.zarr", k=1, missing="mean").notes
+    assert "X had 30 missing cells when the store was written" in str(notes)
+
+
+def test_a_column_of_mixed_kinds_is_one_of_the_problems() -> None:
+    frame = FRAME[["x", "z"]].assign(day=pd.date_range("2020-01-01", periods=M), age=[39, "unknown"] * (M // 2))
+    with pytest.raises(DataError) as error:
+        dsel.select(frame, Y, k=1)
+    assert "X has 2 problems" in str(error.value)
+    assert "column 'age' of type object holds values of several kinds: int, str. Give it one type" in str(error.value)
+    assert dsel.select(frame, Y, k=1, exclude=["age"], dates="days").k == 1

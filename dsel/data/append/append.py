@@ -247,9 +247,20 @@ def _append(
         array.publish()
     if isinstance(rows, SparseRows):
         rows.publish_shape()
-    publish_append(path, m + rows.source.shape[0], time=moment, source=name, key=key)
+    missing = {} if profile is None or isinstance(there, SparseStore) else _missing(profile, there)
+    publish_append(path, m + rows.source.shape[0], time=moment, source=name, key=key, attributes=missing)
     staging.progress_file.unlink(missing_ok=True)
     return resumed, profile
+
+
+def _missing(new: ColumnProfile, there: Store) -> dict[str, int]:
+    """Return the attributes that say how many values of a store are missing, with the new rows."""
+    sources = None if there.sources is None else there.sources.tolist()
+    counts = {schema.ATTR_MISSING: new.missing_once(sources)}
+    if schema.ATTR_MISSING_CELLS in there.attributes:
+        counts = {schema.ATTR_MISSING_CELLS: int(new.missing.sum())}
+    counts[schema.ATTR_MISSING_TARGETS] = int(new.missing_targets.sum())
+    return {name: count + int(there.attributes.get(name, 0)) for name, count in counts.items() if count}
 
 
 def _growing_store(path: AnyPath) -> Store | SparseStore:

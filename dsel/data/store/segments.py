@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -157,7 +157,7 @@ def begin_append(path: str | AnyPath, rows: int) -> tuple[Segment, ...]:
 
 def publish_append(
     path: str | AnyPath, stop: int, *, time: str | None = None, source: str = "", key: str = "",
-    most: int = MOST_SEGMENTS,
+    most: int = MOST_SEGMENTS, attributes: Mapping[str, Any] | None = None,
 ) -> tuple[Segment, ...]:  # fmt: skip
     """Make the rows up to `stop` visible as a new segment, and return all segments.
 
@@ -173,6 +173,8 @@ def publish_append(
         The name of what was appended, and a digest of it.
     most : int
         Beyond this many segments, small ones are merged.
+    attributes : dict, optional
+        Attributes of the store that the new rows change.
     """
     path = as_path(path)
     before = read_segments(path, 0)
@@ -181,7 +183,7 @@ def publish_append(
     known = {name: one.digest(start, stop) for name, one in files.items()}
     new = Segment(start, stop, time, known, source, (key,) if key else ())
     segments = _merged((*before, new), files, most)
-    _write(path, segments, appending=False)
+    _write(path, segments, appending=False, attributes=attributes)
     return segments
 
 
@@ -319,8 +321,10 @@ def _recorded(path: AnyPath) -> dict[str, Any] | None:
     return {"appending": appending, "segments": recorded["segments"]}
 
 
-def _write(path: AnyPath, segments: Sequence[Segment], *, appending: bool) -> None:
-    """Replace the list of segments in the metadata of the group, by one write."""
+def _write(
+    path: AnyPath, segments: Sequence[Segment], *, appending: bool, attributes: Mapping[str, Any] | None = None
+) -> None:
+    """Replace the list of segments and some attributes in the metadata of the group, by one write."""
     files, tail = _files(path), segments[-1].stop if appending else None
     listed = [
         {
@@ -332,5 +336,6 @@ def _write(path: AnyPath, segments: Sequence[Segment], *, appending: bool) -> No
     ]  # fmt: skip
     file = path / schema.METADATA_FILE
     metadata = json.loads(file.read_text())
-    attributes = {**metadata.get("attributes", {}), schema.ATTR_SEGMENTS: {"appending": appending, "segments": listed}}
-    write_bytes(file, json.dumps({**metadata, "attributes": attributes}, indent=2).encode())
+    now = {**metadata.get("attributes", {}), **(attributes or {})}
+    now[schema.ATTR_SEGMENTS] = {"appending": appending, "segments": listed}
+    write_bytes(file, json.dumps({**metadata, "attributes": now}, indent=2).encode())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -166,16 +166,19 @@ def write_store(plan: StorePlan, request: IngestRequest, attributes: dict[str, A
             staging.clear()
             raise DataError(f"{source.name} changed while it was read.", "Start again when nothing writes to it.")
         lock.require()
-        plan.create_group({**(attributes or {}), **({} if profile is None else _missing(profile))})
+        plan.create_group({**(attributes or {}), **({} if profile is None else _missing(profile, source.sources))})
         staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
     return report_of(source, profile, plan.chunk_shape, size, time.perf_counter() - began, start)
 
 
-def _missing(profile: ColumnProfile) -> dict[str, int]:
+def _missing(profile: ColumnProfile, sources: Sequence[str] | None) -> dict[str, int]:
     """Return the attributes of a store that say how many values are missing."""
-    counts = {schema.ATTR_MISSING: profile.missing, schema.ATTR_MISSING_TARGETS: profile.missing_targets}
-    return {name: int(count.sum()) for name, count in counts.items() if count.any()}
+    counts = {
+        schema.ATTR_MISSING: profile.missing_once(sources),
+        schema.ATTR_MISSING_TARGETS: int(profile.missing_targets.sum()),
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def compressors(compression: str) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, percent, printable
+from dsel._lib.text import counted, percent, printable, shorten
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
@@ -15,6 +15,9 @@ from dsel.selection.result import Selection
 _OF_THE_MACHINE = {f"options.{name}" for name in (
     "memory", "processes", "search_on", "evaluation_limit", "rewrite_every",
 )}  # fmt: skip
+
+#: Options that say how a search is divided.
+_OF_SLICES = ("max_in_flight", "task_iterations")
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Comparison:
         """Return the comparison as text for a terminal of this width."""
         table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
-            table.add_row(name, *map(_text, pair))
+            table.add_row(name, *map(_groups_text if name == "groups" else _text, pair))
         groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
             (f"Only in {self.names[1]}", self.only_second),
@@ -159,6 +162,12 @@ def _notes(a: Selection, b: Selection) -> list[str]:
         notes.append("the stores have the same shape but other values")
     if a.preprocess != b.preprocess or a.lam != b.lam:
         notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
+    slices = [{name: one.options.get(name) for name in _OF_SLICES} for one in (a, b)]
+    if any(None not in pair and pair[0] != pair[1] for pair in zip(*(one.values() for one in slices), strict=True)):
+        notes.append(
+            f"{' and '.join(_OF_SLICES)} divide a search into slices, and its result may depend on them; unless they "
+            "are set, they follow from the numbers of columns"
+        )
     found = [(one.size, one.noun, one.within) for one in (a.alternatives, b.alternatives) if one is not None]
     if len(found) == 2 and found[0] != found[1]:
         sizes = " and ".join(f"{counted(size, noun)} within {percent(within)}" for size, noun, within in found)
@@ -169,6 +178,11 @@ def _notes(a: Selection, b: Selection) -> list[str]:
 def _data(selection: Selection) -> str:
     m, n = selection.shape
     return f"{m:,} x {n:,}, targets {', '.join(map(printable, selection.targets)) or 'none'}"
+
+
+def _groups_text(groups: Any) -> str:
+    """Return some groups with their numbers of columns."""
+    return shorten([f"{printable(name)} ({len(columns)})" for name, columns in groups.items()], 3) if groups else "-"
 
 
 def _text(value: Any) -> str:

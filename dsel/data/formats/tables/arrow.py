@@ -25,7 +25,7 @@ import numpy as np
 from dsel._lib.text import shorten
 from dsel.data.formats.source import EXACT_INTEGERS, Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.source import TableSource
-from dsel.data.formats.tables.table import IN_MEMORY, Table, from_row, rows_of_batch
+from dsel.data.formats.tables.table import IN_MEMORY, Table, TableColumns, from_row, rows_of_batch
 from dsel.data.labels import is_a
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk
@@ -85,13 +85,26 @@ FORMAT = Format(
 
 
 class ArrowFrame(Table):
-    """A table of Arrow in memory. `index` names the column with the labels of the rows, if there is one."""
+    """A table of Arrow in memory.
 
-    def __init__(self, table: Any, index: str | None = None, where: str = "table") -> None:
+    index: the column with the labels of the rows, if there is one. unusable: by the names of columns that Arrow cannot
+    hold, what is wrong with them.
+    """
+
+    def __init__(
+        self, table: Any, index: str | None = None, where: str = "table", unusable: dict[str, str] | None = None
+    ) -> None:
         self.name = self.where = where
+        self.unusable, self._problems = unusable or {}, list[str]()
         self._table, self._token, self.index = table, uuid4().hex, index
         self.names, self.types, self.rows = list(table.schema.names), list(table.schema.types), table.num_rows
         self.whole = _whole_columns(table.schema)
+
+    def prepare(self, roles: TableColumns) -> None:
+        self._problems = [self.unusable[self.names[i]] for i in roles.used if self.names[i] in self.unusable]
+
+    def problems(self) -> list[str]:
+        return self._problems
 
     def identity(self) -> dict[str, Any]:
         return {"object": self._token}
@@ -107,7 +120,7 @@ class DaskFrame(Table):
         self.name = self.where = where
         self._frame, self._token = frame, uuid4().hex
         self.names = [str(name) for name in frame.columns]
-        schema = _from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema
+        schema = arrow_table(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema
         self.types, self.whole = list(schema.types), _whole_columns(schema)
 
     def identity(self) -> dict[str, Any]:
@@ -119,7 +132,7 @@ class DaskFrame(Table):
         rows = rows_of_batch(columns)
         wanted = self._frame.iloc[:, list(columns)]
         for number in range(self._frame.npartitions):
-            table, _ = _from_pandas(wanted.partitions[number].compute(), keep_index=False)
+            table, _ = arrow_table(wanted.partitions[number].compute(), keep_index=False)
             kinds = [(self.names[i], self.types[i]) for i in columns]
             try:
                 table = table.cast(pa.schema(kinds))
@@ -144,7 +157,10 @@ def open_frame(data: Any, options: SourceOptions) -> Source:
 
     Raises DataError if a column cannot be a column of Arrow, or holds values that cannot be used.
     """
-    return TableSource(DaskFrame(data) if is_dask_frame(data) else ArrowFrame(*arrow_table(data)), options)
+    if is_dask_frame(data):
+        return TableSource(DaskFrame(data), options)
+    unusable: dict[str, str] = {}
+    return TableSource(ArrowFrame(*arrow_table(data, unusable=unusable), unusable=unusable), options)
 
 
 def frame_table(frame: Any, what: str) -> Table:
@@ -155,27 +171,38 @@ def frame_table(frame: Any, what: str) -> Table:
     if is_dask_frame(frame):
         table: Table = DaskFrame(frame, what)
     else:
-        table = ArrowFrame(arrow_table(frame, keep_index=False)[0], where=what)
+        unusable: dict[str, str] = {}
+        table = ArrowFrame(arrow_table(frame, False, unusable)[0], where=what, unusable=unusable)
     table.remedies = IN_MEMORY
     return table
 
 
-def arrow_table(frame: Any, keep_index: bool = True) -> tuple[Any, str | None]:
-    """Return a frame in memory as a table of Arrow, and the name of the column that holds its index, if it has one."""
+def arrow_table(frame: Any, keep_index: bool = True, unusable: dict[str, str] | None = None) -> tuple[Any, str | None]:
+    """Return a frame in memory as a table of Arrow, and the name of the column that holds its index, if it has one.
+
+    unusable: takes what is wrong with columns that Arrow cannot hold, by name. Without it they are a DataError.
+    """
     import pyarrow as pa
 
     if is_a(frame, "pandas", "DataFrame"):
-        return _from_pandas(frame, keep_index=keep_index)
+        found: dict[str, str] = {}
+        table = _from_pandas(frame, keep_index, found)
+        if found and unusable is None:
+            raise DataError(" ".join(f"{text[:1].upper()}{text[1:]}" for text in found.values()))
+        (unusable if unusable is not None else {}).update(found)
+        return table
     return pa.table(frame.collect() if hasattr(frame, "collect") else frame), None
 
 
-def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
-    """Return a DataFrame as a table of Arrow, and the name of the column that holds its index, if that has labels."""
+def _from_pandas(frame: Any, keep_index: bool, unusable: dict[str, str]) -> tuple[Any, str | None]:
+    """Return a DataFrame as a table of Arrow, and the name of the column that holds its index, if that has labels.
+
+    A category stands for a column that Arrow cannot hold, and `unusable` says what is wrong with it.
+    """
     import pyarrow as pa
 
     names = [str(name) for name in frame.columns]
     parts, whole = [], set()
-    problems: list[str] = []
     for j, name in enumerate(names):
         column = frame.iloc[:, j]
         try:
@@ -188,9 +215,9 @@ def _from_pandas(frame: Any, *, keep_index: bool) -> tuple[Any, str | None]:
             what = f"holds values of several kinds: {shorten(kinds)}"
             if len(kinds) < 2:
                 what = f"cannot be used: {str(error).splitlines()[0]}"
-            problems.append(f"{'c' if problems else 'C'}olumn {name!r} of type {column.dtype} {what}")
-    if problems:
-        raise DataError(f"{'; '.join(problems)}.", "Give each column one type with astype, or leave it out.")
+            remedy = "Give it one type with astype, or leave it out."
+            unusable[name] = f"column {name!r} of type {column.dtype} {what}. {remedy}"
+            parts.append(pa.array(["unusable"] * len(column)).dictionary_encode())
     index = None
     if keep_index and type(frame.index).__name__ != "RangeIndex":
         index = next(name for name in (str(frame.index.name or "index"), f"index {uuid4().hex}") if name not in names)

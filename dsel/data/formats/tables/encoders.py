@@ -235,7 +235,8 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
         return None
     if count > AUTO_LEVELS and 10 * count > 9 * column.values.count:
         return f"{at}, and nearly all of its values differ, as those of an identifier. {words.too_many}."
-    return f"{at} ({many}). {words.levels}."
+    beyond = f", and only up to {AUTO_LEVELS} become columns without being a category" if auto else ""
+    return f"{at} ({many}{beyond}). {words.levels}."
 
 
 def _mixed(column: ColumnScan, wrong: Found, what: str, words: Remedies) -> str:

@@ -139,8 +139,6 @@ class ColumnScan:
             values = number_values(column)
             self._add_numbers(values, first)
             self.rounded |= self.is_whole and beyond_floats(values)
-            if not first and types.is_integer(column.type):
-                self.mistake = likely_mistake(self.name, number_values(column.slice(0, IDENTIFIER_ROWS)))
         else:
             self._add_text(as_words(column) if is_number else column, first)
 
@@ -240,6 +238,8 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
         others = sorted(set(range(len(scans))) - set(plain))
         try:
             for batch in table.batches(used, 0):
+                if not rows:
+                    _judge(batch, scans)
                 bad: list[int] = []  # floats are examined together, and again one by one if some are not finite
                 if plain:
                     values = plain_values(batch, plain)
@@ -256,6 +256,19 @@ def scan_table(table: Table, roles: TableColumns, options: SourceOptions, dtype:
         except (pa.ArrowInvalid, OSError) as error:
             if not table.relax(error):
                 raise cannot_read(table, rows, error) from error
+
+
+def _judge(batch: Any, scans: list[ColumnScan]) -> None:
+    """Note which columns of whole numbers look like codes or identifiers, by the first rows of a table."""
+    import pyarrow.types as types
+
+    for j, scan in enumerate(scans):
+        if scan.has_levels or not scan.is_whole or types.is_decimal(scan.type):
+            continue
+        values = number_values(batch.column(j).slice(0, IDENTIFIER_ROWS))
+        if values.dtype.kind == "f" and (values == np.trunc(values)).all() and not beyond_floats(values):
+            values = values.astype(np.int64)  # of a text file
+        scan.mistake = likely_mistake(scan.name, values)
 
 
 def is_plain(kind: Any) -> bool:
