@@ -130,6 +130,8 @@ class CriterionRow:
     proved : bool
         Whether no other subset of at most k columns is better by this criterion, which is proved: the bound at each
         other size is no better than `value`, up to rounding (1e-9 of it), and the certificate of this size is optimal.
+        False where near-copies, which a certificate leaves out, may be better. With a limit for coefficients, it is
+        about fits within it.
     """
 
     criterion: InformationCriterion
@@ -176,12 +178,10 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     )
     intercept = selection.preprocess in ("standardize", "center") and selection.loss.has_intercept
     context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
-    bounds = {row["size"]: row["bound"] for row in selection.certificate}
-    optimal = {row["size"] for row in selection.certificate if row["status"].startswith("optimal")}
+    of_all = [row for row in selection.certificate if not row.get("represented")]
+    bounds = {row["size"]: row["bound"] - row["dependent_gap"] * row["total"] for row in of_all}
+    optimal = {row["size"] for row in of_all if row["proven"]}
     sizes = set(range(included + 1, selection.k + 1))  # the included columns alone are no choice
-    if not included:  # the empty subset is the only one of its size
-        bounds[0] = total
-        sizes.add(0)
     known = [row for row in selection.front if row.size <= selection.k]
     found = []
     for by in INFORMATION:

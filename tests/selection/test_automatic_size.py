@@ -234,9 +234,11 @@ def test_a_proved_preference_is_that_of_all_subsets(include: list[int]) -> None:
         rng = np.random.default_rng(seed)
         m, n, k = 30, 6, 4
         X = rng.normal(size=(m, n))
-        X[:, 1] = X[:, 0] + rng.choice([0.5, 0.05, 0.005]) * rng.normal(size=m)
+        X[:, 1] = X[:, 0] + rng.choice([0.5, 0.05, 0.005, 0.0001]) * rng.normal(size=m)
         y = rng.choice([0.0, 0.3, 1.0]) * (X[:, 0] + X[:, 3]) + rng.normal(size=m)
-        found = dsel.certify(dsel.select(X, y, k=k, include=include, method="forward"), X, y, sizes="all")
+        found = dsel.certify(
+            dsel.select(X, y, k=k, include=include, method="forward", near_copies="keep"), X, y, sizes="all"
+        )
         rows = {row.criterion: row for row in found.information_criteria() if row.proved}
         proved += len(rows)
         for by, row in rows.items():
@@ -248,7 +250,7 @@ def test_a_proved_preference_is_that_of_all_subsets(include: list[int]) -> None:
                     value = criterion(by, X, y, S, len(include))
                     least = max(least, value) if by == "adjusted-r2" else min(least, value)
             assert row.value == pytest.approx(least, rel=1e-7)
-    assert proved >= 90  # of 100
+    assert proved >= 70  # of 100; near-copies leave the others open
 
 
 @pytest.mark.parametrize("by", ["aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"])

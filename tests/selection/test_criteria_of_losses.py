@@ -121,3 +121,20 @@ def test_a_note_names_the_criterion_by_which_no_column_is_chosen(loss: str) -> N
     by_folds = dsel.select(X, y, k="auto", choose_k={"by": "folds", "one_standard_error": True}, loss=loss)
     assert by_folds.k == 0
     assert any("0 is the smallest size within one standard error" in note for note in by_folds.notes)
+
+
+@pytest.mark.parametrize("preprocess", ["standardize", "unit"])
+def test_folds_with_a_penalty_scale_columns_as_selections_on_their_rows_do(preprocess: Any) -> None:
+    rng = np.random.default_rng(2)
+    X = np.exp(rng.normal(size=(90, 4))) * [1.0, 20.0, 0.1, 3.0]
+    y, w, fold = rng.poisson(np.exp(0.3 * X[:, 0] - 1.0)), rng.uniform(0.5, 2.0, 90), np.arange(90) % 3
+    asked: dict[str, Any] = {"loss": "poisson", "lam": 2.0, "method": "exhaustive", "preprocess": preprocess}
+    split = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(3)]
+    found = dsel.select(X, y, k="auto", max_k=2, sample_weight=w, choose_k={"by": "folds", "split": split}, **asked)
+    expected = np.zeros(2)
+    for train, test in split:
+        for k in (1, 2):
+            model = dsel.select(X[train], y[train], k=k, sample_weight=w[train], **asked)
+            expected[k - 1] += model.score(X[test], y[test], sample_weight=w[test])["deviance"] / w.sum()
+    assert found.size_curve is not None
+    assert [point.value for point in found.size_curve.points[1:]] == pytest.approx(expected, rel=1e-6)

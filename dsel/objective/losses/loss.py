@@ -253,7 +253,7 @@ class LossOfRows:
         return np.asarray(self.w * (curvature / 2.0)), np.asarray((slope.T / curvature).T)
 
     def model_to_null(self, eta: Floats, null: Floats) -> tuple[Floats, Floats]:
-        """Return a least-squares model as `working_response` does, whose curvature does not vanish where a fit has no end.
+        """Return a least-squares model as `working_response` does, whose curvature stays where a fit has no end.
 
         The curvature of a row at eta is nearly 0 there, though the row loses much without the columns of the fit. So
         a row whose curvature is small has the one with which the model has the value of the row at `null`, too.

@@ -21,10 +21,12 @@ from dsel.passes.execution.pass_checkpoints import storable
 from dsel.passes.gram import fill_values, require_in_range, without_targets
 from dsel.passes.moments import Moments, Present, block_present, merge_present, require_finite
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.statistics import ColumnScales, without_rounding
+from dsel.passes.statistics import ColumnScales, centers_and_scales, without_rounding
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
 PIECE_BYTES = 2 << 20
+#: A column whose squares about its mean are less than this share of those about a value near it is constant.
+_ROUNDING = 1e-12
 #: How many sums with random signs each column has. They estimate 1 - correlation to about a quarter of itself.
 SIGNED = 32
 
@@ -82,7 +84,12 @@ def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
 
 
 def part_squares(
-    dataset: Dataset, partition: RowPartition, about: Floats, missing: Missing = "refuse", engine: Engine = THREADS
+    dataset: Dataset,
+    partition: RowPartition,
+    about: Floats,
+    missing: Missing = "refuse",
+    engine: Engine = THREADS,
+    repetition: int = 0,
 ) -> Floats:
     """Return (parts, 3, n) sums over each part of the rows: of 1, x and x^2 by the weights of the rows.
 
@@ -90,15 +97,15 @@ def part_squares(
     ``missing="mean"``.
     """
     size, flops = 24 * partition.parts * dataset.n, 4 * partition.parts * dataset.m * dataset.n
-    per_block = partial(_part_squares, partition=partition)
+    per_block = partial(_part_squares, partition=partition, repetition=repetition)
     sums = RowPass("scales", without_targets(dataset), per_block, np.add, size, flops, share=True)
     return np.asarray(sums.run(engine, about=about, fill=fill_values(dataset, missing, engine)))
 
 
 def _part_squares(
-    x: Any, y: Any, block: Block, partition: RowPartition, about: Floats, fill: Floats | None
+    x: Any, y: Any, block: Block, partition: RowPartition, repetition: int, about: Floats, fill: Floats | None
 ) -> Floats:  # fmt: skip
-    part = partition.of_rows(block.start, block.stop, 0)
+    part = partition.of_rows(block.start, block.stop, repetition)
     shares = (part == np.arange(partition.parts)[:, None]) * (1.0 if block.w is None else block.w)
     found = np.empty((partition.parts, 3, x.shape[1]))
     found[:, 0] = shares.sum(axis=1)[:, None]
@@ -107,6 +114,15 @@ def _part_squares(
         found[:, 1, a:b] = shares @ z
         found[:, 2, a:b] = shares @ np.square(z)
     return found
+
+
+def scales_of_parts(sums: Floats, about: Floats, preprocess: Preprocess) -> Floats:
+    """Return (n,) the scales of the columns on rows with the sums (3, n), see `part_squares`."""
+    weight, total, squares = sums
+    mean = total / weight
+    varying = squares - mean * total
+    varying = np.where(varying > _ROUNDING * squares, varying, 0.0)
+    return centers_and_scales(preprocess, weight, about + mean, varying)[1]
 
 
 def target_gram(

@@ -24,10 +24,10 @@ from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
-from dsel.passes.columns.column_statistics import part_squares
+from dsel.passes.columns.column_statistics import part_squares, scales_of_parts
 from dsel.passes.data_pass import log_passes
 from dsel.passes.moments import naming_columns
-from dsel.passes.statistics import Statistics, centers_and_scales, combined
+from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
@@ -162,10 +162,7 @@ class _Scales:
         """Return (n,) the scales for a subsample. times: how often it has each part."""
         if self.sums is None:
             return sample.scaling(self.preprocess).scale_x
-        weight, total, squares = np.tensordot(times, self.sums, 1)
-        mean = total / weight
-        found = centers_and_scales(self.preprocess, weight, self.about + mean, squares - mean * total)
-        return found[1]
+        return scales_of_parts(np.tensordot(times, self.sums, 1), self.about, self.preprocess)
 
 
 def _validated(

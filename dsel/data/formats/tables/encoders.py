@@ -235,7 +235,7 @@ def _level_problem(column: ColumnScan, role: str, is_named: bool, auto: bool, wo
         return None
     if count > AUTO_LEVELS and 10 * count > 9 * column.values.count:
         return f"{at}, and nearly all of its values differ, as those of an identifier. {words.too_many}."
-    beyond = f", and only up to {AUTO_LEVELS} become columns of themselves" if auto else ""
+    beyond = f", and only up to {AUTO_LEVELS} become columns without being a category" if auto else ""
     return f"{at} ({many}{beyond}). {words.levels}."
 
 
