@@ -50,7 +50,8 @@ def run_stability(
 ) -> Stability:  # fmt: skip
     """Return how often each column is chosen on subsamples. See `dsel.stability`."""
     began = time.monotonic()
-    asked, rows, notes = request, None, ()
+    asked, rows = request, None
+    notes: tuple[str, ...] = ()
     if find_loss(request.loss).name != "squared":
         rows, dataset, request, notes = _quadratic_model(dataset, request, context)
         context = replace(context, cache=None)  # its statistics are those of the data as they are
