@@ -108,6 +108,9 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         fitted = subset_fit(run.rows.problem(request.lam), chosen.tolist())
         coefficients, intercept = run.rows.in_data_units(fitted)
     S = np.concatenate([chosen, dependent])
+    figures = ChosenStatistics.of(statistics, request.preprocess, chosen, fit, dependent)
+    if dependent.size:
+        figures = replace(figures, correlation=_with_dependent(run, S, figures.correlation))
     order = items.order(S)
     S = S[order]
     zeros = np.zeros((dependent.size, coefficients.shape[1]))
@@ -121,7 +124,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "groups": items.by_name(S),
         "categories": dataset.whole_categories(S.tolist()),
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
-        "statistics": ChosenStatistics.of(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
+        "statistics": figures.reordered(order),
         "swaps": _substitutes(run, chosen),
         "rank_error": None if dataset.n_targets else rank_error(run.whole, len(S)),
     }
@@ -463,6 +466,21 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             members = objective.in_data([*S[:row], *S[row + 1 :], int(l)])
             add(int(objective.columns[i]), int(objective.columns[l]), members, float(values[row, l]))
     return tuple(found)
+
+
+def _with_dependent(run: SelectionRun, S: Ints, correlation: Floats) -> Floats:
+    """Return the correlations of the columns S with those of the dependent columns, which the fit lacks."""
+    if run.prepared.errors is not None or run.whole.eigen_factor is not None:
+        return correlation  # its products are approximate
+    place = {int(j): i for i, j in enumerate(run.whole.columns)}
+    if not set(S.tolist()) <= set(place):
+        return correlation
+    few, found = run.whole.restrict([place[int(j)] for j in S]), correlation.copy()
+    scaling = run.prepared.statistics.scaling(run.validated.request.preprocess)
+    for i, j in np.argwhere(np.isnan(correlation)).tolist():
+        value = _correlation_of(run.prepared.statistics, scaling, few, i, j)
+        found[i, j] = np.nan if value is None else 1.0 if i == j else value
+    return found
 
 
 def _correlation_of(

@@ -127,7 +127,7 @@ class ChosenStatistics:
     target_std : ndarray of shape (N,)
         Standard deviation of each target (of each column of X where Y = X).
     correlation : ndarray of shape (s, s)
-        Correlations of the columns. NaN for a column that depends on the others and has no part in the fit.
+        Correlations of the columns, also of those that depend on others. NaN for a column that does not vary.
 
     Notes
     -----
