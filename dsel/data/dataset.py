@@ -95,6 +95,8 @@ class Dataset:
         Further variables of a store that the request reads, such as offsets. The fingerprint covers them.
     dtype, y_dtype : dtype, optional
         The dtypes of X and Y that are in memory or computed later.
+    row_labels : DataFrame or DataArray, optional
+        The labels of the rows of data in memory, as `in_memory.row_labels` returns them.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Dataset:
     also_read: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
     y_dtype: np.dtype[Any] | None = None
+    row_labels: Any = field(default=None, compare=False, repr=False)
 
     @property
     def long_integers(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -426,7 +429,7 @@ def as_dataset(
         notes.append(
             f"the Dataset has variables that are not used: {shorten(unused)}; name the targets among them with target"
         )
-    dataset = replace(dataset, notes=(*dataset.notes, *notes))
+    dataset = replace(dataset, notes=(*dataset.notes, *notes), row_labels=in_memory.row_labels(X))
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(

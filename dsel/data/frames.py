@@ -85,6 +85,11 @@ def _is_whole(name: Any) -> bool:
     return isinstance(name, int | np.integer) and not isinstance(name, bool)
 
 
+def label_of(X: Any, name: Any) -> Any:
+    """Return a whole number as text if it is the label of a column of a frame whose labels are whole numbers."""
+    return str(name) if _is_whole(name) and numbered(X) and str(name) in (frame_labels(X) or ()) else name
+
+
 def named_targets(targets: Sequence[str | int], Y: Any, classes: Mapping[str, list[str]]) -> list[str | int]:
     """Return targets with whole numbers as labels where these name Y, and all columns of a target that holds classes.
 
@@ -107,6 +112,21 @@ def is_series(data: Any) -> bool:
 def names_columns(Y: Any) -> bool:
     """Return whether Y is the name of a column, or a list of names."""
     return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))
+
+
+def named_in(X: Any, Y: Any) -> list[str]:
+    """Return the labels of the columns that Y names in X; none where Y holds values."""
+    if names_columns(Y):
+        return [Y] if isinstance(Y, str) else list(Y)
+    names = [Y] if _is_whole(Y) else Y
+    known = isinstance(names, list | tuple) and all(map(_is_whole, names)) and numbered(X) and len(names) != len(X)
+    return [str(name) for name in names] if known else []
+
+
+def require_no_target(column: str, names: Sequence[str], option: str) -> None:
+    """Raise OptionError if a column is named by an option and as a target."""
+    if column in names:
+        raise OptionError(f"{column!r} is a target and the {option}.", f"Name another column as {option} or target.")
 
 
 def may_name(X: Any, targets: Sequence[Any]) -> bool:
@@ -144,6 +164,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         Y = columns_of(rest, Y, "obs of the AnnData object") if names_columns(Y) else Y
         weights = columns_of(rest, weights, "obs of the AnnData object") if isinstance(weights, str) else weights
         return X, Y, weights, features
+    weights = label_of(X, weights)
+    if isinstance(weights, str):
+        require_no_target(weights, named_in(X, Y), "sample_weight")
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
     if isinstance(Y, bool):
@@ -191,8 +214,8 @@ def columns_of(frame: Any, names: Any, where: str) -> Any:
 def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     """Return a frame without the columns of these names, and these columns: one as a Series.
 
-    One column of an Arrow table is a Series of pandas if it holds numbers, and else a table. Errors: DataError if
-    `frame` has no labels, or no such column.
+    One column of an Arrow table is a Series of pandas if it holds numbers or classes, and else a table. Errors:
+    DataError if `frame` has no labels, or no such column.
     """
     labels = frame_labels(frame)
     wanted = [names] if isinstance(names, str) else list(names)
@@ -213,11 +236,11 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
 
 
 def _series(table: Any, name: str) -> Any:
-    """Return a column of an Arrow table as a Series of pandas if it holds numbers or booleans, else as a table."""
+    """Return a column of an Arrow table as a Series of pandas if it holds numbers or classes, else as a table."""
     from pyarrow import types
 
     column = table.column(name)
-    plain = types.is_integer, types.is_floating, types.is_boolean
+    plain = types.is_integer, types.is_floating, types.is_boolean, has_levels
     return column.to_pandas().rename(name) if any(is_plain(column.type) for is_plain in plain) else table.select([name])
 
 

@@ -264,8 +264,8 @@ def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
         s = validated.items.count(members)
         points.append(SizePoint(validated.included + s, context.value(by, rss, freedom, s)))
     name = NAMES[by] + (f" (gamma {rule.gamma:g})" if by == "ebic" else "")
-    what = "the size of largest adjusted R2" if by == "adjusted-r2" else f"the size of least {name}"
-    return SizeCurve.choose(by, what, tuple(points))
+    largest = "the size of largest adjusted R2 (value: minus the adjusted R2)"
+    return SizeCurve.choose(by, largest if by == "adjusted-r2" else f"the size of least {name}", tuple(points))
 
 
 def _along_path(run: SelectionRun) -> SizeChoice:

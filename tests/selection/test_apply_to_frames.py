@@ -245,6 +245,30 @@ def test_one_named_target_is_predicted_as_a_series(kind: str) -> None:
     assert type(dsel.select(given[kind], ["y"], k=1).predict(given[kind])).__name__ == "DataFrame"
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "arrow dictionary"])
+def test_one_named_target_of_classes_is_predicted_as_a_series(kind: str) -> None:
+    frame = NUMBERS.assign(kind=np.where(Y.median() < Y, "high", "low"))
+    own = frame.astype({"kind": "category"}) if kind == "arrow dictionary" else frame
+    found = dsel.select(KINDS[kind.split()[0]](own), "kind", k=2, loss="logistic", lam=1.0)
+    predicted = found.predict(frame)
+    assert (found.flat_target, type(predicted).__name__, predicted.shape) == (True, "Series", (M,))
+    assert predicted.equals(dsel.select(frame, "kind", k=2, loss="logistic", lam=1.0).predict(frame))
+    three = frame.assign(kind=np.where(Y.index % 3 == 0, "mid", frame["kind"]))
+    assert dsel.select(KINDS[kind.split()[0]](three), "kind", k=2).predict(frame).shape == (M, 3)
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy polars", "arrow"])
+def test_a_frame_holds_the_targets_that_scores_and_proofs_need(kind: str) -> None:
+    whole = NUMBERS.assign(y=Y, kind=np.where(Y.median() < Y, "high", "low"))
+    data = KINDS[kind](whole)
+    found = dsel.select(data, "y", k=2, exclude=["kind"])
+    assert found.score(data) == pytest.approx(found.score(whole, "y"))
+    assert dsel.certify(found, data).certificate[-1]["proven"]
+    assert dsel.alternatives(found, data).subsets[0].indices == found.indices
+    two = dsel.select(data, ["y", "kind"], k=2)
+    assert two.score(data) == pytest.approx(two.score(whole))
+
+
 @pytest.mark.parametrize(
     ("target", "loss"), [("over=50", "squared"), ("over=50", "logistic"), ("type=x", "multinomial")]
 )
