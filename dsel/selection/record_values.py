@@ -107,6 +107,11 @@ class SizeCurve:
         k = min(point.size for point in points if point.value <= limit)
         return cls(rule, description, k, one_standard_error, points)
 
+    def ends_at_least(self, limit: int) -> bool:
+        """Return whether the least value is at the limit of the size, so that larger subsets may be better."""
+        best = min(self.points, key=lambda point: (point.value, point.size))
+        return best.size == limit and (self.k == limit or self.one_standard_error)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SizeCurve:
         """Return the curve that was saved as JSON."""

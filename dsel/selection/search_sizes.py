@@ -254,8 +254,10 @@ def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
     assert rule is not None
     by: Any = rule.by
     everything = run.objective.in_data(range(run.objective.n))
-    of_all = residual_and_freedom(whole, everything)[0] if by == "cp" else None
-    context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, of_all)
+    of_all = residual_and_freedom(whole, everything) if by == "cp" else None
+    context = CriterionContext(
+        weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, run.has_intercept, of_all
+    )
     points: dict[int, SizePoint] = {}  # where columns depend on others, the last subsets are of one size
     for members in subsets:
         if (s := validated.items.count(members)) in points:
