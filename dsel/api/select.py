@@ -104,7 +104,8 @@ def select(
         values), of a store in `ingest`. These are chosen together and count as one column, by the methods that take
         `groups`, among fewer than 10 000 columns; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
-        Dates of a frame are refused, or become numbers: days since the beginning of 1970.
+        Dates and durations of a frame, also as targets, are refused, or become numbers: days, of dates since the
+        beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
         substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, a read of the

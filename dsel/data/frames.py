@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dsel._lib.console import warn_caller
 from dsel._lib.text import counted, shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
-from dsel.config.request import Categories
+from dsel.config.request import Categories, Missing
 from dsel.data.classes import CLASS_DTYPES, class_labels, one_hot, with_plain_columns
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
@@ -214,7 +214,7 @@ def columns_of(frame: Any, names: Any, where: str) -> Any:
 def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     """Return a frame without the columns of these names, and these columns: one as a Series.
 
-    One column of an Arrow table is a Series of pandas if it holds numbers or classes, and else a table. Errors:
+    One column of an Arrow table is a Series of pandas if it holds numbers, classes or dates, else a table. Errors:
     DataError if `frame` has no labels, or no such column.
     """
     labels = frame_labels(frame)
@@ -236,11 +236,11 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
 
 
 def _series(table: Any, name: str) -> Any:
-    """Return a column of an Arrow table as a Series of pandas if it holds numbers or classes, else as a table."""
+    """Return a column of an Arrow table as a Series of pandas if it holds numbers, classes or dates, else a table."""
     from pyarrow import types
 
     column = table.column(name)
-    plain = types.is_integer, types.is_floating, types.is_boolean, has_levels
+    plain = types.is_integer, types.is_floating, types.is_boolean, has_levels, is_date_type
     return column.to_pandas().rename(name) if any(is_plain(column.type) for is_plain in plain) else table.select([name])
 
 
@@ -313,14 +313,14 @@ class Numbers:
 
 def numbers_of(
     data: Any, what: str, categories: Categories = "columns", dates: Dates = "refuse",
-    exclude: Sequence[str | int] = (),
+    exclude: Sequence[str | int] = (), missing: Missing = "refuse",
 ) -> Numbers:  # fmt: skip
     """Return X as numbers, if it is a frame or a Series; anything else as it is.
 
     Booleans count as 0 and 1. Text and categories become a column of zeros and ones for each value. A Dask frame is
     read once for the lengths of its partitions, and once more for its text and categories. Columns that `exclude` names
-    are left out if they hold no numbers. Errors: DataError that names
-    the columns that cannot be used.
+    are left out if they hold no numbers. missing: with "refuse", errors list missing values, too. Errors: DataError
+    that names the columns that cannot be used.
     """
     if is_series(data):
         data = data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name))
@@ -346,7 +346,8 @@ def numbers_of(
     named = [name for name in named if name not in getattr(table, "unusable", ())]
     if categories == "refuse" and dates != "days":
         _refuse_categories(named, what)
-    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates, drop=left_out))
+    options = SourceOptions(categorical=(AUTO,), dates=dates, drop=left_out)
+    source = TableSource(table, replace(options, missing="mean") if missing == "mean" else options)
     if categories == "refuse":
         _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
     coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
@@ -543,7 +544,28 @@ class Targets:
     classes: dict[str, list[str]] = field(default_factory=dict)
 
 
-def targets_of(Y: Any) -> Targets:
+def with_days(Y: Any) -> Any:
+    """Return targets with dates, times and durations as days since 1970, as a frame or Series of pandas.
+
+    Others, and those of Dask, are returned as they are.
+    """
+    frame = Y.to_frame() if is_series(Y) else Y
+    if frame_labels(frame) is None or arrow.is_dask_frame(frame):
+        return Y
+    table = arrow.arrow_table(frame, keep_index=False)[0]
+    if not any(map(is_date_type, table.schema.types)):
+        return Y
+    import pandas as pd
+
+    parts = {
+        name: number_values(column.combine_chunks()) if is_date_type(column.type) else column.to_pandas()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    found = pd.DataFrame(parts)
+    return found.iloc[:, 0] if is_series(Y) else found
+
+
+def targets_of(Y: Any, dates: Dates = "refuse") -> Targets:
     """Return targets as numbers: text, booleans of text and categories are classes (`one_hot`).
 
     Errors: DataError where a class is missing, or there is only one.
@@ -566,7 +588,7 @@ def targets_of(Y: Any) -> Targets:
     for name, column in columns:
         found = class_labels(column)
         if found is None:
-            parts[str(name)] = np.asarray(numbers_of(column, "Y").values).reshape(len(column))
+            parts[str(name)] = np.asarray(numbers_of(column, "Y", dates=dates).values).reshape(len(column))
             continue
         indicators, levels = one_hot(found, f"{name}=")
         parts |= indicators
