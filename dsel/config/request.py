@@ -113,6 +113,8 @@ RowWindow = Annotated[dict[str, Any] | None, BeforeValidator(_window)]
 Column = str | int
 #: How columns are centered and scaled before the selection.
 Preprocess = Literal["standardize", "center", "unit", "none"]
+#: Those that divide the columns by a scale.
+SCALED: tuple[Preprocess, ...] = ("standardize", "unit")
 #: What to do about missing values in X.
 Missing = Literal["refuse", "mean"]
 #: Text and categories become indicator columns, chosen together or one by one, or are refused.

@@ -34,7 +34,7 @@ import scipy.linalg
 
 from dsel._lib.text import shorten, suggest
 from dsel._lib.types import Floats
-from dsel.config.request import Preprocess
+from dsel.config.request import SCALED, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
@@ -167,7 +167,7 @@ class NoiseRecord:
             total = total + moments.weight * mean**2
         size = size + (units[-of_data:] if of_data else units) ** 2
         varies = total > 0.0
-        scale = total[varies] if preprocess in ("standardize", "unit") else np.ones(int(varies.sum()))
+        scale = total[varies] if preprocess in SCALED else np.ones(int(varies.sum()))
         return float(norm * (size[varies] / scale).sum() / (total[varies] / scale).sum())
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats, Ints
-from dsel.config.request import Preprocess
+from dsel.config.request import SCALED, Preprocess
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.errors import DataError, OptionError
 from dsel.objective.centering import CenteringError
@@ -99,7 +99,7 @@ class ColumnScales:
 
     def beyond_range(self, preprocess: Preprocess) -> NDArray[np.bool_]:
         """Return (n,) which columns of X are so large or small, and not scaled, that squares of squares overflow."""
-        if preprocess in ("standardize", "unit"):
+        if preprocess in SCALED:
             return np.zeros(self.mean_x.size, np.bool_)
         squares = self._raw_squares(preprocess)
         outside = (squares < _SMALL**2) | (squares > _LARGE**2)

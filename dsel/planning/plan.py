@@ -14,9 +14,11 @@ import psutil
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted
 from dsel.config.job import ProofLimits
+from dsel.config.request import SCALED
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.column_copy import ColumnCopy, copy_that_saves
+from dsel.passes.columns.column_statistics import part_squares_pass
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.data_pass import PassCost, PassLog
 from dsel.passes.loss_models import FEWEST_MODELS, MOST_MODELS, loss_costs
@@ -449,7 +451,11 @@ def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
     loss, folds, k = validated.loss, validated.loss_folds, validated.request.limit
     assert loss is not None
     elsewhere = rows.blocks[0].offset is not None or getattr(loss, "class_weight", None) is not None
-    return loss_costs(
+    scales = []
+    if folds is not None and validated.request.lam > 0.0 and validated.request.preprocess in SCALED:
+        repetitions = {repetition for model in folds.tests() for repetition, _ in model.train}
+        scales = [part_squares_pass(validated.dataset, folds, repetition).cost() for repetition in repetitions]
+    return scales + loss_costs(
         rows, k, loss, searches=1 + (0 if folds is None else sum(1 for _ in folds.tests())),
         sizes=0 if validated.size_rule is None else k - validated.included,
         begins_elsewhere=elsewhere or not loss.by_rows or (loss.outputs > 1 and rows.n_targets == 1),

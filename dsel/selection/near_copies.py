@@ -26,7 +26,7 @@ from dsel._lib.tolerances import (
     same_norm,
 )  # fmt: skip
 from dsel._lib.types import Floats, Ints
-from dsel.config.request import Preprocess, SelectionRequest
+from dsel.config.request import SCALED, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.engine.engine_protocol import Engine
@@ -39,8 +39,6 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.selection.represented import left_out
 
 _CENTERED = ("standardize", "center")
-#: Their columns have equal norms.
-_SCALED = ("standardize", "unit")
 #: Clusters that a note names.
 _MOST_NAMED = 10
 #: Rows of the Gram matrix that are compared at the same time.
@@ -91,7 +89,7 @@ def one_of_each(
         left = left[validated.groups.sizes[validated.groups.of_column[left]] == 1]
     compared = [*validated.include.tolist(), *left.tolist()]
     penalty = request.lam > 0.0 or bool(getattr(validated.options, "penalties", ()))
-    any_scale = request.preprocess in _SCALED or not penalty
+    any_scale = request.preprocess in SCALED or not penalty
     found: _Comparison | _WideComparison = (
         _WideComparison(validated, statistics, whole, any_scale, engine)
         if wide and isinstance(statistics, ColumnStatistics)

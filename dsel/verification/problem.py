@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, EXACT_COPY, LIKELY_COPY, NEAR_COPY, same_norm
-from dsel.config.request import Missing, Preprocess
+from dsel.config.request import SCALED, Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import Engine
@@ -160,7 +160,7 @@ class ExtendedSums:
         another column has the same f in its place. The distance from it is a share of the norm. It is infinite for
         columns that are no multiples up to rounding.
         """
-        n, any_scale = self.constant.size, lam == 0.0 or self.preprocess in ("standardize", "unit")
+        n, any_scale = self.constant.size, lam == 0.0 or self.preprocess in SCALED
         norms = np.sqrt(self.products[n, :n])
         found: dict[int, dict[int, float]] = {}
         for j in columns:

@@ -39,7 +39,7 @@ class TestInit:
         frame.iloc[3, 1] = np.nan
         dsel.ingest(frame, tmp_path / "data.zarr", target="y")
         invoke("init", tmp_path / "data.zarr", "--out", tmp_path / "job.yaml", "--method", "forward")
-        assert "# 1 value of this store is missing.\nmissing: mean\n" in (tmp_path / "job.yaml").read_text()
+        assert "# X has 1 missing value.\nmissing: mean\n" in (tmp_path / "job.yaml").read_text()
         invoke("run", tmp_path / "job.yaml")
 
     def test_it_writes_a_job_that_runs_and_that_says_what_can_be_changed(self, folder: Path) -> None:

@@ -198,14 +198,13 @@ def test_exit_codes_and_messages_before_any_worker_starts(
 
 
 @pytest.mark.usefixtures("no_workers")
-def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> None:
+def test_nan_is_an_error_of_the_data_that_names_its_row(tmp_path: Path) -> None:
     bad = X.copy()
     bad[1234, 5] = np.nan
     store = make_store(tmp_path / "data.zarr", bad, Y, chunks=(100, 24))
     code, _, err = call("run", write_job(store))
     assert code == 65
     assert "in column 'x5', row 1234" in err
-    assert "rows 1200 to 1299" in err
     assert "Traceback" not in err
     assert call("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
 

@@ -96,10 +96,15 @@ def part_squares(
     about: (n,) values near the means, which are subtracted from x. The sums take one pass over rows, and one more with
     ``missing="mean"``.
     """
+    sums = part_squares_pass(dataset, partition, repetition)
+    return np.asarray(sums.run(engine, about=about, fill=fill_values(dataset, missing, engine)))
+
+
+def part_squares_pass(dataset: Dataset, partition: RowPartition, repetition: int = 0) -> RowPass:
+    """Return the pass of `part_squares`."""
     size, flops = 24 * partition.parts * dataset.n, 4 * partition.parts * dataset.m * dataset.n
     per_block = partial(_part_squares, partition=partition, repetition=repetition)
-    sums = RowPass("scales", without_targets(dataset), per_block, np.add, size, flops, share=True)
-    return np.asarray(sums.run(engine, about=about, fill=fill_values(dataset, missing, engine)))
+    return RowPass("scales", without_targets(dataset), per_block, np.add, size, flops, share=True)
 
 
 def _part_squares(

@@ -16,6 +16,7 @@ import numpy as np
 from dsel._lib.damage import DamagedFileError, digest_of
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import SCALED
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
@@ -195,7 +196,7 @@ def add_shares(selection: SelectionRecord, shares: Sequence[PartShare]) -> Added
     total = within + weight @ (means - mean) ** 2
     if selection.preprocess in ("unit", "none"):
         total = total + weight.sum() * mean**2
-    scale = total if selection.preprocess in ("standardize", "unit") else np.ones(total.size)
+    scale = total if selection.preprocess in SCALED else np.ones(total.size)
     varies = total > 0.0
     r2 = 1.0 - float((rss[varies] / scale[varies]).sum() / (total[varies] / scale[varies]).sum())
     return AddedShares(rows, tuple(rss.tolist()), r2, float(selection.r2), abs(r2 - selection.r2) <= AGREEMENT)

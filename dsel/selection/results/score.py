@@ -10,6 +10,7 @@ import scipy
 
 from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats
+from dsel.config.request import SCALED
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.dataset import as_dataset
@@ -284,7 +285,7 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
     w = _weights(sample_weight, len(eta))
     errors = w @ (values - eta) ** 2
     squares = w @ (values - w @ values / w.sum()) ** 2
-    scale = squares if selection.request.preprocess in ("standardize", "unit") else np.ones_like(squares)
+    scale = squares if selection.request.preprocess in SCALED else np.ones_like(squares)
     with np.errstate(divide="ignore", invalid="ignore"):
         return {"deviance": float(errors.sum()), "r2": float(1.0 - (errors / scale).sum() / (squares / scale).sum())}
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
-from dsel.config.request import Preprocess, SelectionRequest
+from dsel.config.request import SCALED, Preprocess, SelectionRequest
 from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
@@ -40,7 +40,6 @@ from dsel.selection.stability.result import Stability
 log = logging.getLogger("dsel")
 
 Resample = Literal["pairs", "halves", "bootstrap"]
-_SCALED = ("standardize", "unit")
 _WORDS = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
 
 
@@ -71,7 +70,7 @@ def run_stability(
     if len(sums) < parts:
         raise DataError(f"{parts - len(sums)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
     scales = None if rows is None else _Scales.of(rows, asked, validated, prepared.statistics.mean_x, context)
-    if asked.preprocess in _SCALED and scales is not None:  # its samples are scaled
+    if asked.preprocess in SCALED and scales is not None:  # its samples are scaled
         unscaled = "center" if request.preprocess == "standardize" else "none"
         validated = replace(validated, request=request.model_copy(update={"preprocess": unscaled}))
     counts = list(_draws(resample, samples, parts, request.seed))
@@ -117,7 +116,7 @@ def _quadratic_model(
     model = modelled_rows(validated.dataset, best, request.missing == "mean")
     preprocess = request.preprocess
     if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
-        preprocess = "standardize" if preprocess in _SCALED else "center"
+        preprocess = "standardize" if preprocess in SCALED else "center"
     asked = {
         "loss": "squared",
         "offset": None,
@@ -154,7 +153,7 @@ class _Scales:
     ) -> _Scales:  # fmt: skip
         """Return the scales for a request. They take a pass over the rows where a penalty needs them."""
         sums = None
-        if asked.preprocess in _SCALED and asked.lam > 0.0:
+        if asked.preprocess in SCALED and asked.lam > 0.0:
             assert validated.partition is not None
             sums = part_squares(rows, validated.partition, about, asked.missing, context.engine)
         return cls(asked.preprocess, about, sums)
