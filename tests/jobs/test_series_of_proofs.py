@@ -321,6 +321,9 @@ def test_a_bound_on_groups_with_a_category_is_carried_over(few: Path) -> None:
     assert (proof(first)["leaves_checked"], proof(second)["leaves_checked"]) == (0, 10)
     assert proof(second)["status"] == "optimal"
     assert set(second.names) == {"c0", "c1", "kind=a", "kind=b", "kind=c"}
+    header, _, row = call("history", few / "runs")[1].splitlines()
+    assert header.split()[:5] == ["run", "rows", "k", "columns", "error"]
+    assert row.split()[1:4] == ["1,020", "3", "5"]
 
 
 def test_columns_that_depend_on_others_are_the_reason_that_nothing_is_carried_over(few: Path) -> None:
