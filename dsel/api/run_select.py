@@ -143,7 +143,8 @@ def running(
 def asked(X: Any, Y: Any, **arguments: Any) -> tuple[Dataset, SelectionRequest]:
     """Return the data and the request of a call, which names columns of frames by their labels."""
     if "offset" in arguments:
-        X, arguments["offset"] = split_offset(X, arguments["offset"])
+        named = (arguments.get("targets") or arguments.get("target")) if Y is None else Y
+        X, arguments["offset"] = split_offset(X, arguments["offset"], named)
     request = _request(**arguments)
     dataset = dataset_of(request, X, Y)
     return dataset, dataset.named(request)

@@ -104,7 +104,8 @@ def select(
         values), of a store in `ingest`. These are chosen together and count as one column, by the methods that take
         `groups`, among fewer than 10 000 columns; or are chosen one by one; or are refused.
     dates : {"refuse", "days"}
-        Dates of a frame are refused, or become numbers: days since the beginning of 1970.
+        Dates and durations of a frame, also as targets, are refused, or become numbers: days, of dates since the
+        beginning of 1970.
     near_copies : {"first", "keep", "refuse"}
         Of columns that correlate by at least 1 - 1e-6, search with the first one only, and list the others among its
         substitutes; with all of them; or refuse them. In wide data, whose Gram matrix is not in memory, a read of the
@@ -125,7 +126,8 @@ def select(
         Select columns for X itself, even where the data hold targets.
     sample_weight : (m,) array, str or False, optional
         Weights >= 0 of the rows in every sum. For a store or a Dataset: the name of a variable, by default ``weight``
-        where there is one, or False for no weights. For a frame, the name of a column.
+        where there is one, or False for no weights. For a frame, the name of a column, also a whole number where whole
+        numbers name all columns.
     rows : dict, optional
         Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
         last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
@@ -140,7 +142,8 @@ def select(
     offset : (m,) array or str, optional
         What is added to the linear predictor of each row, such as the logarithm of an exposure. For a store the name
         of a target, which is then none, or of another variable over the samples; for a frame that of a column, which is
-        then no feature. It needs a loss other than the squared error.
+        then no feature. A whole number is a label where whole numbers name all columns. Labelled values are matched
+        with the rows as Y is. It needs a loss other than the squared error.
     class_weight : {"balanced"} or dict, optional
         Weights of the classes for the losses "logistic" and "multinomial", which multiply those of the rows. "balanced"
         gives all classes the same weight in total. A dict such as ``{"yes": 5.0}`` leaves the others at 1. Columns are
@@ -275,7 +278,8 @@ def stability(
     split : {"random", "blocks"}
         Divide the rows at random, or into blocks of consecutive rows, for rows in order of time.
     row_groups : str or (m,) array, optional
-        The group of each row. All rows of a group are in one part. A store names a variable over its samples.
+        The group of each row. All rows of a group are in one part. A store names a variable over its samples. Labelled
+        values are matched with the rows as Y is.
     **arguments
         Further arguments of `select`, such as `groups`, `include` or `lam`, with the method's options.
 

@@ -53,7 +53,7 @@ def _row_groups(value: Any) -> Any:
     found = np.asarray(value.compute() if hasattr(value, "compute") else value)
     if found.ndim != 1:
         raise ValueError(f"it has shape {found.shape}; it must have one label for each row")
-    return found
+    return value if type(value).__name__ in ("Series", "DataArray") else found  # with its labels
 
 
 #: The group of each row: the name of a variable of the store, or an array of m labels.
@@ -183,7 +183,7 @@ class SizeRule(Section):
     def _is_changed(self, name: str) -> bool:
         value, default = getattr(self, name), type(self).model_fields[name].default
         return (
-            isinstance(value, np.ndarray)
+            hasattr(value, "shape")
             or (isinstance(default, str) and not isinstance(value, str))
             or bool(value != default)
         )

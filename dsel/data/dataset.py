@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import counted, shorten
 from dsel.config.ingest_request import Dates
-from dsel.config.request import Categories, SelectionRequest
+from dsel.config.request import Categories, Missing, SelectionRequest
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
 from dsel.data.classes import stored_targets
@@ -95,6 +95,8 @@ class Dataset:
         Further variables of a store that the request reads, such as offsets. The fingerprint covers them.
     dtype, y_dtype : dtype, optional
         The dtypes of X and Y that are in memory or computed later.
+    row_labels : DataFrame or DataArray, optional
+        The labels of the rows of data in memory, as `in_memory.row_labels` returns them.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Dataset:
     also_read: tuple[str, ...] = ()
     dtype: np.dtype[Any] | None = None
     y_dtype: np.dtype[Any] | None = None
+    row_labels: Any = field(default=None, compare=False, repr=False)
 
     @property
     def long_integers(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -332,7 +335,7 @@ def _is_long(dtype: np.dtype[Any] | None) -> bool:
 def as_dataset(
     X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False,
     sample_weight: Any = None, categories: Categories = "groups", dates: Dates = "refuse",
-    exclude: Sequence[str | int] = (),
+    exclude: Sequence[str | int] = (), missing: Missing = "refuse",
 ) -> Dataset:  # fmt: skip
     """Return a Dataset of a store, or of data in memory.
 
@@ -358,6 +361,8 @@ def as_dataset(
         Whether dates in a frame become numbers of days.
     exclude : sequence of str or int
         Columns of a frame, by label or position, that are left out if they hold no numbers. Others stay.
+    missing : {"refuse", "mean"}
+        Whether missing values will be refused. An error that lists the problems of a frame then lists them, too.
 
     Returns
     -------
@@ -395,7 +400,7 @@ def as_dataset(
         snapshot = open_snapshot(X)
         dataset = as_dataset(
             snapshot.dataset(), Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
-            categories=categories, dates=dates, exclude=exclude,
+            categories=categories, dates=dates, exclude=exclude, missing=missing,
         )  # fmt: skip
         return replace(dataset, name=snapshot.name, digest=snapshot.digest(Y, targets, unsupervised, sample_weight))
     if isinstance(X, str | AnyPath):
@@ -420,13 +425,13 @@ def as_dataset(
     X, Y, sample_weight, features = frames.opened(X, Y, sample_weight)
     given = X
     X, Y, sample_weight = in_memory.align(X, Y, sample_weight)
-    dataset = _from_arrays(X, Y, features, categories, dates, exclude)
+    dataset = _from_arrays(X, Y, features, categories, dates, exclude, missing)
     notes = [*in_memory.other_dates(given, X, [Y, sample_weight])]
     if unused:
         notes.append(
             f"the Dataset has variables that are not used: {shorten(unused)}; name the targets among them with target"
         )
-    dataset = replace(dataset, notes=(*dataset.notes, *notes))
+    dataset = replace(dataset, notes=(*dataset.notes, *notes), row_labels=in_memory.row_labels(X))
     if targets is not None:
         if not dataset.n_targets:
             raise OptionError(
@@ -443,13 +448,19 @@ def as_dataset(
 
 
 def _from_arrays(
-    X: Any, Y: Any, features: Labels | None, categories: Categories, dates: Dates, exclude: Sequence[str | int]
+    X: Any,
+    Y: Any,
+    features: Labels | None,
+    categories: Categories,
+    dates: Dates,
+    exclude: Sequence[str | int],
+    missing: Missing,
 ) -> Dataset:
     numbered = features is None and frames.numbered(X)
     left_out = tuple(map(str, exclude)) if numbered else exclude  # numbers are labels, as in `SelectionRequest.by_name`
-    found, classes = frames.numbers_of(X, "X", categories, dates, left_out), frames.targets_of(Y)
+    found, classes = frames.numbers_of(X, "X", categories, dates, left_out, missing), frames.targets_of(Y, dates)
     x = in_memory.as_matrix(found.values, "X")
-    of_targets = frames.numbers_of(classes.Y, "Y", "refuse")
+    of_targets = frames.numbers_of(classes.Y, "Y", "refuse", dates)
     y = None if Y is None else in_memory.as_matrix(of_targets.values, "Y")
     m, n = (int(size) for size in x.shape)
     if not m or not n:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dsel._lib.console import warn_caller
 from dsel._lib.text import counted, shorten, suggest
 from dsel.config.ingest_request import Dates, SourceOptions
-from dsel.config.request import Categories
+from dsel.config.request import Categories, Missing
 from dsel.data.classes import CLASS_DTYPES, class_labels, one_hot, with_plain_columns
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.source import Rows
@@ -85,6 +85,11 @@ def _is_whole(name: Any) -> bool:
     return isinstance(name, int | np.integer) and not isinstance(name, bool)
 
 
+def label_of(X: Any, name: Any) -> Any:
+    """Return a whole number as text if it is the label of a column of a frame whose labels are whole numbers."""
+    return str(name) if _is_whole(name) and numbered(X) and str(name) in (frame_labels(X) or ()) else name
+
+
 def named_targets(targets: Sequence[str | int], Y: Any, classes: Mapping[str, list[str]]) -> list[str | int]:
     """Return targets with whole numbers as labels where these name Y, and all columns of a target that holds classes.
 
@@ -107,6 +112,21 @@ def is_series(data: Any) -> bool:
 def names_columns(Y: Any) -> bool:
     """Return whether Y is the name of a column, or a list of names."""
     return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))
+
+
+def named_in(X: Any, Y: Any) -> list[str]:
+    """Return the labels of the columns that Y names in X; none where Y holds values."""
+    if names_columns(Y):
+        return [Y] if isinstance(Y, str) else list(Y)
+    names = [Y] if _is_whole(Y) else Y
+    known = isinstance(names, list | tuple) and all(map(_is_whole, names)) and numbered(X) and len(names) != len(X)
+    return [str(name) for name in names] if known else []
+
+
+def require_no_target(column: str, names: Sequence[str], option: str) -> None:
+    """Raise OptionError if a column is named by an option and as a target."""
+    if column in names:
+        raise OptionError(f"{column!r} is a target and the {option}.", f"Name another column as {option} or target.")
 
 
 def may_name(X: Any, targets: Sequence[Any]) -> bool:
@@ -144,6 +164,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         Y = columns_of(rest, Y, "obs of the AnnData object") if names_columns(Y) else Y
         weights = columns_of(rest, weights, "obs of the AnnData object") if isinstance(weights, str) else weights
         return X, Y, weights, features
+    weights = label_of(X, weights)
+    if isinstance(weights, str):
+        require_no_target(weights, named_in(X, Y), "sample_weight")
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
     if isinstance(Y, bool):
@@ -191,8 +214,8 @@ def columns_of(frame: Any, names: Any, where: str) -> Any:
 def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     """Return a frame without the columns of these names, and these columns: one as a Series.
 
-    One column of an Arrow table is a Series of pandas if it holds numbers, and else a table. Errors: DataError if
-    `frame` has no labels, or no such column.
+    One column of an Arrow table is a Series of pandas if it holds numbers, classes or dates, else a table. Errors:
+    DataError if `frame` has no labels, or no such column.
     """
     labels = frame_labels(frame)
     wanted = [names] if isinstance(names, str) else list(names)
@@ -213,11 +236,11 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
 
 
 def _series(table: Any, name: str) -> Any:
-    """Return a column of an Arrow table as a Series of pandas if it holds numbers or booleans, else as a table."""
+    """Return a column of an Arrow table as a Series of pandas if it holds numbers, classes or dates, else a table."""
     from pyarrow import types
 
     column = table.column(name)
-    plain = types.is_integer, types.is_floating, types.is_boolean
+    plain = types.is_integer, types.is_floating, types.is_boolean, has_levels, is_date_type
     return column.to_pandas().rename(name) if any(is_plain(column.type) for is_plain in plain) else table.select([name])
 
 
@@ -290,14 +313,14 @@ class Numbers:
 
 def numbers_of(
     data: Any, what: str, categories: Categories = "columns", dates: Dates = "refuse",
-    exclude: Sequence[str | int] = (),
+    exclude: Sequence[str | int] = (), missing: Missing = "refuse",
 ) -> Numbers:  # fmt: skip
     """Return X as numbers, if it is a frame or a Series; anything else as it is.
 
     Booleans count as 0 and 1. Text and categories become a column of zeros and ones for each value. A Dask frame is
     read once for the lengths of its partitions, and once more for its text and categories. Columns that `exclude` names
-    are left out if they hold no numbers. Errors: DataError that names
-    the columns that cannot be used.
+    are left out if they hold no numbers. missing: with "refuse", errors list missing values, too. Errors: DataError
+    that names the columns that cannot be used.
     """
     if is_series(data):
         data = data.to_frame(name=f"{what.lower()}0" if data.name is None else str(data.name))
@@ -323,7 +346,8 @@ def numbers_of(
     named = [name for name in named if name not in getattr(table, "unusable", ())]
     if categories == "refuse" and dates != "days":
         _refuse_categories(named, what)
-    source = TableSource(table, SourceOptions(categorical=(AUTO,), dates=dates, drop=left_out))
+    options = SourceOptions(categorical=(AUTO,), dates=dates, drop=left_out)
+    source = TableSource(table, replace(options, missing="mean") if missing == "mean" else options)
     if categories == "refuse":
         _refuse_categories([e.scan.name for e in source.encoders.features if e.levels is not None], what)
     coordinates = {} if source.sources is None else {SOURCE: as_labels(source.sources)}
@@ -520,7 +544,28 @@ class Targets:
     classes: dict[str, list[str]] = field(default_factory=dict)
 
 
-def targets_of(Y: Any) -> Targets:
+def with_days(Y: Any) -> Any:
+    """Return targets with dates, times and durations as days since 1970, as a frame or Series of pandas.
+
+    Others, and those of Dask, are returned as they are.
+    """
+    frame = Y.to_frame() if is_series(Y) else Y
+    if frame_labels(frame) is None or arrow.is_dask_frame(frame):
+        return Y
+    table = arrow.arrow_table(frame, keep_index=False)[0]
+    if not any(map(is_date_type, table.schema.types)):
+        return Y
+    import pandas as pd
+
+    parts = {
+        name: number_values(column.combine_chunks()) if is_date_type(column.type) else column.to_pandas()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    found = pd.DataFrame(parts)
+    return found.iloc[:, 0] if is_series(Y) else found
+
+
+def targets_of(Y: Any, dates: Dates = "refuse") -> Targets:
     """Return targets as numbers: text, booleans of text and categories are classes (`one_hot`).
 
     Errors: DataError where a class is missing, or there is only one.
@@ -543,7 +588,7 @@ def targets_of(Y: Any) -> Targets:
     for name, column in columns:
         found = class_labels(column)
         if found is None:
-            parts[str(name)] = np.asarray(numbers_of(column, "Y").values).reshape(len(column))
+            parts[str(name)] = np.asarray(numbers_of(column, "Y", dates=dates).values).reshape(len(column))
             continue
         indicators, levels = one_hot(found, f"{name}=")
         parts |= indicators

@@ -249,7 +249,7 @@ def align(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any]:
     if is_data_array(X):
         arrays = [other for other in others.values() if is_data_array(other)]
         X = _samples_first(X, arrays) if X.ndim < 3 else labelled.flattened(X, [str(d) for a in arrays for d in a.dims])
-    return X, *(_matched(X, other, name) for name, other in others.items())
+    return X, *(matched(X, other, name) for name, other in others.items())
 
 
 def other_dates(given: Any, aligned: Any, others: list[Any]) -> Iterator[str]:
@@ -283,8 +283,18 @@ def _samples_first(X: Any, others: list[Any]) -> Any:
     return X.transpose(shared.pop() if shared else X.dims[named_second], ...)
 
 
-def _matched(X: Any, other: Any, name: str) -> Any:
-    """Return Y or the weights in the order of the samples of X."""
+def row_labels(X: Any) -> Any:
+    """Return the labels of the rows of what `align` returned as X, for `matched`; None if X has none."""
+    if is_a(X, "pandas", "DataFrame"):
+        return X.iloc[:, :0]
+    return X[X.dims[0]] if is_data_array(X) and X.dims[0] in X.indexes else None
+
+
+def matched(X: Any, other: Any, name: str) -> Any:
+    """Return values of the rows, such as Y or weights, in the order of the samples of X. Errors: as for `align`.
+
+    X: what `align` returned, or its `row_labels`.
+    """
     if is_data_array(other):
         other = _transposed(X, other)
     labels, own = _row_index(X), _row_index(other)
@@ -308,7 +318,7 @@ def _matched(X: Any, other: Any, name: str) -> Any:
     if len(missing):
         raise DataError(
             f"{name} has no rows for {len(missing)} of the {len(labels)} samples of X: {shorten(map(str, missing))}.",
-            "Give X and its targets the same samples, for example by xarray.align(X, Y).",
+            f"Give both the same samples, for example by xarray.align(X, {name}).",
         )
     return other.sel({X.dims[0]: labels})
 

@@ -11,27 +11,40 @@ from numpy.typing import NDArray
 from dsel.data.blocks import StoredRows
 from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
-from dsel.data.frames import collected, columns_of, frame_labels, is_series, split_targets
+from dsel.data.frames import (
+    collected,
+    columns_of,
+    frame_labels,
+    is_series,
+    label_of,
+    named_in,
+    require_no_target,
+    split_targets,
+)
+from dsel.data.in_memory import matched
 from dsel.data.labels import is_a
 from dsel.data.schema import METADATA_FILE
 from dsel.data.store.array import StoredArray
 from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
-from dsel.data.weights import stored_variable
+from dsel.data.weights import OR_A_LABEL, stored_variable
 from dsel.errors import DataError, OptionError
 
 #: Stands in a request for an option that was data in memory; a colon and a name may follow.
 IN_MEMORY = "data in memory"
 
 
-def split_offset(X: Any, offset: Any) -> tuple[Any, Any]:
+def split_offset(X: Any, offset: Any, Y: Any = None) -> tuple[Any, Any]:
     """Return X without the column that `offset` names, and this column. Others are returned as they are.
 
-    It is a column of a frame or of obs of AnnData, or a variable of an xarray Dataset. Errors: DataError for a name
-    that does not exist.
+    It is a column of a frame or of obs of AnnData, or a variable of an xarray Dataset. A whole number is a label where
+    whole numbers name all columns of the frame, and it is one of them. Errors: DataError for a name that does not
+    exist; OptionError if Y names it, too.
     """
+    offset = label_of(X, offset)
     if not isinstance(offset, str):
         return X, offset
+    require_no_target(offset, named_in(X, Y), "offset")
     X = collected(X)
     if is_a(X, "xarray", "Dataset") and offset in X:
         return X.drop_vars(offset), X[offset]
@@ -69,7 +82,8 @@ def names_target(dataset: Dataset, offset: Any) -> bool:
 def with_offset(dataset: Dataset, offset: Any) -> Dataset:
     """Return the dataset with an offset for each row: an array, or the name of a variable or a target of a store.
 
-    Errors: OptionError for a name without a store; DataError for a wrong shape, and values that are not finite.
+    Labelled values come in the order of the rows, as Y does. Errors: OptionError for a name without a store; DataError
+    for other labels than those of X, for a wrong shape, and for values that are not finite.
     """
     if isinstance(offset, str):
         if dataset.store is None:
@@ -78,6 +92,7 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
         _require_numbers(np.asarray(stored.read(first, first + dataset.m)), dataset.m, f"{offset} of {dataset.name}")
         blocks = [replace(b, offset=StoredRows(stored, first + b.start, first + b.stop)) for b in dataset.blocks]
         return replace(dataset, blocks=tuple(blocks))
+    offset = matched(dataset.row_labels, offset, "offset")
     values = np.asarray(offset.compute() if hasattr(offset, "compute") else offset)
     values = values[:, 0] if values.shape == (dataset.m, 1) else values
     _require_numbers(values, dataset.m, "offset")
@@ -96,7 +111,7 @@ def _require_numbers(values: NDArray[Any], m: int, what: str) -> None:
     if values.shape != (m,) or values.dtype.kind not in "fiub":
         raise DataError(
             f"{what} has shape {values.shape} and dtype {values.dtype}, and X has {m} rows.",
-            "An offset is one number for each row.",
+            f"An offset is one number for each row{OR_A_LABEL if values.ndim == 0 else ''}.",
         )
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:

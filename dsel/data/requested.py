@@ -24,6 +24,7 @@ def dataset_of(request: SelectionRequest, X: Any, Y: Any = None) -> Dataset:
         return as_dataset(
             X, Y, targets=targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight,
             categories=request.categories, dates=request.dates, exclude=request.exclude,
+            missing=request.missing,
         )  # fmt: skip
 
     dataset = read(request.targets)

@@ -181,8 +181,8 @@ class RowPartition:
             return self.words
         groups = " of whole groups" if self.labels is not None else ""
         if self.held_out is not None:
-            which = "last rows" if self.split != "random" else f"rows{groups}"
-            return f"{self.held_out:.3g} of the {which} held out"
+            which = "the last " if self.split != "random" else ""
+            return f"{which}{self.held_out * 100:.3g} % of the rows{groups}, held out"
         if self.split == "forward":
             return f"{self.parts - 1} blocks of rows, each predicted from those before it"
         kind = "blocks of consecutive rows" if self.split == "blocks" else f"random folds{groups}"

@@ -30,9 +30,10 @@ _ROWS = 1 << 20
 #: The largest weight is at most this, and at least its inverse: squares of data have to stay in float64's range.
 _LARGEST: Final = 1e100
 
-
 #: What errors say where a store lacks a variable.
 ADD_VARIABLE: Final = 'add it as in "Add a variable over the samples" on the page "Bring in your data"'
+#: What errors say where one number was given for all rows.
+OR_A_LABEL: Final = ", or the label of a column of a frame. A number is a label where numbers name all columns"
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def array_weights(asked: Any, m: int) -> Weights:
     if values.shape != (m,) or values.dtype.kind not in "fiub":
         raise DataError(
             f"sample_weight has shape {values.shape} and dtype {values.dtype}, and X has {m} rows.",
-            "Weights are one number for each sample.",
+            f"Weights are one number for each sample{OR_A_LABEL if values.ndim == 0 else ''}.",
         )
     found = np.ma.filled(np.ma.asarray(values, np.float64), np.nan)
     _require_valid([(0, found)], "sample_weight")

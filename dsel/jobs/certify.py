@@ -16,7 +16,7 @@ from dsel._lib.text import counted_items, percent
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.data.frames import frame_labels, targets_in
+from dsel.data.frames import collected, frame_labels, targets_in
 from dsel.data.offset import in_memory, split_offset
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import engine_for
@@ -241,6 +241,7 @@ def data_again(
     That does not matter for a proof, and recorded options may conflict with each other. Errors: OptionError where an
     offset that is not in a store is missing.
     """
+    X = collected(X)
     used = selection.request.sample_weight  # its name where the data have it, or False
     named = selection.source != "X" and isinstance(X, str | AnyPath)  # made from a store, and again from one
     if sample_weight is None and (named or used is False):
@@ -249,7 +250,7 @@ def data_again(
     if selection.by_loss:
         asked["loss"] = selection.loss  # with its parameters, which a request only names
     if offset is not None:
-        X, asked["offset"] = split_offset(X, offset)
+        X, asked["offset"] = split_offset(X, offset, Y)
     elif in_memory(selection.request.offset):
         name = str(selection.request.offset).partition(": ")[2]
         again = f"offset={name!r}" if name in (frame_labels(X) or ()) else "one number for each row, as offset"

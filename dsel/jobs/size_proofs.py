@@ -28,6 +28,7 @@ from dsel.selection.assembly import explained_share
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection
+from dsel.selection.search_sizes import residual_and_freedom
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
@@ -247,9 +248,9 @@ def _best_by_criterion(
             f"The best subsets by {by} are listed for targets, without a penalty, with the Gram matrix in memory.",
             "Leave by out.",
         )
-    weight, N, included = run.prepared.statistics.weight, run.dataset.n_targets, len(objective.included)
-    of_all = objective.value(range(objective.n))
-    context = CriterionContext(weight, N, objective.n, objective.total, rss_of_all=of_all)
+    weight, N, included = run.prepared.statistics.weight, run.dataset.n_targets, run.whole.rank(objective.included)
+    of_all = residual_and_freedom(run.whole, objective.in_data(range(objective.n))) if by == "cp" else None
+    context = CriterionContext(weight, N, objective.n, objective.total, intercept=run.has_intercept, of_all=of_all)
     incumbent = [i for i, j in enumerate(objective.columns.tolist()) if j in selection.indices]
 
     def value(f: float, s: int) -> float:

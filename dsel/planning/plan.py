@@ -51,7 +51,7 @@ class Plan:
     """What a selection will take.
 
     Passes, bytes and tasks are the sums of the costs of the passes that will run, so they are what will be counted.
-    Where the search decides how many passes there are, `exact` is False, and they are the least.
+    Where the search decides how many passes there are, `exact` is False, and they are estimates.
 
     Parameters
     ----------

@@ -227,7 +227,8 @@ class Alternatives:
             The rank is the index and begins at 1. `columns` has the labels of the columns or groups, always included
             ones first. `error` is f, and `r2` what is explained: of a loss other than the squared error D2. `lost` is
             how much less than the first subset a row explains, as a share, like `within`. With `by` there is a
-            `criterion`, and `lost` is negative for a subset that explains more than the first.
+            `criterion`, of which less is better: without the constants of `information_criteria`, and minus the
+            adjusted R2. `lost` is then negative for a subset that explains more than the first.
         """
         import pandas as pd
 

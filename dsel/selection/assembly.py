@@ -15,6 +15,7 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
+from dsel.config.size_rule import INFORMATION
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
@@ -32,7 +33,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.alternatives import Substitute
 from dsel.selection.class_figures import ClassFigures
 from dsel.selection.context import SelectionRun
-from dsel.selection.information_criteria import unit_of_weights
+from dsel.selection.information_criteria import NAMES, unit_of_weights
 from dsel.selection.perfect_fit import saturation
 from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, SizeCurve, TraceRow
 from dsel.selection.represented import left_out
@@ -108,6 +109,9 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         fitted = subset_fit(run.rows.problem(request.lam), chosen.tolist())
         coefficients, intercept = run.rows.in_data_units(fitted)
     S = np.concatenate([chosen, dependent])
+    figures = ChosenStatistics.of(statistics, request.preprocess, chosen, fit, dependent)
+    if dependent.size:
+        figures = replace(figures, correlation=_with_dependent(run, S, figures.correlation))
     order = items.order(S)
     S = S[order]
     zeros = np.zeros((dependent.size, coefficients.shape[1]))
@@ -121,7 +125,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "groups": items.by_name(S),
         "categories": dataset.whole_categories(S.tolist()),
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
-        "statistics": ChosenStatistics.of(statistics, request.preprocess, chosen, fit, dependent).reordered(order),
+        "statistics": figures.reordered(order),
         "swaps": _substitutes(run, chosen),
         "rank_error": None if dataset.n_targets else rank_error(run.whole, len(S)),
     }
@@ -176,6 +180,23 @@ def assemble(
     )
 
 
+def _limit_of_size(run: SelectionRun, curve: SizeCurve) -> Iterator[str]:
+    """Yield a note where the best size is the largest that was compared, and there are more columns or groups."""
+    limit = run.validated.request.max_k
+    if limit is not None and curve.ends_at_least(limit) and run.validated.included + run.subject.n > limit:
+        words = "k is the limit" if curve.k == limit else "the least value is at the limit"
+        yield f"{words} max_k: {limit:,}, so a larger subset may be better: raise max_k"
+
+
+def _sizes_of_groups(run: SelectionRun, curve: SizeCurve) -> Iterator[str]:
+    """Yield a note where an information criterion compares groups with different numbers of columns."""
+    if curve.rule in INFORMATION and len({len(group) for group in run.subject.groups or ()}) > 1:
+        yield (
+            f"{NAMES[curve.rule]} compares the subset of least error of each number of groups: groups of fewer columns "
+            "may have a better value"
+        )
+
+
 def _notes(answer: Answer) -> Iterator[str]:
     """Yield notes on the answer."""
     dataset, rows, fit, dependent = answer.run.dataset, answer.run.rows, answer.fit, answer.dependent
@@ -206,6 +227,9 @@ def _notes(answer: Answer) -> Iterator[str]:
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'
         )
+    if answer.curve is not None:
+        yield from _limit_of_size(answer.run, answer.curve)
+        yield from _sizes_of_groups(answer.run, answer.curve)
     if answer.curve is not None and answer.weight_sum is not None:
         yield from unit_of_weights(answer.curve.rule, dataset.m, answer.weight_sum)
     if "captured" in counts:
@@ -463,6 +487,21 @@ def _substitutes(run: SelectionRun, chosen: Ints) -> tuple[Substitute, ...] | No
             members = objective.in_data([*S[:row], *S[row + 1 :], int(l)])
             add(int(objective.columns[i]), int(objective.columns[l]), members, float(values[row, l]))
     return tuple(found)
+
+
+def _with_dependent(run: SelectionRun, S: Ints, correlation: Floats) -> Floats:
+    """Return the correlations of the columns S with those of the dependent columns, which the fit lacks."""
+    if run.prepared.errors is not None or run.whole.eigen_factor is not None:
+        return correlation  # its products are approximate
+    place = {int(j): i for i, j in enumerate(run.whole.columns)}
+    if not set(S.tolist()) <= set(place):
+        return correlation
+    few, found = run.whole.restrict([place[int(j)] for j in S]), correlation.copy()
+    scaling = run.prepared.statistics.scaling(run.validated.request.preprocess)
+    for i, j in np.argwhere(np.isnan(correlation)).tolist():
+        value = _correlation_of(run.prepared.statistics, scaling, few, i, j)
+        found[i, j] = np.nan if value is None else 1.0 if i == j else value
+    return found
 
 
 def _correlation_of(

@@ -122,6 +122,11 @@ class SelectionRun:
         return self.validated.subject(self.objective)
 
     @property
+    def has_intercept(self) -> bool:
+        """Whether least-squares models have an intercept, which takes a degree of freedom."""
+        return self.validated.request.preprocess in ("standardize", "center")
+
+    @property
     def base(self) -> list[int]:
         """The columns that are always chosen."""
         return [int(j) for j in self.validated.include]

@@ -4,13 +4,14 @@ With RSS(S) for N targets, m rows, df(S) degrees of freedom of the columns, s of
 the targets independent with one variance:
 
     AIC   = m N log(RSS / (m N)) + 2 N df
-    AICc  = AIC + 2 K (K + 1) / (m N - K - 1), with K = N (df + 1) + 1
+    AICc  = AIC + 2 K (K + 1) / (m N - K - 1), with K = N (df + c) + 1
     BIC   = m N log(RSS / (m N)) + N df log m
     EBIC  = BIC + 2 gamma log C(p, s)
-    Cp    = RSS / sigma^2 - m N + 2 N (df + 1), with sigma^2 of the model of all candidate columns
-    adjusted R2 = 1 - (RSS / (m - df - 1)) / (||Y||^2 / (m - 1))
+    Cp    = RSS / sigma^2 - m N + 2 N (df + c), with sigma^2 = RSS / (N (m - df - c)) of all candidate columns
+    adjusted R2 = 1 - (RSS / (m - df - c)) / (||Y||^2 / (m - c))
 
-Without a penalty df is the rank of X_S. Less is better, but for the adjusted R2. Sources: Akaike, IEEE Trans. Automatic
+Without a penalty df is the rank of X_S. c is 1 with an intercept, and 0 without. So Cp of all candidate columns is the
+number of their parameters. Less is better, but for the adjusted R2. Sources: Akaike, IEEE Trans. Automatic
 Control 19, 1974; Hurvich and Tsai, Biometrika 76, 1989; Schwarz, Annals of Statistics 6, 1978; Chen and Chen,
 Biometrika 95, 2008; Mallows, Technometrics 15, 1973; Theil, "Economic forecasts and policy", 1961.
 """
@@ -43,28 +44,38 @@ NAMES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class CriterionContext:
-    """What all subsets share: m rows, N targets, p candidate columns, ||Y||^2, and the RSS of all p columns for Cp."""
+    """What all subsets share: m rows, N targets, p candidate columns or groups, ||Y||^2, and the intercept.
+
+    of_all: RSS and df of all candidate columns, with those that are always chosen, for Cp.
+    """
 
     m: float
     N: int
     p: int
     total: float
     gamma: float = 1.0
-    rss_of_all: float | None = None
+    intercept: bool = True
+    of_all: tuple[float, float] | None = None
+
+    @property
+    def _variance(self) -> float:
+        """sigma^2 of all candidate columns."""
+        rss, df = self.of_all or (0.0, math.inf)
+        free = self.N * (self.m - df - self.intercept)
+        if free < 0.5:  # a rank leaves whole numbers of rows, but for rounding
+            raise OptionError("Cp needs more rows than independent candidate columns.", "Choose by aicc, bic or folds.")
+        return max(rss, _NO_RESIDUAL * self.total) / free
 
     def value(self, by: InformationCriterion, rss: float, df: float, s: int) -> float:
         """Return a criterion of a subset of s columns, less is better; infinity where the rows do not suffice."""
-        m, N, count = self.m, self.N, self.m * self.N
+        m, N, count, c = self.m, self.N, self.m * self.N, float(self.intercept)
         rss = max(rss, _NO_RESIDUAL * self.total)
         share = rss / count  # 1 without columns of standardized targets, up to rounding
         fit = 0.0 if math.isclose(share, 1.0, rel_tol=1e-13) else count * math.log(share)
         if by == "adjusted-r2":
-            return (rss / (m - df - 1.0)) / (self.total / (m - 1.0)) - 1.0 if m > df + 1.0 else math.inf
+            return (rss / (m - df - c)) / (self.total / (m - c)) - 1.0 if m > df + c else math.inf
         if by == "cp":
-            free = N * (m - self.p - 1.0)
-            if self.rss_of_all is None or free <= 0.0:
-                raise OptionError("Cp needs more rows than candidate columns.", "Choose by aicc, bic or folds.")
-            return rss * free / max(self.rss_of_all, _NO_RESIDUAL * self.total) - count + 2.0 * N * (df + 1.0)
+            return rss / self._variance - count + 2.0 * N * (df + c)
         return fit + self._penalty(by, df, s)
 
     def value_by_loss(
@@ -83,7 +94,7 @@ class CriterionContext:
         """Return what a criterion adds to the logarithm of the RSS."""
         m, N, count = self.m, self.N, self.m * self.N
         if by in ("aic", "aicc"):
-            K = N * (df + 1.0) + 1.0
+            K = N * (df + self.intercept) + 1.0
             small = 0.0 if by == "aic" else 2.0 * K * (K + 1.0) / (count - K - 1.0) if count > K + 1.0 else math.inf
             return 2.0 * N * df + small
         if by == "bic":
@@ -95,12 +106,11 @@ class CriterionContext:
 
     def rss(self, by: InformationCriterion, value: float, df: float, s: int) -> float:
         """Return the RSS at which a subset of s columns has this value of a criterion; -infinity where none has."""
-        m, N, count = self.m, self.N, self.m * self.N
+        m, N, count, c = self.m, self.N, self.m * self.N, float(self.intercept)
         if by == "adjusted-r2":
-            return (value + 1.0) * (self.total / (m - 1.0)) * (m - df - 1.0) if m > df + 1.0 else -math.inf
+            return (value + 1.0) * (self.total / (m - c)) * (m - df - c) if m > df + c else -math.inf
         if by == "cp":
-            free = N * (m - self.p - 1.0)
-            return (value + count - 2.0 * N * (df + 1.0)) * (self.rss_of_all or 0.0) / free
+            return (value + count - 2.0 * N * (df + c)) * self._variance
         penalty = self._penalty(by, df, s)
         return count * math.exp((value - penalty) / count) if penalty < math.inf else -math.inf
 
@@ -169,7 +179,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )
     intercept = selection.preprocess in ("standardize", "center") and selection.loss.has_intercept
-    context = CriterionContext(selection.loss.count(m) if selection.by_loss else m, N, p, total, gamma)
+    rows = selection.loss.count(m) if selection.by_loss else m
+    context = CriterionContext(rows, N, p, total, gamma, intercept)
     of_all = [row for row in selection.certificate if not row.get("represented")]
     bounds = {row["size"]: row["bound"] - row["dependent_gap"] * row["total"] for row in of_all}
     optimal = {row["size"] for row in of_all if row["proven"]}
@@ -190,17 +201,20 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         least = values[best.size]
         reached = {size for size in bounds if value(bounds[size], size) >= least - _ROUNDING * abs(least) - 1e-12}
         proved = sizes <= reached | (optimal & {best.size})
-        found.append(CriterionRow(by, best.size, _as_reported(by, least, m, N, selection), best.indices, proved))
+        reported = _as_reported(by, least, m, N, intercept, selection)
+        found.append(CriterionRow(by, best.size, reported, best.indices, proved))
     return found
 
 
-def _as_reported(by: InformationCriterion, value: float, m: float, N: int, selection: SelectionRecord) -> float:
+def _as_reported(
+    by: InformationCriterion, value: float, m: float, N: int, intercept: bool, selection: SelectionRecord
+) -> float:
     """Return a criterion with the constants that R and statsmodels count, and the adjusted R2 itself."""
     if by == "adjusted-r2":
         return -value
     if selection.by_loss:
         return value
-    others = N * (selection.preprocess != "none") + 1
+    others = N * intercept + 1
     if selection.preprocess == "standardize" and N == 1 and selection.statistics is not None:
         value += 2.0 * m * math.log(float(selection.statistics.target_std[0]))  # in the units of the target
     weight = math.log(m) if by in ("bic", "ebic") else 2.0

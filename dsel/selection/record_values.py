@@ -107,6 +107,11 @@ class SizeCurve:
         k = min(point.size for point in points if point.value <= limit)
         return cls(rule, description, k, one_standard_error, points)
 
+    def ends_at_least(self, limit: int) -> bool:
+        """Return whether the least value is at the limit of the size, so that larger subsets may be better."""
+        best = min(self.points, key=lambda point: (point.value, point.size))
+        return best.size == limit and (self.k == limit or self.one_standard_error)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SizeCurve:
         """Return the curve that was saved as JSON."""
@@ -127,7 +132,7 @@ class ChosenStatistics:
     target_std : ndarray of shape (N,)
         Standard deviation of each target (of each column of X where Y = X).
     correlation : ndarray of shape (s, s)
-        Correlations of the columns. NaN for a column that depends on the others and has no part in the fit.
+        Correlations of the columns, also of those that depend on others. NaN for a column that does not vary.
 
     Notes
     -----

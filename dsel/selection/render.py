@@ -113,7 +113,7 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     labels = {j: name for name, columns in selection.groups.items() for j in columns}
     labels |= {j: str(price.label) for price in found.columns for j in price.columns or (price.index,)}
     table = text_table(
-        *((found.by,) if found.by else ()),
+        *((f"-{found.by}" if found.by == "adjusted-r2" else found.by,) if found.by else ()),
         _error_name(selection),
         selection.share_name,
         f"{found.noun}s",

@@ -269,7 +269,8 @@ class Selection(SelectionRecord):
         offset : (m,) array, float or str, optional
             What is added to the linear predictor of each row; also the name of a variable of a store, or of a column of
             a frame. A selection that was made with an offset needs it, and finds it by its name in a store. 0 stands
-            for an exposure of 1.
+            for an exposure of 1. A whole number that is the label of a column, where whole numbers name all, is the
+            column.
         kind : {"mean", "link"}
             "mean": the expected target, which is a probability for classes. "link": the linear predictor.
 

@@ -254,16 +254,19 @@ def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
     assert rule is not None
     by: Any = rule.by
     everything = run.objective.in_data(range(run.objective.n))
-    of_all = residual_and_freedom(whole, everything)[0] if by == "cp" else None
-    context = CriterionContext(weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, of_all)
-    points = []
+    of_all = residual_and_freedom(whole, everything) if by == "cp" else None
+    context = CriterionContext(
+        weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, run.has_intercept, of_all
+    )
+    points: dict[int, SizePoint] = {}  # where columns depend on others, the last subsets are of one size
     for members in subsets:
+        if (s := validated.items.count(members)) in points:
+            continue
         rss, freedom = residual_and_freedom(whole, [*run.base, *members])
-        s = validated.items.count(members)
-        points.append(SizePoint(validated.included + s, context.value(by, rss, freedom, s)))
+        points[s] = SizePoint(validated.included + s, context.value(by, rss, freedom, s))
     name = NAMES[by] + (f" (gamma {rule.gamma:g})" if by == "ebic" else "")
-    what = "the size of largest adjusted R2" if by == "adjusted-r2" else f"the size of least {name}"
-    return SizeCurve.choose(by, what, tuple(points))
+    largest = "the size of largest adjusted R2 (value: minus the adjusted R2)"
+    return SizeCurve.choose(by, largest if by == "adjusted-r2" else f"the size of least {name}", tuple(points.values()))
 
 
 def _along_path(run: SelectionRun) -> SizeChoice:

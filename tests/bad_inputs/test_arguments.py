@@ -25,6 +25,7 @@ OPTION, DATA, MISSING, CRITERION, OUTPUT = 64, 65, 66, 70, 73
 WORDS = [f"w{i}" for i in range(60)]
 FRAME = pd.DataFrame(X, columns=LABELS)
 NUMBERED = pd.DataFrame(X)
+LIKE_CATEGORY = FRAME.assign(d=np.where(X[:, 0] > 0, "red", "blue"), **{"d=red": 1.0})
 DUPLICATES = pd.DataFrame(X[:, :2], columns=["a", "a"])
 SPARSE = scipy.sparse.csr_matrix(X)
 WRONG_SPARSE = SPARSE.copy()
@@ -114,6 +115,10 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("equal labels", select(DUPLICATES, Y), DATA, r"X: .* 'a' \(2 times\)", "unique name"),
     ("equal labels next to a target", select(DUPLICATES.assign(c=Y), "c"), DATA, r"X: .* 'a' \(2 times\)", "unique"),
     ("another index", select(FRAME, pd.Series(Y)[::-1]), DATA, "indexes of X and Y differ: row 0", r"Y.loc\[X.index\]"),
+    ("a label of a category", select(LIKE_CATEGORY, Y), DATA, "'red' of its category 'd' becomes .* 'd=red'", "Rename"),
+    ("weights and target", select(FRAME, "a", sample_weight="a"), OPTION, "'a' is a target and the sample_weight", "Name"),
+    ("offset and target", select(FRAME, ["a", "b"], offset="b"), OPTION, "'b' is a target and the offset", "Name"),
+    ("the same", select(FRAME, target="b", offset="b"), OPTION, "'b' is a target and the offset", "Name"),
     ("codes", select(FRAME.assign(d=[f"{i:05d}" for i in range(60)]), Y), DATA, "with leading zeros as codes", "Make it"),
     ("fewer coordinates", select(TIMES, TIMES[:50, 0]), DATA, "Y has no rows for 10 of the 60 samples", "xarray.align"),
     ("other coordinates", select(TIMES, LATER), DATA, "Y has no rows for 5 of the 60 samples", "xarray.align"),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from sklearn.model_selection import GroupKFold
 
 import dsel
 from dsel.errors import DataError
@@ -82,6 +83,77 @@ def test_weights_of_other_samples_are_refused() -> None:
     weights = xr.DataArray(np.ones(40), dims=("time",), coords={"time": TIME + 1})
     with pytest.raises(DataError, match="sample_weight has no rows for 40 of the 40 samples"):
         chosen(X, TARGET, sample_weight=weights)
+
+
+COUNTS = np.random.default_rng(5).poisson(np.exp(0.5 * A[:, 3]))
+SHIFT = 0.5 * A[:, 1]
+PATIENT = np.arange(40) % 8
+SERIES = pd.Series(SHIFT, TIME)
+FRAME = pd.DataFrame(A, TIME).add_prefix("x")
+
+
+def counted(x: Any, y: Any = COUNTS, offset: Any = SHIFT) -> dsel.Selection:
+    return dsel.select(x, y, k=1, loss="poisson", offset=offset)
+
+
+def test_offsets_are_matched_as_the_targets_are() -> None:
+    offset, counts = xr.DataArray(SHIFT, {"time": TIME}, dims="time"), TARGET.copy(data=COUNTS)
+    expected = counted(A)
+    for x, y, shift in (
+        (X, COUNTS, offset[SHUFFLED]),
+        (X[SHUFFLED], counts, offset),
+        (X.T, counts, offset[::-1]),
+        (X.chunk(time=7), COUNTS, offset[::-1]),
+        (xr.Dataset({"X": X, "Y": counts[::-1]}), None, offset[SHUFFLED]),
+        (FRAME, COUNTS, SERIES),
+    ):
+        found = counted(x, y, shift)
+        assert (found.indices, found.error) == (expected.indices, pytest.approx(expected.error, rel=1e-9))
+    found = counted(X, counts, offset)
+    shuffled = X[SHUFFLED]
+    assert np.allclose(found.predict(shuffled, offset=offset), expected.predict(A, offset=SHIFT)[SHUFFLED])
+    again = found.score(shuffled, counts, offset=offset[::-1])
+    assert again["deviance"] == pytest.approx(expected.score(A, COUNTS, offset=SHIFT)["deviance"])
+    assert dsel.certify(found, X, counts, offset=offset[SHUFFLED]).certificate[-1]["proven"]
+
+
+def test_offsets_of_another_order_are_refused() -> None:
+    found, wrong = counted(FRAME), SERIES[::-1]
+    for call in (
+        lambda: counted(FRAME, offset=wrong),
+        lambda: counted(X, offset=wrong),
+        lambda: found.predict(FRAME, offset=wrong),
+        lambda: found.score(FRAME, COUNTS, offset=wrong),
+        lambda: dsel.certify(found, FRAME, COUNTS, offset=wrong),
+        lambda: dsel.alternatives(found, FRAME, COUNTS, offset=wrong),
+        lambda: dsel.stability(FRAME, COUNTS, k=1, loss="poisson", offset=wrong, samples=4),
+    ):
+        with pytest.raises(DataError, match="indexes of X and offset differ: row 0 is 0 in X and 390 in offset"):
+            call()
+    with pytest.raises(DataError, match="offset has no rows for 40 of the 40 samples of X: 0, 10"):
+        counted(X, offset=xr.DataArray(SHIFT, {"time": TIME + 5}, dims="time"))
+
+
+def test_groups_of_rows_are_matched_as_the_targets_are() -> None:
+    given = pd.Series(PATIENT, TIME)
+    groups = xr.DataArray(PATIENT, {"time": TIME}, dims="time")
+    expected = dsel.select(A, Y, k=2, method="kfold", folds=4, row_groups=PATIENT)
+    for x, labels in ((FRAME, given), (X, groups[SHUFFLED])):
+        found = dsel.select(x, Y, k=2, method="kfold", folds=4, row_groups=labels)
+        assert (found.indices, found.path) == (expected.indices, expected.path)
+    by_size = [
+        dsel.select(x, Y, k="auto", choose_k={"folds": 4, "row_groups": labels}).size_curve
+        for x, labels in ((A, PATIENT), (FRAME, given), (X, groups[::-1]))
+    ]
+    assert by_size[0].points == by_size[1].points == by_size[2].points
+    for call in (
+        lambda: dsel.select(FRAME, Y, k=2, method="kfold", row_groups=given[::-1]),
+        lambda: dsel.select(FRAME, Y, k="auto", choose_k={"row_groups": given[::-1]}),
+        lambda: dsel.select(FRAME, Y, k=2, method="kfold", split=GroupKFold(4), row_groups=given[::-1]),
+        lambda: dsel.stability(FRAME, Y, k=1, parts=4, samples=4, row_groups=given[::-1]),
+    ):
+        with pytest.raises(DataError, match="indexes of X and row_groups differ: row 0 is 0 in X and 390"):
+            call()
 
 
 def test_a_note_says_that_another_dimension_has_dates() -> None:

@@ -245,6 +245,59 @@ def test_one_named_target_is_predicted_as_a_series(kind: str) -> None:
     assert type(dsel.select(given[kind], ["y"], k=1).predict(given[kind])).__name__ == "DataFrame"
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "arrow dictionary"])
+def test_one_named_target_of_classes_is_predicted_as_a_series(kind: str) -> None:
+    frame = NUMBERS.assign(kind=np.where(Y.median() < Y, "high", "low"))
+    own = frame.astype({"kind": "category"}) if kind == "arrow dictionary" else frame
+    found = dsel.select(KINDS[kind.split()[0]](own), "kind", k=2, loss="logistic", lam=1.0)
+    predicted = found.predict(frame)
+    assert (found.flat_target, type(predicted).__name__, predicted.shape) == (True, "Series", (M,))
+    assert predicted.equals(dsel.select(frame, "kind", k=2, loss="logistic", lam=1.0).predict(frame))
+    three = frame.assign(kind=np.where(Y.index % 3 == 0, "mid", frame["kind"]))
+    assert dsel.select(KINDS[kind.split()[0]](three), "kind", k=2).predict(frame).shape == (M, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_may_be_dates_and_durations(kind: str) -> None:
+    own = NUMBERS.assign(built=FRAME["built"])
+    days = NUMBERS.assign(built=DAYS)
+    found = dsel.select(KINDS[kind](own), "built", k=2, dates="days", method="forward")
+    expected = dsel.select(days, "built", k=2, method="forward")
+    assert (found.labels, found.error) == (expected.labels, pytest.approx(expected.error))
+    np.testing.assert_allclose(np.asarray(found.predict(own)), expected.predict(days))
+    if kind != "dask":
+        assert found.score(KINDS[kind](own)) == pytest.approx(expected.score(days))
+        assert dsel.certify(found, KINDS[kind](own)).certificate[-1]["proven"]
+    with pytest.raises(DataError, match="holds dates or times"):
+        dsel.select(KINDS[kind](own), "built", k=2)
+
+
+def test_times_to_events_may_be_durations(tmp_path: Path) -> None:
+    ends = np.random.default_rng(1).random(M) < 0.7
+    plain = NUMBERS.assign(time=2.0 + np.tanh((Y - Y.mean()) / Y.std()), event=ends)
+    own = plain.assign(time=pd.to_timedelta(plain["time"], unit="D").dt.round("us"))
+    found = dsel.select(own, ["time", "event"], k=2, loss="cox", lam=1.0, dates="days")
+    expected = dsel.select(plain, ["time", "event"], k=2, loss="cox", lam=1.0)
+    assert found.error == pytest.approx(expected.error, rel=1e-9)
+    for rows in (own, plain):
+        assert found.score(rows) == pytest.approx(expected.score(plain))
+    dsel.ingest(own, tmp_path / "times.zarr", target=["time", "event"], dates="days")
+    stored = dsel.select(tmp_path / "times.zarr", k=2, loss="cox", lam=1.0)
+    assert (stored.labels, stored.error) == (expected.labels, pytest.approx(expected.error, rel=1e-9))
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy polars", "arrow"])
+def test_a_frame_holds_the_targets_that_scores_and_proofs_need(kind: str) -> None:
+    whole = NUMBERS.assign(y=Y, kind=np.where(Y.median() < Y, "high", "low"))
+    data = KINDS[kind](whole)
+    found = dsel.select(data, "y", k=2, exclude=["kind"])
+    assert found.score(data) == pytest.approx(found.score(whole, "y"))
+    assert dsel.certify(found, data).certificate[-1]["proven"]
+    assert dsel.alternatives(found, data).subsets[0].indices == found.indices
+    two = dsel.select(data, ["y", "kind"], k=2)
+    assert two.score(data) == pytest.approx(two.score(whole))
+
+
 @pytest.mark.parametrize(
     ("target", "loss"), [("over=50", "squared"), ("over=50", "logistic"), ("type=x", "multinomial")]
 )

@@ -618,3 +618,12 @@ def test_the_command_line_takes_the_place_of_the_job_files_keys(tmp_path: Path) 
     code, _, err = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "hqc")
     assert code == 64
     assert "choose_k.by" in err
+
+
+@pytest.mark.parametrize("by", ["aic", "bic"])
+def test_an_information_criterion_has_each_size_once(by: str) -> None:
+    X, y = problem()
+    X = np.column_stack([X, X[:, 0] + X[:, 1], X[:, 2] - X[:, 3]])
+    curve = dsel.select(X, y, k="auto", choose_k=by, near_copies="keep").size_curve
+    assert curve is not None
+    assert [point.size for point in curve.points] == list(range(10))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -64,13 +65,12 @@ def test_missing_values_count_as_the_mean_of_their_column() -> None:
     np.testing.assert_allclose(found.statistics.correlation, expected, atol=1e-9)
 
 
-def test_a_column_without_a_part_in_the_fit_has_no_correlation() -> None:
+def test_a_column_without_a_part_in_the_fit_has_correlations() -> None:
     twins = np.column_stack([X[:, 2], X[:, 2], X[:, 5]])
     found = dsel.select(twins, Y, k=3, iterations=300, criterion=lambda S: -float(len(S)))
     assert found.statistics is not None
     assert found.statistics.gains[-1] == 0.0
-    assert np.isnan(found.statistics.correlation[-1]).all()
-    assert np.isfinite(found.statistics.correlation[:2, :2]).all()
+    np.testing.assert_allclose(found.statistics.correlation, np.corrcoef(found.transform(twins).T), atol=1e-9)
 
 
 def test_it_holds_forward_selection_to_compare_with() -> None:
@@ -94,3 +94,17 @@ def test_all_of_it_is_saved(tmp_path: Path) -> None:
     assert found.provenance["started"] <= found.provenance["finished"]
     columns = {j for row in found.front for j in row.indices}
     assert [opened.label(j) for j in sorted(columns)] == [f"x{j}" for j in sorted(columns)]
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "logistic"}, {"preprocess": "none"}, {"sample_weight": WEIGHTS}])
+def test_columns_that_depend_on_others_have_correlations_too(options: dict[str, Any]) -> None:
+    plan = np.array(["basic", "plus", "pro"])[np.arange(len(X)) % 7 % 3]
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(plan=plan)
+    y = np.where(Y[:, 0] / Y.std() + 3.0 * (plan == "pro") > 1, 1.0, 0.0)
+    found = dsel.select(frame, y, k=2, **options)
+    assert found.statistics is not None
+    assert len(found.labels) == 4
+    Z, w = found.transform(frame).to_numpy(np.float64), options.get("sample_weight", np.ones(len(X)))
+    covariance = np.cov(Z.T, aweights=w)
+    scale = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(found.statistics.correlation, covariance / np.outer(scale, scale), atol=1e-9)

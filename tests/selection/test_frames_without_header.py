@@ -130,6 +130,27 @@ def test_targets_may_be_named_in_the_same_ways_for_every_function(targets: list[
             assert dsel.alternatives(selection, frame, *again).complete
 
 
+def test_weights_and_offsets_may_be_numbers() -> None:
+    rng = np.random.default_rng(1)
+    frame = headerless().assign(**{"9": rng.normal(size=120), "10": rng.uniform(0.5, 2.0, 120)})
+    frame.columns = range(11)
+    frame[3] = rng.poisson(np.exp(0.3 * frame[5] + 0.2 * frame[9]))
+    plain = frame.drop(columns=[9, 10])
+    asked = {"offset": 9, "sample_weight": 10}
+    values = {"offset": frame[9], "sample_weight": frame[10]}
+    found = dsel.select(frame, 3, k=2, loss="poisson", **asked)
+    assert found.labels == dsel.select(plain, 3, k=2, loss="poisson", **values).labels
+    assert found.score(frame, **asked) == found.score(plain, **values)
+    assert np.array_equal(found.predict(frame, offset=9), found.predict(plain, offset=frame[9]))
+    assert np.array_equal(found.predict(plain, offset=9), found.predict(plain, offset=np.full(120, 9.0)))
+    assert dsel.certify(found, frame, 3, **asked).certificate[-1]["status"] == "optimal"
+    for name, value in (("offset", 77), ("sample_weight", 77)):
+        with pytest.raises(DataError, match=r"or the label of a column of a frame\. A number is a label where"):
+            dsel.select(frame, 3, k=2, loss="poisson", **{name: value})
+    with pytest.raises(OptionError, match="'3' is a target and the sample_weight"):
+        dsel.select(frame, [3, 5], k=2, sample_weight=3)
+
+
 def test_a_target_of_classes_may_be_a_number() -> None:
     frame = headerless()
     for selection in (dsel.select(frame, target=8, k=2), dsel.select(frame, targets=[8], k=2)):

@@ -162,6 +162,9 @@ def test_all_that_is_wrong_with_the_columns_of_a_frame_is_one_message() -> None:
     assert "row 0, column 'x': the value is missing, and 1 more. Fill it in, or set missing=\"mean\"." in str(
         error.value
     )
+    with pytest.raises(DataError, match=r"^X: column 'day' holds dates or times") as error:
+        dsel.select(frame, Y, k=1, missing="mean")
+    assert "is missing" not in str(error.value)
     dated = dsel.select(frame, Y, k=1, dates="days", missing="mean")
     assert dated.k == 1
 

@@ -86,8 +86,10 @@ class AllSizes:
         values = np.linalg.eigvalsh(K)
         self.error = _ROUNDING * n * float(np.finfo(np.float64).eps) * float(values[-1] / max(values[0], 1e-300))
         d = diagonal_outside(K)
-        if B.shape[1] > _MOST_TARGETS or d is None or values[0] <= 10.0 * DEPENDENCE_TOLERANCE:
-            raise ValueError("columns are nearly dependent, or there are many targets")
+        if B.shape[1] > _MOST_TARGETS:
+            raise ValueError(f"there are more than {_MOST_TARGETS} independent targets")
+        if d is None or values[0] <= 10.0 * DEPENDENCE_TOLERANCE:
+            raise ValueError("columns are nearly dependent")
         if self.error > _MOST_ROUNDING:
             raise ValueError("rounding may decide which subset is better")
         self.thresholds, self._d = thresholds, d

@@ -37,7 +37,7 @@ from dsel.search.runtime.schedule import Schedule
 _MOST_AT_ONCE = 10_000
 #: Subsets per task in the order of arrival at the beginning, when the archive is small.
 _FIRST_SUBSETS = 64
-#: A task of a round has at least 1 / _LEAST of the most units: a shorter one costs more to send than to run.
+#: A task has at least 1 / _LEAST of the most units: a shorter one costs more to send than to run.
 _LEAST = 50
 
 
@@ -143,18 +143,23 @@ class CriterionSearch(EvaluatedSearch):
         return "iterations" if self._ended or (self.iteration >= self.limit and not waits) else None
 
     def ask(self, most: int, workers: int) -> Task | None:
-        """Return subsets that need a value: at most `most`, and at most a worker's share of what there is.
+        """Return subsets that need a value: at most `most`, and a worker's share of what there is or what is worth it.
 
-        Return None if the next iterations need none, or wait for values that are out.
+        Return None if the next iterations need none, or wait for values that are out. A few that are quick to evaluate
+        wait, too: they are sent with those that the next iterations draw. The draws do not depend on it.
         """
+        least = most // _LEAST
         if self._by_index:
             self._draw()
             self._merge()
             self._open = [S for S in self._open if S not in self.values]
             if not self._share:
                 self._share = math.ceil(len(self._open) / workers)
-            share = max(self._share, most // _LEAST) if self.schedule.processors else len(self._open) / (2 * workers)
-            return None if self._ended else self._next_task(max(min(most, math.ceil(share)), 1))
+            rounds = bool(self.schedule.processors)
+            if self._ended or (not rounds and self._out and len(self._open) < least):
+                return None
+            share = max(self._share if rounds else len(self._open) / (2 * workers), least)
+            return self._next_task(max(min(most, math.ceil(share)), 1))
         size = min(most, max(most // 4, math.ceil((self.limit - self.iteration) / (2 * workers)), 1))
         # Subsets from the same archive cannot build on each other: those out are a fraction of those done.
         size = min(size, max(_FIRST_SUBSETS, self.iteration // (8 * workers)))

@@ -338,11 +338,11 @@ class PossOptions(ParetoOptions):
     max_in_flight : int, optional
         Slices of iterations that may be out at the same time. Each starts from the archive as it was this many
         slices before. With 1 the search is the published one: one offspring, or one round, after the other. By default
-        4 to 64 with exchange searches, and 1 to 64 without, by a formula of the problem. With a custom criterion or
-        isolation function, iterations that may be out at the same time, by default 1 to 128.
+        4 to 64 with exchange searches, and 1 to 64 without, by a formula of the problem. With groups, a custom
+        criterion or isolation function, iterations that may be out at the same time, by default 1 to 128.
     task_iterations : int, optional
         Iterations of a slice, by default 0.2 s of work on the reference core, and less in a short search. It is 1 with
-        a custom criterion or isolation function.
+        a custom criterion or isolation function, and with groups. A task then has the subsets of several iterations.
     """
 
     renamed: ClassVar[dict[str, str]] = {"slices": "max_in_flight", "slice_iterations": "task_iterations"}

@@ -22,6 +22,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, warn_of_new_value, with_columns
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
+from dsel.data.in_memory import matched
 from dsel.data.labels import column_of, default_labels, is_a
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
@@ -135,7 +136,7 @@ def offset_of_rows(selection: SelectionRecord, X: Any, offset: Any) -> Any:
         return np.concatenate([b.offset.read() if isinstance(b.offset, StoredRows) else b.offset for b in blocks])
     if isinstance(offset, str):
         raise unnamed(offset)
-    values = np.asarray(offset, np.float64)
+    values = np.asarray(matched(X, offset, "offset"), np.float64)
     rows = X.shape[0]
     if values.ndim != 1 or (isinstance(rows, int) and values.size != rows):
         raise DataError(f"offset has shape {values.shape}, and X has {rows} rows.", "Give one number for each row.")

@@ -13,7 +13,7 @@ from dsel._lib.types import Floats
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.dataset import as_dataset
-from dsel.data.frames import frame_labels, names_columns, targets_in
+from dsel.data.frames import collected, frame_labels, names_columns, targets_in, with_days
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
@@ -147,6 +147,7 @@ def _predicted(selection: SelectionRecord, X: Any, offset: Any = None) -> Floats
 
 def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, the targets and the weights with the same rows in the same order, as `select` brings them together."""
+    X = collected(X)
     y = _own_targets(selection, X) if y is None else y
     if is_xarray_dataset(X):
         X, y, sample_weight, _ = xarray_variables(X, y, False, sample_weight)
@@ -154,6 +155,7 @@ def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> 
         y, sample_weight = _stored(X, y, sample_weight)
     X, y, sample_weight, _ = named(X, y, sample_weight)
     X, y, sample_weight = align(opened(selection, X) if is_data_array(X) else X, y, sample_weight)
+    y = with_days(y) if selection.request.dates == "days" else y
     labels = frame_labels(y)
     if is_data_array(y) and y.ndim == 2 and y.dims[1] in y.coords:
         labels = [str(label) for label in y.coords[y.dims[1]].values.tolist()]

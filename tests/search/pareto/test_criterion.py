@@ -16,7 +16,7 @@ import pytest
 import dsel
 from dsel.errors import CriterionError, OptionError
 from dsel.search.anytime import Stop
-from dsel.search.ask_tell import SerialExecutor
+from dsel.search.ask_tell import SerialExecutor, TaskResult
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.criterion import CriterionSearch, swapped
 from dsel.search.pareto.evaluations import EvaluateSubsets
@@ -299,3 +299,18 @@ def test_swaps_are_an_option_of_searches_of_a_criterion(method: str) -> None:
         dsel.plan(X, X[:, 0], swaps=0.5, **of)
     with pytest.raises(OptionError, match="swaps"):
         dsel.plan(X, X[:, 0], k=3, swaps=1.5, criterion=len)
+
+
+def test_quick_evaluations_wait_for_others_and_the_archive_is_the_same() -> None:
+    counts = {}
+    for most in (1, 5000):
+        search = poss(n=20, k=4, T=1200, seed=3, in_flight=24)
+        out, tasks = [], 0
+        while search.finished() is None:
+            while len(out) < 4 and (task := search.ask(most, 2)) is not None:
+                out.append(task)
+            task, tasks = out.pop(0), tasks + 1
+            search.tell(task, TaskResult(tuple(20.0 - sum(j % 7 for j in S) for S in task.payload), 0.0))
+        counts[most] = tasks, search.values, search.front()
+    assert counts[1][1:] == counts[5000][1:]
+    assert 5 * counts[5000][0] < counts[1][0]

@@ -165,7 +165,7 @@ def choose_encoders(
         found.notes += [] if wrong else [(column.name, note) for note in (mistake, _same_levels(column)) if note]
         if not wrong and role == "weight":
             found.weight = _encoder(column)
-    if problems and words is not IN_INGEST:  # of a frame, whose missing values a selection may refuse later
+    if problems and words is not IN_INGEST and missing != "mean":  # of a frame: the selection will refuse them
         remedy = 'Fill it in, or set missing="mean".'
         columns = [scan.columns[i] for i in roles.features]
         problems += [_sentence(c.name, c.missing, "is missing", remedy) for c in columns if c.missing.count]

@@ -31,6 +31,7 @@ from dsel.data.formats.tables.encoders import Encoder, choose_encoders, rounded_
 from dsel.data.formats.tables.scan import cannot_read, is_plain, is_text_type, plain_values, rounding_note, scan_table
 from dsel.data.formats.tables.table import Table, TableColumns
 from dsel.data.labels import require_unique
+from dsel.errors import DataError
 
 
 class TableSource(Source):
@@ -65,6 +66,7 @@ class TableSource(Source):
         self._options = options
         self.encoders = encoders
         self.features = [label for encoder in encoders.features for label in encoder.labels]
+        self._require_one_of_each(table.where)
         self.shape = (scan.rows, len(self.features))
         self.dtype = wanted_dtype(options.dtype, _common(encoders.features), table.where)
         self.targets = [label for encoder in encoders.targets for label in encoder.labels] or None
@@ -77,6 +79,18 @@ class TableSource(Source):
             self.sources = [encoder.scan.name for encoder in encoders.features for _ in encoder.labels]
         self.classes = {e.scan.name: list(e.levels) for e in encoders.targets if e.levels is not None}
         self.types, self.target_types = (dict(Counter(map(_kind, e))) for e in (encoders.features, encoders.targets))
+
+    def _require_one_of_each(self, where: str) -> None:
+        """Raise DataError if the value of a category has the label of another column."""
+        others = [(encoder.scan.name, label) for encoder in self.encoders.features for label in encoder.labels]
+        plain = {label for name, label in others if name == label}
+        for name, label in others:
+            if name != label and label in plain:
+                raise DataError(
+                    f"{where} has a column {label!r}, and the value {label[len(name) + 1 :]!r} of its category "
+                    f"{name!r} becomes a column of this label, too.",
+                    f"Rename the column {label!r}, or leave it out.",
+                )
 
     def identity(self) -> dict[str, Any]:
         roles, options = self.roles, self._options
