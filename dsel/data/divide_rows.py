@@ -54,7 +54,8 @@ def partition_rows(
         parts = folds + 1
     if m < max(parts, 4) or (held_out is not None and not 2 <= round(held_out * m) <= m - 2):
         wanted = f"{folds} {argument}" if held_out is None else f"held_out {held_out:g}"
-        raise OptionError(f"{m} rows are too few for {wanted}.", "Take fewer folds, or leave-one-out.")
+        remedy = "Take fewer folds, or leave-one-out." if argument == "folds" else f"Take fewer {argument}."
+        raise OptionError(f"{m} rows are too few for {wanted}.", remedy if m >= 4 else "Give at least 4 rows.")
     if gap:
         whole = RowPartition(m, parts, "forward" if split == "forward" else "blocks")
         words = f"{whole.description}, with a gap of {gap} row{'s' * (gap > 1)}"
@@ -64,7 +65,7 @@ def partition_rows(
             raise OptionError(f"gap is {gap}: {error}.", f"Take a smaller gap, or fewer {argument}.") from error
     labels = None
     if row_groups is not None:
-        labels = _parts_of_groups(group_codes(dataset, row_groups), parts, seed, repeats, held_out)
+        labels = _parts_of_groups(group_codes(dataset, row_groups), parts, seed, repeats, held_out, argument)
     return RowPartition(m, parts, cast(RowSplit, split), seed, repeats, held_out, labels)
 
 
@@ -148,12 +149,14 @@ def _stored_groups(dataset: Dataset, name: str) -> NDArray[Any]:
     return found[dataset.first_row : dataset.first_row + dataset.m]
 
 
-def _parts_of_groups(codes: Ints, parts: int, seed: int, repeats: int, held_out: float | None) -> NDArray[Any]:
+def _parts_of_groups(
+    codes: Ints, parts: int, seed: int, repeats: int, held_out: float | None, argument: str
+) -> NDArray[Any]:  # fmt: skip
     """Return (repeats, m) the part of each row: the largest groups first, each to the part with the fewest rows."""
     counts = np.bincount(codes)
     if counts.size < (parts if held_out is None else 2):
-        wanted = f"{parts} folds" if held_out is None else "held-out groups"
-        raise OptionError(f"The rows are in {counts.size} groups, too few for {wanted}.", "Take fewer folds.")
+        wanted = f"{parts} {argument}" if held_out is None else "held-out groups"
+        raise OptionError(f"The rows are in {counts.size} groups, too few for {wanted}.", f"Take fewer {argument}.")
     labels = np.empty((repeats, codes.size), np.uint8 if parts <= 256 else np.uint16)
     for repetition in range(repeats):
         shuffled = np.random.default_rng((seed, repetition)).permutation(counts.size)

@@ -153,8 +153,8 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
                 rows = np.flatnonzero(wrong) + first
                 shown = shorten(map(str, rows.tolist()))
                 raise DataError(
-                    f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size - 1}, "
-                    f"row{'s' if rows.size > 1 else ''} {shown} ({FIRST_ROW}).",
+                    f"{where} has {kind} values: {rows.size}, in row{'s' if rows.size > 1 else ''} {shown} "
+                    f"({FIRST_ROW}).",
                     "Weights are finite numbers >= 0.",
                 )
         total, largest = total + float(w.sum()), max(largest, float(w.max(initial=0.0)))

@@ -6,7 +6,7 @@ the targets independent with one variance:
     AIC   = m N log(RSS / (m N)) + 2 N df
     AICc  = AIC + 2 K (K + 1) / (m N - K - 1), with K = N (df + c) + 1
     BIC   = m N log(RSS / (m N)) + N df log m
-    EBIC  = BIC + 2 gamma log C(p, s)
+    EBIC  = BIC + 2 gamma log C(p, s); always included columns count in df, and neither in p nor in s
     Cp    = RSS / sigma^2 - m N + 2 N (df + c), with sigma^2 = RSS / (N (m - df - c)) of all candidate columns
     adjusted R2 = 1 - (RSS / (m - df - c)) / (||Y||^2 / (m - c))
 
@@ -83,7 +83,7 @@ class CriterionContext:
     ) -> float:
         """Return a criterion from a deviance: -2 log likelihood, and a price for each parameter.
 
-        df: the number of independent columns. s: of how many columns or groups was chosen. intercept: whether the model
+        df, s: as for `value`; without a penalty df is the number of independent columns. intercept: whether the model
         has one, which counts, as the spread of the targets does.
         """
         others = intercept * self.N + loss.scale_parameters
@@ -174,7 +174,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     m, n = selection.weight_sum or selection.shape[0], selection.shape[1]
     N = selection.loss.outputs if selection.by_loss else len(selection.targets)
     excluded = {*left_out(selection.counts.get("copies", ())), *(j for j in selection.exclude if isinstance(j, int))}
-    p = n - len(selection.constant) - len(excluded)
+    included = len(selection.include)
+    p = n - len(selection.constant) - len(excluded) - included
     total = next(
         (row.error for row in selection.front if row.size == 0), selection.error / max(1.0 - selection.r2, 1e-300)
     )
@@ -184,7 +185,7 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
     of_all = [row for row in selection.certificate if not row.get("represented")]
     bounds = {row["size"]: row["bound"] - row["dependent_gap"] * row["total"] for row in of_all}
     optimal = {row["size"] for row in of_all if row["proven"]}
-    sizes = set(range(len(selection.include) + 1, selection.k + 1))  # the included columns alone are no choice
+    sizes = set(range(included + 1, selection.k + 1))  # the included columns alone are no choice
     known = [row for row in selection.front if row.size <= selection.k]
     found = []
     for by in INFORMATION:
@@ -193,8 +194,8 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
 
         def value(error: float, size: int, by: InformationCriterion = by) -> float:
             if selection.by_loss:
-                return context.value_by_loss(by, selection.loss, error, size, size, intercept)
-            return context.value(by, error, size, size)
+                return context.value_by_loss(by, selection.loss, error, size, size - included, intercept)
+            return context.value(by, error, size, size - included)
 
         values = {row.size: value(row.error, row.size) for row in known}
         best = min(known, key=lambda row: (values[row.size], row.size))

@@ -52,10 +52,14 @@ log = logging.getLogger("dsel")
 _SWAPS = 60
 #: What an exact method does with a loss, in the note on it.
 OF_MODELS = "proves the best subset of quadratic models"
+#: How notes say that a fit has no end.
+INFINITE, NO_FINITE = "the fit is infinite", "no finite"
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
 _NOT_DEPENDENT = 1e-7
+#: Newton steps to the intercept without columns.
+_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -439,13 +443,13 @@ class LossSearch:
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)
             notes.append(
-                f"columns {names} {self.problem.loss.endless}: without a penalty the fit is infinite, and the "
+                f"columns {names} {self.problem.loss.endless}: without a penalty {INFINITE}, and the "
                 "coefficients are those where it was stopped; set lam above 0 for finite ones"
             )
         elif fit.endless.size:
             names, many = format_labels(run.dataset.features, fit.endless), fit.endless.size > 1
             notes.append(
-                f"no finite {'coefficients' if many else 'coefficient'} of {names} {'fit' if many else 'fits'} best: "
+                f"{NO_FINITE} {'coefficients' if many else 'coefficient'} of {names} {'fit' if many else 'fits'} best: "
                 "usually rows that such a column tells from others all have the same class, no count or no event; what "
                 "is shown is where the fit stopped; set lam above 0 for a minimum"
             )
@@ -487,7 +491,9 @@ def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset |
 
 
 def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Dataset:
-    """Return the data with the weights and targets of the quadratic model about a selection. One pass over its columns.
+    """Return the data with the weights and targets of a quadratic model about a selection. One pass over its columns.
+
+    Rows whose curvature at the selection is small have one between it and no columns, see `LossOfRows.model_to_null`.
 
     filled: whether missing values are replaced by the means of the selection.
     """
@@ -504,5 +510,10 @@ def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Datas
     y = loss.encode(targets.y)
     w = loss.row_weights(y, targets.w)
     at = eta if targets.offset is None else (eta.T + targets.offset).T
-    weight, step = loss.of_rows(y, np.ones(dataset.m) if w is None else w).working_response(at)
+    rows = loss.of_rows(y, np.ones(dataset.m) if w is None else w)
+    null = np.zeros_like(at) if targets.offset is None else at - eta
+    for _ in range(_STEPS if loss.has_intercept else 0):
+        weight, step = rows.working_response(null)
+        null = null - np.average(step, axis=0, weights=weight)
+    weight, step = rows.model_to_null(at, null)
     return dataset.with_rows("model", weight, (eta - step).reshape(dataset.m, -1))

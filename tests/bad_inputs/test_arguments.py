@@ -139,7 +139,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("few columns", lambda: saved().predict(X[:, :2]), DATA, "X has 2 columns without labels", "Give all"),
     ("Y of a store", select("data.zarr", Y), OPTION, "Y is given next to the store", r"xarray.open_zarr\(STORE\).X"),
     ("a misspelled rule", select(X, Y, k="auto", choose_k={"fold": 3}), OPTION, "'choose_k.fold'", "mean 'folds'"),
-    ("few rows for folds", select(X[:3], Y[:3], k="auto"), OPTION, "3 rows are too few for 5 folds", "fewer folds"),
+    ("few rows for folds", select(X[:3], Y[:3], k="auto"), OPTION, "3 rows are too few for 5 folds", "at least 4 rows"),
     ("a fold per row and one", select(X, Y, method="kfold", folds=61), OPTION, "too few for 61 folds", "fewer folds"),
     ("one group", select(X, Y, method="kfold", row_groups=np.zeros(60)), OPTION, "rows are in 1 groups", "fewer folds"),
     ("few groups", select(X, Y, method="kfold", row_groups=np.zeros(5)), DATA, r"row_groups has shape \(5,\)", "each row"),

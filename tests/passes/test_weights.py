@@ -222,9 +222,9 @@ class TestInAStore:
         X, Y, w = weighted()
         w[100:102] = value
         ingest_arrays(X, tmp_path / "s.zarr", y=Y, weight=w)
-        with pytest.raises(DataError, match=rf"weight of .*s\.zarr has {kind} values: 2 .*, rows 100, "):
+        with pytest.raises(DataError, match=rf"weight of .*s\.zarr has {kind} values: 2, in rows 100, "):
             as_dataset(tmp_path / "s.zarr")
-        with pytest.raises(DataError, match=rf"sample_weight has {kind} values"):
+        with pytest.raises(DataError, match=rf"sample_weight has {kind} values: \d+, in rows? \d"):
             dsel.select(X, Y, k=2, sample_weight=w)
 
     def test_a_lost_chunk_of_weights_is_named(self, tmp_path: Path) -> None:

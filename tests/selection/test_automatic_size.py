@@ -247,24 +247,56 @@ def test_a_proved_preference_is_that_of_all_subsets(include: list[int]) -> None:
                 for S in combinations(range(n), s):
                     if not {*include} <= {*S} or (include and s == len(include) and row.size != s):
                         continue
-                    value = criterion(by, X, y, S)
+                    value = criterion(by, X, y, S, len(include))
                     least = max(least, value) if by == "adjusted-r2" else min(least, value)
             assert row.value == pytest.approx(least, rel=1e-7)
     assert proved >= 70  # of 100; near-copies leave the others open
 
 
-def criterion(by: str, X: np.ndarray, y: np.ndarray, S: tuple[int, ...]) -> float:
+@pytest.mark.parametrize("by", ["aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"])
+def test_always_included_columns_are_no_choice_but_count_as_degrees_of_freedom(by: Any) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 6))
+    y = X[:, 0] + 0.6 * X[:, 1] + 0.3 * X[:, 2] + rng.normal(size=60)
+    asked: dict[str, Any] = {"include": [0, 3], "method": "exhaustive"}
+    curve = dsel.select(X, y, k="auto", max_k=6, choose_k=by, **asked).size_curve
+    assert curve is not None
+    least = [
+        min((1 - 2 * (by == "adjusted-r2")) * criterion(by, X, y, (0, 3, *S), 2) for S in combinations([1, 2, 4, 5], s))
+        for s in range(5)
+    ]
+    values = np.array([point.value for point in curve.points])
+    assert [point.size for point in curve.points] == [2, 3, 4, 5, 6]
+    assert values - values[0] == pytest.approx(np.array(least) - least[0], abs=1e-8)
+
+    selection = dsel.select(X, y, k=6, **asked)
+    listed = dsel.alternatives(selection, X, y, by=by, nbest=11).subsets
+    ours = sorted((1 - 2 * (by == "adjusted-r2")) * criterion(by, X, y, subset.indices, 2) for subset in listed)
+    every = [(0, 3, *S) for s in range(5) for S in combinations([1, 2, 4, 5], s)]
+    assert ours == pytest.approx(
+        sorted((1 - 2 * (by == "adjusted-r2")) * criterion(by, X, y, S, 2) for S in every)[:11]
+    )
+    if by != "cp":
+        preferred = {row.criterion: row for row in selection.information_criteria()}[by]
+        assert (1 - 2 * (by == "adjusted-r2")) * preferred.value == pytest.approx(min(least))
+
+
+def criterion(by: str, X: np.ndarray, y: np.ndarray, S: tuple[int, ...], included: int = 0) -> float:
     """An information criterion in the units of R."""
     (m, n), s = X.shape, len(S)
     design = np.column_stack([np.ones(m), X[:, S]])
     rss = float(((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2).sum())
     if by == "adjusted-r2":
         return 1.0 - rss / (m - s - 1) / (float(((y - y.mean()) ** 2).sum()) / (m - 1))
+    if by == "cp":
+        design = np.column_stack([np.ones(m), X])
+        full = float(((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2).sum())
+        return rss / (full / (m - n - 1)) - m + 2 * (s + 1)
     fit, K = m * (np.log(2.0 * np.pi) + np.log(rss / m) + 1.0), s + 2
     aic = fit + 2.0 * K
     return {
         "aic": aic, "aicc": aic + 2.0 * K * (K + 1) / (m - K - 1), "bic": fit + K * np.log(m),
-        "ebic": fit + K * np.log(m) + 2.0 * np.log(comb(n, s)),
+        "ebic": fit + K * np.log(m) + 2.0 * np.log(comb(n - included, s - included)),
     }[by]  # fmt: skip
 
 

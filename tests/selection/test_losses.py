@@ -522,16 +522,17 @@ def test_a_certificate_of_other_data_is_refused() -> None:
         dsel.certify(found, X, y[::-1])
 
 
-def test_information_criteria_are_those_of_the_deviance() -> None:
+@pytest.mark.parametrize("include", [[], [1]], ids=["all columns", "one included"])
+def test_information_criteria_are_those_of_the_deviance(include: list[int]) -> None:
     X, y = drawn("logistic", m=300)
-    rows = dsel.select(X, y, k=3, loss="logistic").information_criteria()
+    found = dsel.select(X, y, k=3, loss="logistic", include=include)
+    rows = found.information_criteria()
     assert [row.criterion for row in rows] == ["aic", "bic", "ebic"]
-    found = dsel.select(X, y, k=3, loss="logistic")
     size = rows[0].size
     error = next(row.error for row in found.front if row.size == size)
     assert rows[0].value == pytest.approx(error + 2.0 * (size + 1))
     for by, row in zip(("aic", "bic", "ebic"), rows, strict=True):
-        curve = dsel.select(X, y, k="auto", max_k=3, choose_k=by, loss="logistic").size_curve
+        curve = dsel.select(X, y, k="auto", max_k=3, choose_k=by, loss="logistic", include=include).size_curve
         assert curve is not None
         assert [point.value for point in curve.points if point.size == row.size] == pytest.approx([row.value])
 

@@ -69,7 +69,10 @@ def test_by_a_loss_the_best_subsets_of_its_model_have_the_scales_of_their_rows(l
     contrasts = best.loss.contrasts
     scores = X[:, list(best.indices)] @ best.coefficients + best.intercept
     at = scores[:, 0] if contrasts is None else scores @ contrasts
-    weight, step = best.loss.of_rows(best.loss.encode(y), w).working_response(at)
+    mean: Any = np.average(y if contrasts is None else y[:, None] == [0.0, 1.0, 2.0], axis=0, weights=w)
+    null = 0.0 if loss == "cox" else np.log(mean)
+    null = null - np.log(1.0 - mean) if loss == "logistic" else null if contrasts is None else null @ contrasts
+    weight, step = best.loss.of_rows(best.loss.encode(y), w).model_to_null(at, null + 0.0 * at)
     target = (at - step).reshape(160, -1)
     part = partition_rows(as_dataset(X, y), folds=8).of_rows(0, 160)
     expected = np.zeros(5)
@@ -90,6 +93,44 @@ def test_by_a_loss_the_best_subsets_of_its_model_have_the_scales_of_their_rows(l
 
         expected[list(min(combinations(range(5), 2), key=value))] += 1.0 / 8.0
     assert found.frequency() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("loss", "exceptions"),
+    [("logistic", 0), ("logistic", 2), ("poisson", 0), ("poisson", 2), ("cox", 0), ("cox", 2), ("multinomial", 0)],
+)
+def test_a_column_without_a_finite_coefficient_is_chosen_as_on_the_rows(loss: str, exceptions: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    vip = rng.random(300) < 0.25
+    X[:, 5] = vip
+    eta = X @ [0.5, 0.3, 0.0, 0.0, 0.0, 0.0]
+    told = vip & (np.cumsum(vip) > exceptions)  # of the other rows of the column, nothing is known
+    targets: dict[str, Any] = {
+        "logistic": told | (rng.random(300) < 1.0 / (1.0 + np.exp(0.6 - eta))),
+        "poisson": np.where(told, 0, rng.poisson(np.exp(eta))),
+        "cox": np.column_stack([rng.exponential(np.exp(-eta)), (rng.random(300) < 0.7) & ~told]),
+        "multinomial": np.where(told, 0, np.argmax(rng.gumbel(size=(300, 3)) + eta[:, None] * [1, 0, -1], axis=1)),
+    }
+    y = np.asarray(targets[loss], float)
+    found = dsel.stability(X, y, k=2, loss=loss, samples=4, parts=8)
+    of_rows = expected(X, y, 2, "pairs", 4, 8, method="forward", loss=loss)
+    assert of_rows[1, 5] == found.frequency()[5] == 1.0
+    assert np.abs(found.frequency() - of_rows[1]).max() <= 0.25
+    assert any("no finite coefficient" in note for note in found.notes) == (not exceptions)
+    assert ("Note: on all rows, no finite" in str(found)) == (not exceptions)
+
+
+def test_weights_of_classes_are_weights_of_their_rows() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 6))
+    y = rng.random(200) < 1.0 / (1.0 + np.exp(2.0 - X[:, 0] - 0.5 * X[:, 1]))
+    asked: dict[str, Any] = {"k": 3, "loss": "logistic", "samples": 10, "parts": 10}
+    by_class = dsel.stability(X, y, class_weight={1: 4.0}, **asked)
+    by_row = dsel.stability(X, y, sample_weight=np.where(y, 4.0, 1.0), **asked)
+    assert by_class.frequencies == pytest.approx(by_row.frequencies)
+    assert by_class.frequencies != pytest.approx(dsel.stability(X, y, **asked).frequencies)
+    assert by_class.request["class_weight"] == {"1": 4.0}
 
 
 def test_pairs_are_complementary_halves() -> None:
@@ -228,13 +269,13 @@ def test_the_command_fills_missing_values(tmp_path: Path) -> None:
         ({"resample": "jackknife"}, "One of pairs, halves, bootstrap"),
         ({"samples": 7}, "even for pairs"),
         ({"parts": 5}, "even: half of the parts"),
-        ({"parts": 200}, "160 rows are too few for 200 parts"),
+        ({"parts": 200}, r"160 rows are too few for 200 parts\. Take fewer parts\.$"),
         ({"k": "auto"}, "needs a number"),
         ({"method": "kfold"}, "needs the rows of a subsample"),
         ({"criterion": sum}, "cannot use a criterion"),
         ({"split": "forward"}, "One of random, blocks"),
         ({"split": "blocks", "row_groups": np.arange(160)}, "exclude each other"),
-        ({"row_groups": np.arange(160) // 40}, "4 groups, too few"),
+        ({"row_groups": np.arange(160) // 40}, r"4 groups, too few for 20 parts\. Take fewer parts"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -272,6 +313,17 @@ def test_its_short_form_is_one_line_and_its_table_in_a_notebook_has_the_frequenc
 
 def dict_frame(X: Any) -> Any:
     return pytest.importorskip("pandas").DataFrame({f"<b>{j}</b>": X[:, j] for j in range(X.shape[1])})
+
+
+def test_the_sentence_on_mistakes_fits_the_number_of_columns() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 40))
+    y = 2.0 * X[:, 0] + 2.0 * X[:, 1] + rng.normal(size=200)
+    assert "2 are chosen on 75% or more. At most 0.2 of them are" in str(dsel.stability(X, y, k=2, samples=10))
+    one = str(dsel.stability(X, X[:, 0], k=1, samples=10))
+    assert "1 is chosen on 75% or more. The expected number of mistakes is at most 0.05," in one
+    few = str(dsel.stability(X[:, :3], y, k=2, samples=10))
+    assert "2 are chosen on 75% or more. The bound on mistakes, 2.67, tells nothing about them." in few
 
 
 def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:

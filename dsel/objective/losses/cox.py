@@ -20,7 +20,7 @@ import scipy
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError
-from dsel.objective.losses.loss import LONGEST, Loss, LossOfRows, clipped_exp
+from dsel.objective.losses.loss import LARGEST, LONGEST, VANISHES, Loss, LossOfRows, clipped_exp
 
 _EPS = float(np.finfo(np.float64).eps)
 #: Sums of exponentials whose exponents differ by more than this have several units.
@@ -241,6 +241,20 @@ class RiskSets(LossOfRows):
     def working_response(self, eta: Floats) -> tuple[Floats, Floats]:
         """Return the weights (m,) of a least-squares model about eta, and how far its targets are below eta."""
         slope, curvature = self.slope(eta), self.curvature(eta)
+        curvature = np.maximum(curvature, np.maximum(np.abs(slope) / LONGEST, 1e-12))
+        return np.asarray((self.w > 0.0) * curvature / 2.0), np.asarray(slope / curvature)
+
+    def model_to_null(self, eta: Floats, null: Floats) -> tuple[Floats, Floats]:
+        """Return a least-squares model about eta whose curvature does not vanish where a fit has no end.
+
+        With the baseline hazard at eta, each row has the deviance of a count. null: up to a constant of all rows.
+        """
+        slope, curvature = self.slope(eta), self.curvature(eta)
+        log_c = self._logs(eta)[1]
+        gap = null - eta + np.log(self.D.sum()) - scipy.special.logsumexp(log_c + null - eta)
+        gap = np.clip(np.where(gap < 1.0, 1.0, gap), -LARGEST, LARGEST)
+        chord = 2.0 * (np.expm1(gap) - gap) / (gap * gap)
+        curvature = curvature * np.where(VANISHES * chord > 1.0, chord, 1.0)
         curvature = np.maximum(curvature, np.maximum(np.abs(slope) / LONGEST, 1e-12))
         return np.asarray((self.w > 0.0) * curvature / 2.0), np.asarray(slope / curvature)
 

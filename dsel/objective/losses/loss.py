@@ -30,6 +30,10 @@ from dsel.errors import OptionError
 LARGEST = 300.0
 #: No step of the working response is longer than this, in units of the linear predictor.
 LONGEST = 20.0
+#: Where the squared distance of two linear predictors is less, the curvature between them is that at one of them.
+_NEAR = 1e-6
+#: Where the curvature at a fit is less than this share of that between the fit and no columns, it says too little.
+VANISHES = 0.3
 
 
 class Loss(ABC):
@@ -246,6 +250,28 @@ class LossOfRows:
         slope = self.loss.slope(self.y, eta)
         size = np.abs(slope) if slope.ndim == 1 else np.abs(slope).max(axis=1)
         curvature = np.maximum(self.loss.working_curvature(self.y, eta), np.maximum(size / LONGEST, 1e-12))
+        return np.asarray(self.w * (curvature / 2.0)), np.asarray((slope.T / curvature).T)
+
+    def model_to_null(self, eta: Floats, null: Floats) -> tuple[Floats, Floats]:
+        """Return a least-squares model as `working_response` does, whose curvature stays where a fit has no end.
+
+        The curvature of a row at eta is nearly 0 there, though the row loses much without the columns of the fit. So
+        a row whose curvature is small has the one with which the model has the value of the row at `null`, too.
+
+        Parameters
+        ----------
+        eta, null : (m,) or (m, t) array
+            The linear predictors of a fit, and those without columns.
+        """
+        slope, gap = self.loss.slope(self.y, eta), null - eta
+        towards, squares, size = slope * gap, gap * gap, np.abs(slope)
+        if gap.ndim > 1:
+            towards, squares, size = towards.sum(axis=1), squares.sum(axis=1), size.max(axis=1)
+        more = self.loss.deviance(self.y, null) - self.loss.deviance(self.y, eta) - towards
+        at_fit, far = self.loss.working_curvature(self.y, eta), squares > _NEAR
+        chord = np.where(far, 2.0 * more / np.where(far, squares, 1.0), at_fit)
+        curvature = np.where(at_fit < VANISHES * chord, chord, at_fit)
+        curvature = np.maximum(curvature, np.maximum(size / LONGEST, 1e-12))
         return np.asarray(self.w * (curvature / 2.0)), np.asarray((slope.T / curvature).T)
 
     def dual(self, eta: Floats, offset: Floats) -> tuple[Floats, float, float, float]:

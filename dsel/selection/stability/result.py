@@ -104,6 +104,8 @@ class Stability:
         Wall time.
     versions : dict
         Versions of dsel, Python and the libraries.
+    notes : tuple of str
+        What to know about the shares, such as columns whose coefficients have no end.
     """
 
     names: tuple[str | int, ...]
@@ -122,6 +124,7 @@ class Stability:
     bytes_read: int = 0
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def k(self) -> int:
@@ -360,6 +363,7 @@ class Stability:
             if values.pop("format") != FORMAT:
                 raise DataError(f"{folder / FILE} has an unknown format.", "Use a newer version of dsel.")
             values |= {name: tuple(values[name]) for name in ("names", "included", "shape")}
+            values["notes"] = tuple(values.get("notes", ()))
             values |= {name: np.array(values[name], np.float64) for name in ("frequencies", "chosen")}
             return cls(**values)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -404,12 +408,18 @@ class Stability:
         if len(order) > most:
             lines.append(f"  and {len(order) - most} more that are chosen less often")
         if self.resample != "bootstrap":
-            stable = len(self.stable(0.75))
-            mistakes = (
-                f" At most {self.error_bound(0.75):.3g} of them are expected to be there by mistake, if rows are "
-                "independent."
-            )
-            lines.append(
-                f"{stable or 'None'} {noun(stable, 'is', 'are')} chosen on 75% or more.{mistakes if stable else ''}"
-            )
+            lines.append(self._stable_in_words(0.75))
+        lines += [f"Note: {note}." for note in self.notes]
         return "\n".join(lines)
+
+    def _stable_in_words(self, threshold: float) -> str:
+        """Return how many columns reach a threshold, and how many of them may be mistakes."""
+        stable, bound = len(self.stable(threshold)), self.error_bound(threshold)
+        found = f"{stable or 'None'} {noun(stable, 'is', 'are')} chosen on {threshold:.0%} or more."
+        if not stable:
+            return found
+        if bound >= stable:
+            return f"{found} The bound on mistakes, {bound:.3g}, tells nothing about {noun(stable, 'it', 'them')}."
+        if stable == 1:
+            return f"{found} The expected number of mistakes is at most {bound:.3g}, if rows are independent."
+        return f"{found} At most {bound:.3g} of them are expected to be there by mistake, if rows are independent."

@@ -31,7 +31,7 @@ from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
-from dsel.selection.loss_search import modelled_rows
+from dsel.selection.loss_search import INFINITE, NO_FINITE, modelled_rows
 from dsel.selection.near_copies import one_of_each
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.search_sizes import subsets_of_part
@@ -51,8 +51,9 @@ def run_stability(
     """Return how often each column is chosen on subsamples. See `dsel.stability`."""
     began = time.monotonic()
     asked, rows = request, None
+    notes: tuple[str, ...] = ()
     if find_loss(request.loss).name != "squared":
-        rows, dataset, request = _quadratic_model(dataset, request, context)
+        rows, dataset, request, notes = _quadratic_model(dataset, request, context)
         context = replace(context, cache=None)  # its statistics are those of the data as they are
     validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
     plan = plan_selection(validated, context).require()
@@ -98,16 +99,17 @@ def run_stability(
         included=tuple(int(j) for j in base), resample=resample, samples=len(counts), parts=parts,
         description=f"{len(counts)} {_WORDS[resample]} of {divided}", request=recorded, shape=(dataset.m, dataset.n),
         source=dataset.name, passes=made.passes, bytes_read=made.bytes_read, seconds=time.monotonic() - began,
-        versions=versions(),
+        versions=versions(), notes=notes,
     )  # fmt: skip
 
 
 def _quadratic_model(
     dataset: Dataset, request: SelectionRequest, context: RunContext
-) -> tuple[Dataset, Dataset, SelectionRequest]:
-    """Return the data, and the quadratic model of a loss about its best subset of all rows as weighted least squares.
+) -> tuple[Dataset, Dataset, SelectionRequest, tuple[str, ...]]:
+    """Return the data, and a quadratic model of a loss about its best subset of all rows as weighted least squares.
 
-    Subsamples are selected by this model: the best subset of all rows tells the weights and targets of the rows.
+    Subsamples are selected by this model: the best subset of all rows tells the weights and targets of the rows. Also
+    returns notes on columns of this subset whose coefficients have no end.
     """
     validated = validate(dataset, request)
     assert validated.loss is not None
@@ -116,8 +118,16 @@ def _quadratic_model(
     preprocess = request.preprocess
     if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
         preprocess = "standardize" if preprocess in _SCALED else "center"
-    asked = {"loss": "squared", "offset": None, "sample_weight": "model", "preprocess": preprocess}
-    return validated.dataset, model, request.model_copy(update=asked)
+    asked = {
+        "loss": "squared",
+        "offset": None,
+        "class_weight": None,
+        "sample_weight": "model",
+        "preprocess": preprocess,
+    }
+    endless = [note.split(":")[0] for note in best.notes if INFINITE in note or note.startswith(NO_FINITE)]
+    notes = tuple(f"on all rows, {words}: shares are from a model between that fit and no columns" for words in endless)
+    return validated.dataset, model, request.model_copy(update=asked), notes
 
 
 @dataclass(frozen=True)
