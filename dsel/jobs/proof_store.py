@@ -93,6 +93,8 @@ class ProofBudget(ProofLimits):
 #: most this many times as many nodes, as much time as the proof or `_LEAST_SECONDS`, and `_MOST_SECONDS`.
 _LISTED, _MORE_NODES, _FEW_NODES = 10, 4, 1000
 _LEAST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+#: Why a proof with a log does not continue another one.
+OF_A_LOG = "because the log of each proof is checked alone"
 #: A proof is not saved if its open nodes hold more numbers than this.
 _MAX_NUMBERS = 20_000_000
 
@@ -241,8 +243,6 @@ class ProofStore:
         tree, why = (None, "") if self.series is None else self.series.last_tree(self.size, self.budget)
         if tree is not None and "above" in tree:
             tree, why = None, "because the bound of the run before no longer suffices"
-        if why:
-            why = self._never_continues or why
         proof = Proof.begin(
             self.objective, self.size, incumbent, seed=seed, deadline=deadline,
             log=self._continued_log({}), coefficient_limit=self.budget.coefficient_limit,
@@ -252,15 +252,33 @@ class ProofStore:
         if tree is not None and not proof.search.follows:
             why = "because the new data need another tree"
         if why:
+            why = self._never_continues(follows=proof.search.can_be_followed) or why
             log.info("the proof for size %d begins again, %s", self.size, why)
         return replace(proof, began_again=why)
 
-    @property
-    def _never_continues(self) -> str:
-        """Why no run continues such a proof; empty if it may."""
+    def _never_continues(self, *, follows: bool) -> str:
+        """Return why no run continues such a proof; empty if it may. follows: whether its tree could be followed."""
         if self.log is not None:
-            return "because the log of each proof is checked alone"
-        return "" if self.objective.has_gram else "because proofs in passes over the data keep no tree"
+            return OF_A_LOG
+        if not self.objective.has_gram:
+            return "because proofs in passes over the data keep no tree"
+        if self.budget.limit:
+            return "because proofs with a limit for coefficients keep no tree"
+        if follows:
+            return ""
+        if self.budget.near_best is not None:
+            return "because this list of near-best subsets keeps no tree"
+        return (
+            "" if can_carry(self.objective) else "because some columns depend on others, and no bound is carried over"
+        )
+
+    @property
+    def why_together(self) -> str:
+        """Why a search of all sizes together continues no proof of the run before; empty for a first run."""
+        tree, why = (None, "") if self.series is None else self.series.last_tree(self.size, self.budget)
+        if tree is not None:
+            return "because the bounds of the run before no longer suffice for all sizes"
+        return why and (self._never_continues(follows=False) or why)
 
     def carried(self, known: Sequence[int]) -> Certificate | None:
         """Return the certificate that follows from the bound of the run before, without a search; None if none does.
@@ -328,7 +346,7 @@ class ProofStore:
         """
         small = 8 * self.objective.n**2 < MOST_TREE_BYTES
         listed = self.log is None and self.budget.near_best is None
-        if self.series is None or not (small and listed and can_carry(self.objective.columns_of)):
+        if self.series is None or not (small and listed and can_carry(self.objective)):
             return
         deadline = Deadline(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
         try:
@@ -339,7 +357,7 @@ class ProofStore:
         if few is not None:
             subsets, least = few
             above = least - (self.setup.guarantee(self.size).error + MARGIN) * self.objective.total
-            bound = CarriedBound.of(self.objective.columns_of, subsets, above)
+            bound = CarriedBound.of(self.objective, subsets, above)
             self.series.write(self.size, self.budget, bound.as_arrays())
 
     def _best_few(

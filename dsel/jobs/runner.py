@@ -134,7 +134,10 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
         plan = replace(plan, notes=(*plan.notes, note))
     proves = job.certify is not None or job.alternatives is not None
     if isinstance(job.out, RunSeries) and proves:
-        note = f"the last run keeps the tree of each proof for the next one: at most {format_bytes(MOST_TREE_BYTES)}"
+        note = (
+            "the last run keeps the tree of each proof for the next one, if it can continue: at most "
+            f"{format_bytes(MOST_TREE_BYTES)}"
+        )
         plan = replace(plan, notes=(*plan.notes, note))
     return plan, dataset
 

@@ -13,7 +13,7 @@ from typing import Any
 from dsel._lib.text import counted, counted_items, round_up
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
-from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
+from dsel.jobs.proof_store import OF_A_LOG, ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
@@ -143,7 +143,7 @@ class _SizeProofs:
         seconds = (time.monotonic() - start) / len(self._stores)
         for size, store in self._stores.items():
             certificate = found.certificate(self._setup, size, self._known[size], seconds)
-            self.proved.certificates[certificate.size] = certificate
+            self.proved.certificates[certificate.size] = replace(certificate, began_again=store.why_together)
             store.keep_bound(self._members(certificate.indices), certificate.nodes // self._k, seconds)
         return True
 
@@ -182,7 +182,8 @@ class _SizeProofs:
             self._known[size], grown, run.validated.request.seed, deadline, nodes, run.context.on_slice, runner,
             _identified(self._selection),
         )  # fmt: skip
-        certificate = self.proved.certificates[counted] = self._with_time_needed(proof.certificate())
+        certificate = self._with_reason(self._with_time_needed(proof.certificate()))
+        self.proved.certificates[counted] = certificate
         if self._budget.near_best is not None:
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
@@ -194,6 +195,15 @@ class _SizeProofs:
         if note := proof.search.limit_note():
             self._note(size, note)
         return interrupted
+
+    def _with_reason(self, certificate: Certificate) -> Certificate:
+        """Return a certificate that says why it continues no earlier proof, where the selection has another one."""
+        earlier = next((row for row in self._selection.certificate if row["size"] == certificate.size), None)
+        if earlier is None:
+            return certificate
+        if self._budget.near_best is not None:  # that of the list says nothing about the proof of the best subset
+            return replace(certificate, began_again="")
+        return replace(certificate, began_again=OF_A_LOG) if self._budget.log else certificate
 
     def _with_time_needed(self, certificate: Certificate) -> Certificate:
         """Return a certificate with the time limit that suffices, if this one left too little time for a node."""

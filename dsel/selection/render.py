@@ -392,7 +392,10 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
             f"The new columns explain {found['gain']:.4%} more of Y (95 %: {found['low']:.4%} to {found['high']:.4%}), "
             f"{verdict} than splitting the rows explains"
         )
-    moved = [column for column in (changes["drift"] or {}).get("columns", ()) if abs(column["shift"]) >= LARGE_SHIFT]
+    drift = changes["drift"] or {}
+    moved = [column for column in drift.get("columns", ()) if abs(column["shift"]) >= LARGE_SHIFT]
     if moved:
         shown = shorten((f"{column['label']} ({column['shift']:+.2f} sd)" for column in moved), 6)
         yield f"Means that moved by {LARGE_SHIFT:g} standard deviation or more: {shown}"
+    if unknown := drift.get("unknown"):  # older results have none
+        yield f"The drift of {counted(unknown, 'column')} is not known: {drift['why_unknown']}"

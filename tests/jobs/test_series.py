@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 import dsel
+from dsel._lib.npz import pack_npz
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
 from dsel.errors import MissingInputError, OptionError, OutputError
@@ -29,6 +31,7 @@ from dsel.selection.changes.compare import PreviousRun, part_sums
 from dsel.selection.changes.runs import read_history, run_names
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
+from dsel.selection.render import describe_changes
 from dsel.selection.result import Selection
 from dsel.storage.json_files import write_json
 from dsel.storage.leftovers import machine
@@ -710,3 +713,63 @@ def test_resume_continues_a_run_of_a_series(job: Job, monkeypatch: pytest.Monkey
     assert answer(job.run()) == answer(found)
     assert run_names(job.runs)[-1] == name
     assert [one.run for one in read_history(job.runs)][-1] == name
+
+
+def with_gaps(frame: pd.DataFrame, share: float, seed: int, column: str = "c4") -> pd.DataFrame:
+    gone = np.random.default_rng(seed).random(len(frame)) < share
+    return frame.assign(**{column: frame[column].mask(gone)})
+
+
+@pytest.mark.parametrize("weight", [False, "weight"])
+def test_drift_is_that_of_the_values_that_are_there(tmp_path: Path, scheduler: str, weight: str | bool) -> None:
+    """The mean of all rows replaces missing values, and changes with the new rows: no value of an old row moved."""
+    rng = np.random.default_rng(3)
+    old, new = with_gaps(night(0, 100), 0.6, 1), with_gaps(night(1, 50, shifted=True), 0.1, 2)
+    old["weight"], new["weight"] = rng.uniform(1.0, 2.0, 100), rng.uniform(1.0, 2.0, 50)
+    dsel.ingest(old, tmp_path / "data.zarr", target="y", weight="weight", chunk_rows=40)
+    job = Job(tmp_path, scheduler, {"missing": "mean", "method": "forward", "sample_weight": weight})
+    job.run()
+    dsel.append(new, job.store)
+    selection = job.run()
+    assert selection.changes is not None
+    found = {column["label"]: column for column in selection.changes["drift"]["columns"]}["c4"]
+
+    def moments(frame: pd.DataFrame) -> tuple[float, float]:
+        known = frame.dropna()
+        by = known["weight"] if weight else np.ones(len(known))
+        mean = np.average(known["c4"], weights=by)
+        return mean, np.sqrt(np.average((known["c4"] - mean) ** 2, weights=by))
+
+    (mean, deviation), (later, other) = moments(old), moments(new)
+    assert found["shift"] == pytest.approx((later - mean) / deviation, rel=1e-9)
+    assert found["scale_ratio"] == pytest.approx(other / deviation, rel=1e-9)
+    assert selection.changes["drift"]["unknown"] == 0
+
+
+def test_the_drift_of_a_column_without_a_new_value_is_not_known(tmp_path: Path, scheduler: str) -> None:
+    dsel.ingest(with_gaps(night(0, 100), 0.3, 1), tmp_path / "data.zarr", target="y", chunk_rows=40)
+    job = Job(tmp_path, scheduler, {"missing": "mean", "method": "forward"})
+    job.run()
+    dsel.append(with_gaps(night(1, 50), 1.0, 2), job.store)
+    changes = job.run().changes
+    assert changes is not None
+    assert "c4" not in {column["label"] for column in changes["drift"]["columns"]}
+    lines = list(describe_changes(changes))
+    assert "The drift of 1 column is not known: the new or the earlier rows have no value" in lines
+
+
+def test_no_drift_is_given_where_the_number_of_values_is_not_saved(tmp_path: Path, scheduler: str) -> None:
+    """Earlier versions saved no such numbers with a run."""
+    dsel.ingest(with_gaps(night(0, 100), 0.3, 1), tmp_path / "data.zarr", target="y", chunk_rows=40)
+    job = Job(tmp_path, scheduler, {"missing": "mean", "method": "forward"})
+    job.run()
+    file = job.runs / "latest/columns.npz"
+    saved = dict(np.load(io.BytesIO(file.read_bytes())))
+    del saved["present"]
+    file.write_bytes(pack_npz(saved))
+    dsel.append(night(1, 50, shifted=True), job.store)
+    changes = job.run().changes
+    assert changes is not None
+    assert changes["drift"]["columns"] == []
+    assert changes["drift"]["largest_shift"] is None
+    assert any("The drift of 10 columns is not known: with missing: mean" in line for line in describe_changes(changes))

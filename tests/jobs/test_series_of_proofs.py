@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -291,3 +292,64 @@ def test_a_run_that_was_killed_leaves_its_tree_to_the_next_one(folder: Path) -> 
     found = proof(run_job(job(folder)))
     assert (found["status"], found["began_again"]) == ("optimal", "")
     assert found["leaves_checked"] > 0
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """A store of seven numbers and a category, and rows to append."""
+    for number in (0, 1):
+        rng = np.random.default_rng(number)
+        frame = pd.DataFrame(rng.standard_normal((1000 if not number else 20, 7)), columns=[f"c{j}" for j in range(7)])
+        frame["kind"] = rng.choice(["a", "b", "c"], len(frame))
+        frame["y"] = frame[["c0", "c1", "c2"]] @ [3.0, 2.0, 1.0] + 5.0 * (frame["kind"] == "b")
+        frame["y"] += rng.standard_normal(len(frame))
+        frame.to_parquet(tmp_path / f"{number}.parquet")
+    dsel.ingest(tmp_path / "0.parquet", tmp_path / "data.zarr", target="y", categorical=["kind"])
+    return tmp_path
+
+
+def night_after(folder: Path, **keys: Any) -> tuple[Selection, Selection]:
+    first = run_job(job(folder, k=3, **keys))
+    dsel.append(folder / "1.parquet", folder / "data.zarr")
+    return first, run_job(job(folder, k=3, **keys))
+
+
+def test_a_bound_on_groups_with_a_category_is_carried_over(few: Path) -> None:
+    """All values of a category are dependent columns. Those without the last one are not."""
+    first, second = night_after(few, method="forward", certify={"time": "20s"})
+    assert (last(few) / "tree-of-proof-3.npz").exists()
+    assert (proof(first)["leaves_checked"], proof(second)["leaves_checked"]) == (0, 10)
+    assert proof(second)["status"] == "optimal"
+    assert set(second.names) == {"c0", "c1", "kind=a", "kind=b", "kind=c"}
+    header, _, row = call("history", few / "runs")[1].splitlines()
+    assert header.split()[:5] == ["run", "rows", "k", "columns", "error"]
+    assert row.split()[1:4] == ["1,020", "3", "5"]
+
+
+def test_columns_that_depend_on_others_are_the_reason_that_nothing_is_carried_over(few: Path) -> None:
+    keys = {"method": "forward", "categories": "columns", "near_copies": "keep", "certify": {"nodes": 10**6}}
+    _, second = night_after(few, **keys)
+    assert proof(second)["began_again"] == "because some columns depend on others, and no bound is carried over"
+
+
+def test_a_list_of_near_best_subsets_does_not_say_that_the_proof_began_again(few: Path) -> None:
+    """The proof of the best subset of each size was carried over. The list keeps nothing to continue from."""
+    keys = {"exclude": ["kind"], "certify": {"time": "20s", "sizes": "all"}, "alternatives": {"within": "1%"}}
+    _, second = night_after(few, **keys)
+    assert {row["leaves_checked"] > 0 or bool(row["began_again"]) for row in second.certificate} == {True}
+    assert "left no tree" not in call("show", last(few))[1]
+    code, *_ = call("certify", few / "runs", "--log")
+    assert code == 0
+    assert "left no tree" not in call("show", last(few))[1]
+
+
+def test_the_bounds_of_all_sizes_that_no_longer_suffice_are_the_reason(few: Path) -> None:
+    keys: dict[str, Any] = {"categories": "columns", "exclude": ["kind=a", "kind=b", "kind=c"]}
+    run_job(job(few, k=3, **keys, certify={"time": "20s", "sizes": "all"}))
+    rng = np.random.default_rng(9)
+    other = pd.DataFrame(rng.standard_normal((3000, 7)), columns=[f"c{j}" for j in range(7)])
+    other["kind"], other["y"] = "a", other[["c3", "c4", "c5"]] @ [3.0, 2.0, 1.0]
+    dsel.append(other, few / "data.zarr")
+    second = run_job(job(few, k=3, **keys, certify={"time": "20s", "sizes": "all"}))
+    why = {row["began_again"] for row in second.certificate if row["size"]}
+    assert why == {"because the bounds of the run before no longer suffice for all sizes"}

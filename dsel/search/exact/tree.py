@@ -89,6 +89,8 @@ class BestFirstTree(ExactSearch, Generic[N]):
         Whether the relaxation comes before the search if it is quick.
     relaxes_nodes : bool
         Whether each node takes a relaxation of all columns in memory, O(n^2).
+    can_be_followed : bool
+        Whether the tree of a later proof can follow what it keeps.
     makes_passes : bool
         Whether nodes are bounded by passes over the data.
     least_nodes : int
@@ -101,7 +103,9 @@ class BestFirstTree(ExactSearch, Generic[N]):
         About how many nodes are visited in a second.
     """
 
-    can_log = distributable = needs_relaxation = relaxation_first = relaxes_nodes = makes_passes = False
+    can_log = distributable = needs_relaxation = relaxation_first = relaxes_nodes = makes_passes = can_be_followed = (
+        False
+    )
     least_nodes = 1
     passes = 0
     not_finite = 0

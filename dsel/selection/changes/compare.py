@@ -1,16 +1,12 @@
 """Compare a run with the previous one: what entered and left, whether that is better, and what drifted.
 
-Drift is how far means and scales of the new rows are from those of the previous run. The two subsets are compared on
-resampled parts of the rows, and the fit of the previous run is tried on the new rows alone. For that, one pass sums
-Z'Z of Z = [1, X_U, Y] over parts of consecutive rows, where U holds the columns of both subsets. Each error is then a
-small least-squares problem on a weighted sum of these matrices.
-
-Each run saves the means and scales of all columns for the next one.
+The two subsets are compared on resampled parts of the rows, and the fit of the previous run is tried on the new rows
+alone. For that, one pass sums Z'Z of Z = [1, X_U, Y] over parts of consecutive rows, where U holds the columns of both
+subsets. Each error is then a small least-squares problem on a weighted sum of these matrices.
 """
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,64 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.damage import DamagedFileError, warn_of_damage
-from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.labels import Labels
 from dsel.engine.engine_protocol import Engine
-from dsel.errors import DataError, DselError
+from dsel.errors import DataError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
-from dsel.passes.statistics import ColumnScales, Scaling
+from dsel.passes.statistics import Scaling
 from dsel.search.exact.certificate import claim, effort
 from dsel.selection.alternatives import changed_verdicts
+from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_of_values
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import LossSearch
 from dsel.selection.result import Selection, open_selection
-from dsel.storage.paths import AnyPath, write_bytes
-
-#: The file of a run with the means and scales of its columns.
-COLUMNS = "columns.npz"
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnSummary:
-    """Means and squares of the columns of X about their means.
-
-    Parameters
-    ----------
-    weight : float
-        The sum of the weights of the rows.
-    mean_x, squares_x : ndarray of shape (n,)
-        Of the columns.
-    """
-
-    weight: float
-    mean_x: Floats
-    squares_x: Floats
-
-    @classmethod
-    def of(cls, statistics: ColumnScales) -> ColumnSummary:
-        """Return the summary of the statistics of a run."""
-        return cls(statistics.weight, statistics.mean_x, np.asarray(statistics.squares))
-
-    def save(self, file: AnyPath) -> None:
-        """Write the summary; readers see all of it or nothing."""
-        write_bytes(file, pack_npz({name: np.asarray(value) for name, value in self.__dict__.items()}))
-
-    @classmethod
-    def open(cls, file: AnyPath) -> ColumnSummary | None:
-        """Return a saved summary, or None if there is none or it is damaged."""
-        try:
-            values: dict[str, Any] = read_npz(io.BytesIO(file.read_bytes()), tuple(cls.__dataclass_fields__))
-        except (OSError, DselError):
-            return None
-        except DamagedFileError as error:
-            warn_of_damage(file, "the columns are not compared with those of that run", error)
-            return None
-        return cls(**{**values, "weight": float(values["weight"])})
+from dsel.storage.paths import AnyPath
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +54,8 @@ class PreviousRun:
     @classmethod
     def open(cls, folder: AnyPath) -> PreviousRun:
         """Return the run in a folder. Raises the errors of `open_selection`."""
-        return cls(folder.name, open_selection(folder), ColumnSummary.open(folder / COLUMNS))
+        selection = open_selection(folder)
+        return cls(folder.name, selection, ColumnSummary.open(folder / COLUMNS, selection.request.missing))
 
     def subsets(self, features: Labels) -> tuple[tuple[int, ...], ...]:
         """Return the subsets of its front and its answer as columns of data with these labels, found by label.
@@ -252,65 +207,6 @@ def _sums_of_block(
     return sums
 
 
-#: The number of columns with the largest drift that are listed, besides the chosen ones.
-_LISTED = 5
-
-
-def _new_rows(before: ColumnSummary, now: ColumnSummary) -> tuple[Floats, Floats] | None:
-    """Return the means and the variances of X in the rows that came after `before`; None without any.
-
-    Sums of squares about means merge as in Chan, Golub and LeVeque (1979). This takes a part out again. O(n).
-    """
-    weight = now.weight - before.weight
-    if not weight > 0.0 or before.mean_x.size != now.mean_x.size:
-        return None
-    mean = (now.weight * now.mean_x - before.weight * before.mean_x) / weight
-    squares = now.squares_x - before.squares_x - before.weight * weight / now.weight * (mean - before.mean_x) ** 2
-    return mean, np.maximum(squares, 0.0) / weight
-
-
-def drift(
-    before: ColumnSummary, now: ColumnSummary, labels: Sequence[Any], chosen: Sequence[int], appended: bool
-) -> dict[str, Any]:
-    """Return the drift of the chosen columns and of those with the largest one.
-
-    Parameters
-    ----------
-    before, now : ColumnSummary
-        Means and scales of the previous run and of this one.
-    labels : sequence
-        The labels of the columns.
-    chosen : sequence of int
-        The chosen columns.
-    appended : bool
-        Whether the rows of this run are those of the previous one and new ones. Then the new rows are compared with the
-        old ones, else all rows with all rows.
-
-    Returns
-    -------
-    dict
-        rows: what is compared, "new" or "all". columns: for each listed column its label, the shift of its mean in
-        standard deviations, and the ratio of its standard deviations. largest_shift: over all columns.
-    """
-    parts = _new_rows(before, now) if appended else None
-    mean, variance = (now.mean_x, now.squares_x / now.weight) if parts is None else parts
-    old = np.sqrt(before.squares_x / before.weight)
-    varies = old > 0.0
-    scale = np.where(varies, old, 1.0)
-    shift = np.where(varies, (mean - before.mean_x) / scale, 0.0)
-    ratio = np.where(varies, np.sqrt(variance) / scale, 1.0)
-    largest = np.argsort(-np.abs(shift), kind="stable")[:_LISTED]
-    listed = list(dict.fromkeys([*(int(j) for j in chosen), *(int(j) for j in largest)]))
-    return {
-        "rows": "all" if parts is None else "new",
-        "columns": [
-            {"label": str(labels[j]), "shift": float(shift[j]), "scale_ratio": float(ratio[j]), "chosen": j in chosen}
-            for j in listed
-        ],
-        "largest_shift": float(np.abs(shift).max(initial=0.0)),
-    }
-
-
 log = logging.getLogger("dsel")
 
 
@@ -322,7 +218,7 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
     """
 
     def compare(run: SelectionRun, fit: Fit, selection: Selection, search: LossSearch | None = None) -> Selection:
-        ColumnSummary.of(run.prepared.statistics).save(folder / COLUMNS)
+        _summary(run).save(folder / COLUMNS)
         if previous is None:
             return selection
         try:
@@ -333,6 +229,12 @@ def comparing(folder: AnyPath, previous: PreviousRun | None) -> Callable[..., Se
         return replace(selection, changes=changes)
 
     return compare
+
+
+def _summary(run: SelectionRun) -> ColumnSummary:
+    statistics, missing = run.prepared.statistics, run.validated.request.missing
+    weight = weight_of_values(run.dataset, missing, statistics.weight, run.context)
+    return ColumnSummary.of(statistics, weight)
 
 
 def compared_again(
@@ -396,8 +298,8 @@ def compare_runs(
         before = value(members) if changes["changed"] else fit.error
         changes |= {"previous_error": before, "previous_r2": 1.0 - before / fit.total}
     if previous.columns is not None and previous.columns.mean_x.size == dataset.n:
-        now = ColumnSummary.of(run.prepared.statistics)
-        changes["drift"] = drift(previous.columns, now, dataset.features.tolist(), selection.indices, appended)
+        labels, now = dataset.features.tolist(), _summary(run)
+        changes["drift"] = drift(previous.columns, now, labels, selection.indices, appended)
     if search is not None:
         same = not gone and old.request.loss == selection.request.loss and old.targets == selection.targets
         if same and appended:

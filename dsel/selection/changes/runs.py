@@ -33,7 +33,7 @@ class RunSummary:
     rows : int
         The rows of the data.
     k : int
-        The columns that were chosen.
+        How many columns, or groups of columns, were chosen.
     error, r2 : float
         How good they are.
     bound : float, optional
@@ -60,6 +60,8 @@ class RunSummary:
         What was read of the data.
     status : str, optional
         The status of the certificate.
+    share_name : str
+        The name of `r2`: R2, or D2 of a deviance.
     """
 
     run: str
@@ -83,6 +85,7 @@ class RunSummary:
     seconds: float
     bytes_read: int
     status: str | None = None
+    share_name: str = "R2"
 
     @classmethod
     def of(cls, run: str, selection: SelectionRecord) -> RunSummary:
@@ -92,12 +95,13 @@ class RunSummary:
         drift, comparison = changes.get("drift") or {}, changes.get("comparison") or {}
         return cls(
             run, selection.provenance.get("started", ""), selection.provenance.get("finished", ""),
-            selection.shape[0], len(selection), selection.error, selection.r2,
+            selection.shape[0], len(selection.groups or selection), selection.error, selection.r2,
             float(rows[0]["bound"]) if rows else None, list(selection.names), list(changes.get("entered", ())),
             list(changes.get("left", ())), bool(changes.get("changed")), changes.get("run"), changes.get("new_rows"),
             changes.get("previous_error"), (changes.get("on_new_rows") or {}).get("r2"),
             comparison.get("beyond_splitting"), drift.get("largest_shift"),
             float(sum(selection.seconds.values())), selection.bytes_read, rows[0]["status"] if rows else None,
+            selection.share_name,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,7 +117,9 @@ class RunSummary:
         """Return the summary in the folder of a run, or None if the run is unfinished."""
         found = read_json(folder / SUMMARY, lost="its run is left out")
         names = {field.name for field in fields(cls)}
-        if not isinstance(found, dict) or not names - {"status"} <= set(found):  # older versions saved no status
+        if not isinstance(found, dict) or not names - {"status", "share_name"} <= set(
+            found
+        ):  # older versions saved neither
             return None
         return cls(**{name: found[name] for name in names if name in found})
 
@@ -151,13 +157,17 @@ def is_series(folder: AnyPath) -> bool:
 
 def render_history(runs: Sequence[RunSummary], width: int | None = None) -> str:
     """Return a table of runs, one row each, oldest first."""
-    names = ("run", "rows", "k", "error", "R2", "bound", "time", "read", "changes")
+    share = " or ".join(dict.fromkeys(run.share_name for run in runs))
+    of_groups = any(run.k != len(run.columns) for run in runs)
+    sizes = ("k", "columns") if of_groups else ("k",)
+    names = ("run", "rows", *sizes, "error", share, "bound", "time", "read", "changes")
     table = text_table(*names, left=("run", "changes"), fold=("changes",))
     for run in runs:
         bound = "" if run.bound is None else f"{run.bound:.6g}"
         bound = "none of use" if run.status == "no-useful-bound" else bound
+        size = (str(run.k), str(len(run.columns))) if of_groups else (str(run.k),)
         table.add_row(
-            run.run, f"{run.rows:,}", str(run.k), f"{run.error:.6g}", f"{run.r2:.6f}", bound, f"{run.seconds:.1f} s",
+            run.run, f"{run.rows:,}", *size, f"{run.error:.6g}", f"{run.r2:.6f}", bound, f"{run.seconds:.1f} s",
             format_bytes(run.bytes_read), printable(_changes(run)),
         )  # fmt: skip
     return console_text([table], width)

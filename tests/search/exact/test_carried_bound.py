@@ -119,3 +119,53 @@ def test_a_column_that_depended_on_an_included_one_may_be_the_best_on_other_data
     carried = CarriedBound.of(old, independent[:5], old.value(independent[5]))
     certificate = carried.certificate(CommonSetup(new), K)
     assert certificate is None or certificate.bound <= exhaustive(new, K)
+
+
+def with_category(m, seed=0):
+    """Eight columns, the last three of which are the values of a category: they sum to 1."""
+    rng = np.random.default_rng(seed)
+    X, Y = data(m, seed=seed)
+    kind = rng.integers(0, 3, m)
+    X[:, 5:] = np.eye(3)[kind]
+    return X - X.mean(axis=0), Y + 0.5 * (kind == 1)[:, None]
+
+
+GROUPS = [np.array([0, 1]), np.array([2, 3]), np.array([4]), np.array([5, 6, 7])]
+
+
+def grouped(X, Y, lam=0.0):
+    return GroupedObjective(regression(X, Y, lam), GROUPS)
+
+
+def bound_of_groups(objective, k, listed=2):
+    order = sorted(combinations(range(objective.n), k), key=objective.value)
+    return CarriedBound.of(objective, order[:listed], objective.value(order[listed]))
+
+
+@pytest.mark.parametrize("lam", [0.0, 4.0])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_bound_of_groups_with_dependent_columns_holds(lam, k):
+    """A category is a group whose columns are dependent. It is as good as the group without its last value."""
+    X, Y = with_category(2000)
+    new = grouped(*with_category(2100, seed=1), lam)
+    old = grouped(X, Y, lam)
+    assert can_carry(old)
+    carried = CarriedBound.from_arrays(bound_of_groups(old, k).as_arrays())
+    others = [new.value(S) for S in combinations(range(4), k) if S not in carried.listed]
+    assert -np.inf < carried.bound(new) <= min(others) * (1 + 1e-9)
+    certificate = carried.certificate(CommonSetup(old), k)
+    assert certificate is not None
+    assert certificate.value == pytest.approx(min(old.value(S) for S in combinations(range(4), k)))
+
+
+def test_nothing_is_carried_where_a_value_of_a_category_became_independent():
+    carried = bound_of_groups(grouped(*with_category(500)), 2)
+    X, Y = with_category(500)
+    X[:50, 7] = np.random.default_rng(1).standard_normal(50)
+    assert carried.bound(grouped(X, Y)) == -np.inf
+
+
+def test_nothing_is_carried_where_columns_depend_on_those_of_other_groups():
+    X, Y = with_category(500)
+    X[:, 4] = X[:, 0] - X[:, 2]
+    assert not can_carry(grouped(X, Y))

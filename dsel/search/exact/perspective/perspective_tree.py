@@ -96,7 +96,7 @@ class PerspectiveTree(RelaxationTree[Node]):
     """
 
     kind = "perspective-tree"
-    distributable = needs_relaxation = relaxes_nodes = True
+    distributable = needs_relaxation = relaxes_nodes = can_be_followed = True
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
