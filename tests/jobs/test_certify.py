@@ -231,7 +231,7 @@ def test_a_job_does_not_prove_again_what_its_method_has_proved(tmp_path):
 def test_a_selection_that_python_saved_says_how_to_prove_it(tmp_path):
     request = SelectionRequest.of(k=2, method="forward")
     run_selection(as_dataset(X, Y), request).save(tmp_path / "saved")
-    with pytest.raises(MissingInputError, match=r"saved from Python.*dsel\.certify\(dsel\.open_selection\(.*\), X, y\)"):
+    with pytest.raises(MissingInputError, match=r"saved from Python.*certify\(dsel\.open_selection\(.*\), X, y\)"):
         certify_run(tmp_path / "saved", ProofBudget(nodes=1))
 
 

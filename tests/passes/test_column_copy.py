@@ -89,7 +89,7 @@ def test_the_answer_is_that_without_a_copy_and_much_less_is_read(
     [
         ({"k": 2, "class_weight": "balanced"}, 7),  # the first model is not the squared error
         ({"k": "auto", "max_k": 2}, 8),  # a model about the best subset of each size
-        ({"k": "auto", "max_k": 2, "choose_k": {"held_out": 0.3}}, 15),  # and the same on some of the rows, with their scales
+        ({"k": "auto", "max_k": 2, "choose_k": {"held_out": 0.3}}, 15),  # also on some of the rows, with their scales
     ],
 )
 def test_passes_are_as_planned(store: Path, asked: dict[str, Any], passes: int) -> None:
