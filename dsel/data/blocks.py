@@ -1,9 +1,11 @@
-"""Row blocks: the parts in which a pass reads the data, and how one is loaded."""
+"""Row blocks: the parts in which a pass reads the data, and how one is loaded and read in pieces."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,12 @@ from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import ObsColumns, SparseRows
 from dsel.data.weights import as_weights
 from dsel.errors import DataError
+
+#: A block is processed in pieces of about this many bytes of float64.
+PIECE_BYTES = 16 << 20
+#: Pieces of at least this many rows, for the speed of BLAS, have at most about _CACHED values.
+PIECE_ROWS = 512
+_CACHED = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -165,6 +173,14 @@ def missing_values(blocks: Iterable[Block], n: int) -> NDArray[np.int64] | None:
         else:
             counts += np.isnan(block.x).sum(axis=0)
     return counts
+
+
+def row_pieces(rows: int, width: int, most: float = math.inf) -> list[tuple[int, int]]:
+    """Return the edges of pieces that fit into PIECE_BYTES, of at most `most` rows."""
+    width = max(width, 1)
+    step = max(1, int(min(rows, most, PIECE_BYTES // (8 * width), max(PIECE_ROWS, _CACHED // width))))
+    edges = [*range(0, rows, step), rows]
+    return list(pairwise(edges))
 
 
 def dense_rows(block: Any, start: int, stop: int, fill: Floats | None = None, dtype: Any = np.float64) -> Any:

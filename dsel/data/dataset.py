@@ -26,6 +26,7 @@ from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
 from dsel.data.classes import stored_targets
 from dsel.data.formats.registry import find_format
+from dsel.data.frame_numbers import numbers_of, targets_of
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, target_places
 from dsel.data.row_partition import RowPartition
@@ -458,9 +459,9 @@ def _from_arrays(
 ) -> Dataset:
     numbered = features is None and frames.numbered(X)
     left_out = tuple(map(str, exclude)) if numbered else exclude  # numbers are labels, as in `SelectionRequest.by_name`
-    found, classes = frames.numbers_of(X, "X", categories, dates, left_out, missing), frames.targets_of(Y, dates)
+    found, classes = numbers_of(X, "X", categories, dates, left_out, missing), targets_of(Y, dates)
     x = in_memory.as_matrix(found.values, "X")
-    of_targets = frames.numbers_of(classes.Y, "Y", "refuse", dates)
+    of_targets = numbers_of(classes.Y, "Y", "refuse", dates)
     y = None if Y is None else in_memory.as_matrix(of_targets.values, "Y")
     m, n = (int(size) for size in x.shape)
     if not m or not n:

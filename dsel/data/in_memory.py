@@ -100,7 +100,7 @@ def feature_coordinates(data: Any) -> dict[str, Labels]:
 def as_matrix(data: Any, what: str) -> Any:
     """Return X or Y as a numpy, Dask or CSR matrix of numbers, with NaN where it was masked.
 
-    A Y of one dimension becomes one column. Frames are numbers by then (`frames.numbers_of`). Raises DataError that
+    A Y of one dimension becomes one column. Frames are numbers by then (`numbers_of`). Raises DataError that
     says what `data` is and what it should be.
     """
     if is_data_array(data):

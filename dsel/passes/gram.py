@@ -22,9 +22,9 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import Part, RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import DataError
+from dsel.passes.finite_values import NonFiniteError
 from dsel.passes.moments import (
     Moments,
-    NonFiniteError,
     Present,
     Strip,
     Tiling,

@@ -15,7 +15,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import CapacityError
 from dsel.objective.losses.loss import Loss
-from dsel.passes.moments import require_finite
+from dsel.passes.finite_values import require_finite
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 

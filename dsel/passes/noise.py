@@ -35,11 +35,12 @@ import scipy.linalg
 from dsel._lib.text import shorten, suggest
 from dsel._lib.types import Floats
 from dsel.config.request import SCALED, Preprocess
-from dsel.data.blocks import Block, dense_rows
+from dsel.data.blocks import PIECE_BYTES, Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import OptionError
-from dsel.passes.moments import PIECE_BYTES, Moments, naming_columns, require_finite
+from dsel.passes.finite_values import naming_columns, require_finite
+from dsel.passes.moments import Moments
 from dsel.passes.reduce_blocks import RowPass
 
 #: The Frobenius norm of what one row adds to the sums.

@@ -34,8 +34,9 @@ from dsel.data.weights import Weights
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.errors import AccessError, DataError, MissingInputError, OptionError, OutputError
 from dsel.passes.execution.pass_checkpoints import DAMAGE, load_value, write_value
+from dsel.passes.finite_values import NonFiniteError
 from dsel.passes.gram import gram_moments, require_in_range
-from dsel.passes.moments import Moments, NonFiniteError, merge
+from dsel.passes.moments import Moments, merge
 from dsel.passes.noise import Noise, NoiseRecord, from_system, noisy_products
 from dsel.passes.statistics import Statistics, constant_columns
 from dsel.passes.statistics_cache import StatisticsCache

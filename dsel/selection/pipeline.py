@@ -23,8 +23,8 @@ from dsel.errors import Interrupted
 from dsel.objective.objective_interface import Objective
 from dsel.passes.column_copy import copied
 from dsel.passes.data_pass import log_passes
+from dsel.passes.finite_values import naming_columns
 from dsel.passes.loss_data import Targets, checked_targets
-from dsel.passes.moments import naming_columns
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan

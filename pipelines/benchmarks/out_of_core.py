@@ -22,13 +22,13 @@ import scipy.linalg
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
+from dsel.data.blocks import PIECE_BYTES
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics
-from dsel.passes.moments import PIECE_BYTES
 from dsel.passes.reduce_blocks import RowPass
 from dsel.planning.representations.choice import choose
 from dsel.planning.representations.representation import ProblemShape, Resources

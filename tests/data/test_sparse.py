@@ -95,11 +95,11 @@ def test_held_out_rows_may_be_sparse(tmp_path: Path) -> None:
 
 
 def test_only_pieces_of_a_block_are_ever_dense(tmp_path: Path, monkeypatch: Any) -> None:
-    from dsel.passes import moments
+    from dsel.data import blocks
 
     X, y = sparse_data(2000, 40)
     monkeypatch.setattr(sparse_store, "BLOCK_BYTES", 20_000)
-    monkeypatch.setattr(moments, "PIECE_BYTES", 8 * 41 * 50)
+    monkeypatch.setattr(blocks, "PIECE_BYTES", 8 * 41 * 50)
     dense: list[int] = []
     plain = scipy.sparse.csr_matrix.toarray
 

@@ -18,7 +18,7 @@ import dsel
 from dsel.data import in_memory
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError
-from dsel.passes import moments
+from dsel.passes import finite_values
 from tests.cli_runner import call
 
 M = 40
@@ -87,7 +87,7 @@ def test_an_error_counts_all_rows_in_memory_and_in_a_small_store_and_says_elsewh
     ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(10, 3))
     with pytest.raises(DataError, match=r"^X of .*s\.zarr has " + found):
         dsel.select(tmp_path / "s.zarr", k=1)
-    monkeypatch.setattr(moments, "COUNTED_BYTES", 0)  # as if the store were large
+    monkeypatch.setattr(finite_values, "COUNTED_BYTES", 0)  # as if the store were large
     of_store = r"^X of .*s\.zarr has NaN values in rows \d+ to \d+: 1, .* X had 3 missing values when it was written\."
     with pytest.raises(DataError, match=of_store):
         dsel.select(tmp_path / "s.zarr", k=1)
@@ -130,7 +130,7 @@ def test_an_error_gives_rows_of_the_data_whatever_part_of_them_is_read(
         ingest_arrays(X, tmp_path / "s.zarr", y=y, chunks=(200, 4))
         data = (tmp_path / "s.zarr",)
     if kind == "large store":
-        monkeypatch.setattr(moments, "COUNTED_BYTES", 0)
+        monkeypatch.setattr(finite_values, "COUNTED_BYTES", 0)
     with pytest.raises(DataError, match=r"^X .*has NaN values: 3, in column 'x2', rows 150, 160, 170 \("):
         READS[read](*data)
 

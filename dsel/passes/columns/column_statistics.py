@@ -18,8 +18,9 @@ from dsel.data.row_partition import RowPartition
 from dsel.engine.engine_protocol import THREADS, Engine
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.execution.pass_checkpoints import storable
+from dsel.passes.finite_values import require_finite
 from dsel.passes.gram import fill_values, require_in_range, without_targets
-from dsel.passes.moments import Moments, Present, block_present, merge_present, require_finite
+from dsel.passes.moments import Moments, Present, block_present, merge_present
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import ColumnScales, centers_and_scales, without_rounding
 

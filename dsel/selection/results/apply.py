@@ -20,7 +20,8 @@ from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.formats.labelled import flattened, matrix_variable
-from dsel.data.frames import collected, warn_of_new_value, with_columns
+from dsel.data.frame_numbers import warn_of_new_value, with_columns
+from dsel.data.frames import collected
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
 from dsel.data.labels import column_of, default_labels, is_a

@@ -14,7 +14,8 @@ from dsel.config.request import SCALED
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
 from dsel.data.dataset import as_dataset
-from dsel.data.frames import collected, frame_labels, names_columns, targets_in, with_days
+from dsel.data.frame_numbers import with_days
+from dsel.data.frames import collected, frame_labels, names_columns, targets_in
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables

@@ -26,7 +26,7 @@ from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
 from dsel.passes.columns.column_statistics import part_squares, scales_of_parts
 from dsel.passes.data_pass import log_passes
-from dsel.passes.moments import naming_columns
+from dsel.passes.finite_values import naming_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
