@@ -279,7 +279,7 @@ def test_an_offset_is_ingested_as_a_target_and_is_then_none(tmp_path: Path) -> N
     predict_store(found, store, tmp_path / "p.zarr")
     np.testing.assert_allclose(xr.open_zarr(tmp_path / "p.zarr").prediction.values, np.asarray(found.predict(store)))
     assert found.score(store, COUNTS)["d2"] == pytest.approx(found.r2, rel=1e-9)
-    with pytest.raises(OptionError, match="hours is the offset and a target"):
+    with pytest.raises(OptionError, match="'hours' is a target and the offset"):
         dsel.select(store, k=2, loss="poisson", offset="hours", targets=["count", "hours"])
 
 

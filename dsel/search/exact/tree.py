@@ -172,7 +172,7 @@ class BestFirstTree(ExactSearch, Generic[N]):
             return ""
         return (
             "visited no node, because its time ended before the first one; more time helps, and another call of "
-            "dsel certify continues it"
+            "dsel certify continues it (a first proof on a machine may compile for seconds: dsel warm does that before)"
         )
 
     # What all share.

@@ -26,6 +26,8 @@ NO_LIMIT = 1 << 62
 TASK_SECONDS = 0.5
 #: How often a subset or slice is requeued after its workers failed.
 _MOST_ATTEMPTS = 3
+#: The share of the iterations after which the time that is left can be estimated.
+_LEAST_DONE = 0.01
 #: How long an interrupted run waits for the tasks that are out. A worker has two of them at a time.
 _LAST_SECONDS = 2 * TASK_SECONDS
 #: Interval between two looks at signals and clocks while no result arrives.
@@ -278,7 +280,8 @@ class Dispatcher:
         since, iteration, evaluations = self._first or (now, search.iteration, search.evaluations)
         elapsed, done = now - since, search.iteration - iteration
         limit = None if self.limit >= NO_LIMIT else self.limit
-        left = None if limit is None or not done else elapsed * (limit - search.iteration) / done
+        known = limit is not None and done > 0 and done >= _LEAST_DONE * (limit - iteration)
+        left = elapsed * (limit - search.iteration) / done if limit is not None and known else None
         speed = (search.evaluations - evaluations) / elapsed if elapsed > 0.0 else 0.0
         return SearchProgress(
             search.iteration, limit, search.evaluations, search.best_value, search.solutions, speed, self._workers,
