@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -80,9 +80,13 @@ class AllSubsets:
 
 
 def check_answer(
-    answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, finished: bool, what: str, faults: Faults
+    answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, finished: bool, what: str, faults: Faults,
+    prices: AllSubsets | None = None,
 ) -> None:  # fmt: skip
-    """Compare what a tree says about near-best subsets with all subsets. finished: whether no node is open."""
+    """Compare what a tree says about near-best subsets with all subsets. finished: whether no node is open.
+
+    prices: the subsets that verdicts and prices are about, for groups those of at most k; by default `everything`.
+    """
     faults.lists += 1
     faults.finished += finished
     f, slack, place = everything.f, everything.slack, {S: i for i, S in enumerate(everything.members)}
@@ -105,7 +109,7 @@ def check_answer(
         return
     if listed and finished:
         _check_finished(answer, rule, everything, values, what, faults)
-    _check_columns(answer, rule, everything, finished, what, faults)
+    _check_columns(answer, rule, everything, prices or everything, finished, what, faults)
 
 
 def _check_finished(
@@ -131,17 +135,18 @@ def _threshold(answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, v
 
 
 def _check_columns(
-    answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, finished: bool, what: str, faults: Faults
+    answer: NearBestAnswer, rule: ListRule, everything: AllSubsets, prices: AllSubsets, finished: bool, what: str,
+    faults: Faults,
 ) -> None:  # fmt: skip
-    """Compare verdicts and prices with all subsets."""
-    slack, having = everything.slack, everything.having()
+    """Compare verdicts and prices with all subsets that they are about."""
+    slack, having = everything.slack, prices.having()
     sure, best = np.where(everything.sure, everything.f, np.inf), float(everything.f.min(initial=np.inf))
     limit = rule.threshold(best, everything.total)
     if finished:
         limit = _threshold(answer, rule, everything, np.array([value for _, value in answer.subsets]))
     elif rule.within is None:  # the best ones are those of a finished tree
         limit = float(np.partition(everything.f, rule.limit - 1)[rule.limit - 1]) if sure.size >= rule.limit else np.inf
-    near, maybe = sure <= limit - slack, everything.f <= limit + slack
+    near, maybe = np.where(prices.sure, prices.f, np.inf) <= limit - slack, prices.f <= limit + slack
     for j, verdict in enumerate(answer.verdicts):
         has, lacks = having[:, j], ~having[:, j]
         refuted = {
@@ -150,7 +155,7 @@ def _check_columns(
         }  # fmt: skip
         if refuted[verdict]:
             faults.wrong_verdicts.append(f"{what}: column {j} is not {verdict}")
-        _check_price(answer, everything, j, what, faults)
+        _check_price(answer, prices, j, what, faults)
 
 
 def _check_price(answer: NearBestAnswer, everything: AllSubsets, j: int, what: str, faults: Faults) -> None:
@@ -194,6 +199,14 @@ def _of_tree(name: str, tree: Any) -> tuple[str, NearBestAnswer, bool, float]:
     return name, proof.near_best(), tree.done, tree.guarantee.error
 
 
+def _joined(parts: Sequence[AllSubsets]) -> AllSubsets:
+    """Return the subsets of several sizes."""
+    return replace(
+        parts[-1], members=[S for part in parts for S in part.members], f=np.concatenate([part.f for part in parts]),
+        sure=np.concatenate([part.sure for part in parts]), slack=max(part.slack for part in parts),
+    )  # fmt: skip
+
+
 def check_lists(seed: int, index: int) -> Faults:
     """Check the lists of all trees for the random problem with this number, and of a whole run with near-copies."""
     problem, faults = random_problem(seed, index), Faults()
@@ -218,9 +231,11 @@ def _check_items(problem: Problem, objective: ItemObjective, rng: Generator, fau
     what = f"{problem.name} k={k} within={within} limit={limit}"
     try:
         everything = _all_subsets(problem, objective, k)
+        sizes = (k,) if objective.groups is None else range(k + 1)
+        prices = _joined([_all_subsets(problem, objective, s) for s in sizes])
         for name, answer, finished, error in _answers(objective, ListRule(within, limit), k, rng):
-            rounded = _with_slack(everything, error, objective.total)
-            check_answer(answer, ListRule(within, limit), rounded, finished, f"{what} {name}", faults)
+            rounded, priced = (_with_slack(subsets, error, objective.total) for subsets in (everything, prices))
+            check_answer(answer, ListRule(within, limit), rounded, finished, f"{what} {name}", faults, priced)
     except Exception as error:  # a finding, like the others
         faults.failures.append(f"{what}: {type(error).__name__}: {error}")
 
