@@ -48,6 +48,18 @@ def percent(share: float) -> str:
     return f"{share:.2g}" if 0.0 < share < 5e-4 else f"{share:.2%}"
 
 
+def percent_below(share: float) -> str:
+    """Return the largest share in percent with two decimals that is below a share, or a power of ten as `percent`.
+
+    Examples
+    --------
+    >>> percent_below(0.0010516), percent_below(0.01)
+    ('0.10%', '0.99%')
+    """
+    down = (math.ceil(share * 1e4) - 1) / 1e4
+    return percent(down) if down > 0.0 else percent(0.99 * share)
+
+
 def round_up(number: float) -> float:
     """Return the least number that is not below a positive one and has one digit, or 5 as its second digit.
 

@@ -133,7 +133,7 @@ def alternatives(
     by : {"aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
         List the `nbest` best subsets of any size by this criterion. It is for single columns.
     limit : int
-        List at most this many near-best subsets, the best ones. The verdicts count all of them.
+        List at most this many near-best subsets, the best ones. The verdicts count all of them. `nbest` has no limit.
     seconds : float, optional
         Wall time of the proofs; None for no limit.
     sizes : {"chosen", "all"}

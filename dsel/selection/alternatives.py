@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsel._lib.text import counted, percent, printable, shorten
+from dsel._lib.text import counted, percent, percent_below, printable, shorten
 from dsel.search.exact.alternatives import Verdict
 from dsel.search.exact.near_best import EQUAL
 from dsel.selection.record_values import FrontRow
@@ -282,9 +282,9 @@ class Alternatives:
         elif self.by:
             near += ", not proved"
         elif self.more:
-            near += f", and more; the list is complete within {percent(self.complete_within)}"
+            near += f", and more; the list is complete within {percent_below(self.complete_within)}"
         else:
-            near += f"; proved complete within {percent(self.complete_within)} only"
+            near += f"; proved complete within {percent_below(self.complete_within)} only"
         if self.largest_coefficient:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]

@@ -189,7 +189,7 @@ def test_verdicts_count_subsets_beyond_the_limit() -> None:
     assert part.verdicts == whole.verdicts
     assert (part.complete, part.more) == (False, True)
     assert part.complete_within == pytest.approx((values[2] - values[0]) / (40.0 - values[0]))
-    assert "and more; the list is complete within 5.56%" in repr(part)
+    assert "and more; the list is complete within 5.55%" in repr(part)
 
 
 def test_each_size_has_its_own_list() -> None:
