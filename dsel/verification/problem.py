@@ -34,7 +34,7 @@ EPSILON = float(np.finfo(np.longdouble).eps)
 
 #: Most rows that are converted to extended precision at a time, and most bytes of them; at least 64 rows.
 _ROWS, _ROW_BYTES, _FEW_ROWS = 4096, 16 << 20, 64
-#: How many buffers of so many rows there are next to the matrices.
+#: The number of buffers of these rows next to the matrices.
 _BUFFERS = 3
 #: What smaller arrays add to these, as a factor.
 _OTHERS = 1.01

@@ -145,7 +145,9 @@ def _check_columns(
     if finished:
         limit = _threshold(answer, rule, everything, np.array([value for _, value in answer.subsets]))
     elif rule.within is None:  # the best ones are those of a finished tree
-        limit = float(np.partition(everything.f, rule.limit - 1)[rule.limit - 1]) if sure.size >= rule.limit else np.inf
+        limit = float(everything.f.max(initial=-np.inf)) + 2.0 * slack
+        if sure.size >= rule.limit:
+            limit = float(np.partition(everything.f, rule.limit - 1)[rule.limit - 1])
     near, maybe = np.where(prices.sure, prices.f, np.inf) <= limit - slack, prices.f <= limit + slack
     for j, verdict in enumerate(answer.verdicts):
         has, lacks = having[:, j], ~having[:, j]

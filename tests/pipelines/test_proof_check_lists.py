@@ -54,7 +54,7 @@ def test_a_bound_that_is_too_high_is_found() -> None:
 
 
 def test_random_problems_have_no_faults() -> None:
-    for index in (0, 1, 5, 7):
+    for index in (0, 1, 5, 7, 13, 23):  # in the last two, groups have columns that nearly depend on those of others
         assert check_lists(0, index).any == []
 
 

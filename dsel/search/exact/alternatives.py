@@ -160,7 +160,7 @@ def search_prices(near: NearBest, objective: ItemObjective, deadline: Deadline) 
     for j in range(near.n):
         for inside, subsets, unknown in sides:
             known = subsets.get(j)
-            if known is None or not unknown[j]:
+            if not known or not unknown[j]:
                 continue
             while steps < _MOST_STEPS and not deadline.passed:
                 steps += columns * most**2

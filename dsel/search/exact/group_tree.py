@@ -152,11 +152,9 @@ class GroupTree(BestFirstTree[_Node]):
         q = self.k - len(S)
         if len(R) <= q or q == 0:
             if q and R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
-                # They have fewer than k groups, which lists have not.
-                open_part = self._push if self.near_best is None or bound < self._better else self._close
                 for i, g in enumerate(R):
                     self._divide(bound, ((*S, *R[:i]), R[i:]), [g])
-                    open_part(bound, ((*S, *R[:i]), R[i + 1 :]))
+                    self._push(bound, ((*S, *R[:i]), R[i + 1 :]))
                 S, R = (*S, *R), ()
             self._complete(bound, (S, R), (*S, *R) if q else S)
             return

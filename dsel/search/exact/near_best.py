@@ -57,7 +57,8 @@ class NearBest:
     """The near-best subsets of k of n columns that were found so far.
 
     rule: which are listed. c: f of the included columns alone. total: ||Y||^2. error: how far the bounds of the proof
-    may be above f, as a share of `total`.
+    may be above f, as a share of `total`. of_groups: whether the columns are groups, of which smaller sets are
+    witnesses, too: a group with columns that nearly depend on others may make f larger.
 
     best: f of the best subset. witness_with, witness_without (n,): the least f of a known subset that has a column, and
     that lacks it; infinity if none is known.
@@ -69,6 +70,7 @@ class NearBest:
     c: float
     total: float
     error: float = 0.0
+    of_groups: bool = False
     best: float = float("inf")
     _subsets: dict[Members, float] = field(default_factory=dict)
     _order: list[tuple[float, Members]] = field(default_factory=list)
@@ -106,10 +108,14 @@ class NearBest:
         return self.listed_below + self._slack
 
     def take(self, members: Iterable[int], value: float) -> None:
-        """Take a subset of k columns."""
+        """Take a subset of k columns or groups. Smaller ones are not listed; those of groups are witnesses, too."""
         S = tuple(sorted(int(j) for j in members))
         known = self._subsets.get(S, np.inf)
-        if len(S) != self.k or value >= known:
+        if value >= known:
+            return
+        if len(S) != self.k:
+            if self.of_groups and len(S) < self.k:
+                self._witness(S, value)
             return
         if known < np.inf:  # a fit that ended early
             self._order.remove((self._subsets.pop(S), S))
@@ -237,7 +243,7 @@ def counts(objective: ItemObjective, S: Members) -> bool:
 
 def near_best_of(objective: ItemObjective, k: int, rule: ListRule, error: float) -> NearBest:
     """Return the near-best subsets of an objective: none so far. error: of the proof, as a share of ||Y||^2."""
-    return NearBest(rule, objective.n, k, objective.c, objective.total, error)
+    return NearBest(rule, objective.n, k, objective.c, objective.total, error, objective.groups is not None)
 
 
 def saved_near_best(objective: ItemObjective, state: Mapping[str, Any]) -> NearBest | None:

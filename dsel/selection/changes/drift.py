@@ -30,7 +30,7 @@ from dsel.storage.paths import AnyPath, write_bytes
 
 #: The file of a run with the means and scales of its columns.
 COLUMNS = "columns.npz"
-#: The number of columns with the largest drift that are listed, besides the chosen ones.
+#: The number of columns with the largest drift that are listed next to the chosen ones.
 _LISTED = 5
 #: Less weight than this share of all is the rounding of a difference.
 _ROUNDING = 1e-12

@@ -117,9 +117,8 @@ class RunSummary:
         """Return the summary in the folder of a run, or None if the run is unfinished."""
         found = read_json(folder / SUMMARY, lost="its run is left out")
         names = {field.name for field in fields(cls)}
-        if not isinstance(found, dict) or not names - {"status", "share_name"} <= set(
-            found
-        ):  # older versions saved neither
+        later = {"status", "share_name"}  # older versions saved neither
+        if not isinstance(found, dict) or not names - later <= set(found):
             return None
         return cls(**{name: found[name] for name in names if name in found})
 

@@ -77,10 +77,10 @@ def answer_of(tree: Any) -> NearBestAnswer:
     return summarize(tree.near_best, opened, tree.proved, tree.proven)
 
 
-def faults_of(tree: Any, listed: ListRule, everything: AllSubsets) -> list[str]:
-    """Return what is wrong with the answer of a tree."""
+def faults_of(tree: Any, listed: ListRule, everything: AllSubsets, prices: AllSubsets | None = None) -> list[str]:
+    """Return what is wrong with the answer of a tree. prices: see `check_answer`."""
     faults = Faults()
-    check_answer(answer_of(tree), listed, everything, tree.done, tree.kind, faults)
+    check_answer(answer_of(tree), listed, everything, tree.done, tree.kind, faults, prices)
     return faults.any
 
 

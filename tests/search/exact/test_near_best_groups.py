@@ -46,8 +46,8 @@ def problem(kind: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray
     return X, Y, groups, lam, included
 
 
-def grouped(kind: str, seed: int) -> tuple[GroupedObjective, AllSubsets, int]:
-    """Return the objective over groups, all sets of k of them, and k."""
+def grouped(kind: str, seed: int) -> tuple[GroupedObjective, AllSubsets, AllSubsets, int]:
+    """Return the objective over groups, all sets of k of them, all of at most k, and k."""
     rng = np.random.default_rng([KINDS.index(kind), seed])
     X, Y, groups, lam, included = problem(kind, rng)
     k = int(rng.integers(1, 4))
@@ -59,10 +59,14 @@ def grouped(kind: str, seed: int) -> tuple[GroupedObjective, AllSubsets, int]:
         objective = objective.condition(independent)
     place = {int(j): i for i, j in enumerate(objective.columns)}
     items = GroupedObjective(objective, [np.array([place[j] for j in columns]) for columns in groups])
-    sets = list(combinations(range(len(groups)), k))
-    f = np.array([fitted(X, Y, [*independent, *(j for g in S for j in groups[g])], lam) for S in sets])
     total = float(np.square(Y).sum())
-    return items, AllSubsets(len(groups), sets, f, np.ones(f.size, np.bool_), total, 1e-8 * total), k
+
+    def of_sizes(*sizes: int) -> AllSubsets:
+        sets = [S for size in sizes for S in combinations(range(len(groups)), size)]
+        f = np.array([fitted(X, Y, [*independent, *(j for g in S for j in groups[g])], lam) for S in sets])
+        return AllSubsets(len(groups), sets, f, np.ones(f.size, np.bool_), total, 1e-8 * total)
+
+    return items, of_sizes(k), of_sizes(*range(k + 1)), k
 
 
 def rank(Z: np.ndarray, lam: float) -> int:
@@ -81,19 +85,19 @@ def fitted(X: np.ndarray, Y: np.ndarray, columns: list[int], lam: float) -> floa
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_list_of_groups_is_that_of_all_sets(kind: str) -> None:
     for seed in range(6):
-        items, everything, k = grouped(kind, seed)
+        items, everything, prices, k = grouped(kind, seed)
         rng = np.random.default_rng(seed)
         listed = rule(rng)
         tree: Any = tree_in_memory(ProofProblem(items, k, near_best=listed))
         while not tree.done:  # whenever it is stopped, it says nothing wrong, and its state has all of it
             tree.advance(tree.iteration + int(rng.integers(1, 10)))
-            assert faults_of(tree, listed, everything) == []
+            assert faults_of(tree, listed, everything, prices) == []
             tree = restore_tree(items, json.loads(json.dumps(tree.state())))
         assert tree.proven
-        assert faults_of(tree, listed, everything) == []
+        assert faults_of(tree, listed, everything, prices) == []
         proof, faults = Proof.begin(items, k, near_best=listed), Faults()
         proof.run()
-        check_answer(proof.near_best(), listed, everything, True, kind, faults)
+        check_answer(proof.near_best(), listed, everything, True, kind, faults, prices)
         assert faults.any == []
 
 
