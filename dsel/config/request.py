@@ -343,6 +343,11 @@ class SelectionRequest(Section):
         return self.model_copy(update=update)
 
     @property
+    def scales_matter(self) -> bool:
+        """Whether a penalty makes the answer depend on the scales that the columns have on some rows."""
+        return self.lam > 0.0 and self.preprocess in SCALED
+
+    @property
     def limit(self) -> int:
         """The most columns to choose: k, or the upper limit of an automatic k."""
         limit = self.max_k if self.k == "auto" else self.k

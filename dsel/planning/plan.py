@@ -14,7 +14,6 @@ import psutil
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted
 from dsel.config.job import ProofLimits
-from dsel.config.request import SCALED
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.column_copy import ColumnCopy, copy_that_saves
@@ -452,7 +451,7 @@ def _loss_costs(validated: ValidatedRequest, rows: Dataset) -> list[PassCost]:
     assert loss is not None
     elsewhere = rows.blocks[0].offset is not None or getattr(loss, "class_weight", None) is not None
     scales = []
-    if folds is not None and validated.request.lam > 0.0 and validated.request.preprocess in SCALED:
+    if folds is not None and validated.request.scales_matter:
         repetitions = {repetition for model in folds.tests() for repetition, _ in model.train}
         scales = [part_squares_pass(validated.dataset, folds, repetition).cost() for repetition in repetitions]
     return scales + loss_costs(

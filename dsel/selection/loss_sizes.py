@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.config.request import SCALED
 from dsel.data.row_partition import Part
 from dsel.errors import DataError
 from dsel.passes.class_tables import class_tables
@@ -106,7 +105,7 @@ class _ScalesOfFolds:
         """Return (n,) the scales on some parts of the rows. Takes a pass where the sums of their repetition are new."""
         run, statistics = self._run, self._run.prepared.statistics
         request, folds = run.validated.request, run.validated.loss_folds
-        if request.lam == 0.0 or request.preprocess not in SCALED:
+        if not request.scales_matter:
             return statistics.scaling(request.preprocess).scale_x
         assert folds is not None
         total: Any = 0.0

@@ -153,7 +153,7 @@ class _Scales:
     ) -> _Scales:  # fmt: skip
         """Return the scales for a request. They take a pass over the rows where a penalty needs them."""
         sums = None
-        if asked.preprocess in SCALED and asked.lam > 0.0:
+        if asked.scales_matter:
             assert validated.partition is not None
             sums = part_squares(rows, validated.partition, about, asked.missing, context.engine)
         return cls(asked.preprocess, about, sums)
