@@ -413,7 +413,8 @@ def stability(
     values, text = found.as_dict(), str(found)
     if threshold is not None or max_errors is not None:
         stable = found.stable(threshold, max_errors=max_errors)
-        least = found.threshold(max_errors) if max_errors is not None else threshold
+        least = threshold if threshold is not None else found.threshold(max_errors or 0.0)
         values["stable"] = stable
-        text += f"\nStable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
+        listed = f"Stable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
+        text = f"{found.render(threshold=least)}\n{listed}"
     print_answer(json, values, lambda: text)

@@ -330,7 +330,7 @@ class Alternatives:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Alternatives:
         """Return the alternatives that were saved as JSON."""
-        subsets = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["subsets"])
+        subsets = tuple(map(FrontRow.from_dict, values["subsets"]))
         columns = tuple(Price.from_dict(price) for price in values["columns"])
         smaller = tuple(cls.from_dict(found) for found in values.get("smaller", ()))
         copies = tuple(map(tuple, values.get("copies", ())))

@@ -120,7 +120,7 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
-            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
+            values[name] = tuple(map(FrontRow.from_dict, rows))
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
         values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
         if values.get("size_curve") is not None:

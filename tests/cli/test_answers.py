@@ -12,7 +12,8 @@ import yaml
 
 import dsel
 from dsel.data.ingest import ingest, ingest_arrays
-from dsel.errors import DataError, OptionError, OutputError
+from dsel.errors import DataError, MissingInputError, OptionError, OutputError
+from dsel.storage.locks import locked
 from tests.cli.test_cli import invoke
 
 #: It would change the title of the terminal, and forge a line.
@@ -85,6 +86,23 @@ class TestStatus:
         found = json.loads(invoke("status", folder / "job.result", "--json"))
         assert found["state"] == "finished"
         assert found["r2"] == pytest.approx(dsel.open_selection(folder / "job.result").r2)
+
+    def test_a_proof_is_named_next_to_the_run_of_the_job(self, folder: Path) -> None:
+        run = json.loads(invoke("status", folder / "job.result", "--json"))
+        for command in ("certify", "alternatives", "certify"):
+            invoke(command, folder / "job.result")
+            said = invoke("status", folder / "job.result").splitlines()
+            found = json.loads(invoke("status", folder / "job.result", "--json"))
+            assert (found["state"], found["command"], found["selected"]["run"]) == ("finished", command, run["run"])
+            assert [line.partition(",")[0] for line in said if ", process" in line] == [
+                f"run: {run['run']}", f"{command}: {found['run']}"
+            ]  # fmt: skip
+
+    def test_a_run_that_holds_a_folder_is_starting(self, tmp_path: Path) -> None:
+        with locked(tmp_path / "result", "run"):
+            assert "starting: a run holds this folder" in invoke("status", tmp_path / "result")
+        with pytest.raises(MissingInputError, match="just started writes there once its data are open"):
+            invoke("status", tmp_path / "result")
 
     @pytest.mark.parametrize("command", ["status", "show"])
     def test_a_job_file_stands_for_its_result(self, folder: Path, command: str) -> None:

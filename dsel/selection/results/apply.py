@@ -389,7 +389,13 @@ def _as_data_array(x: Any, values: Any, targets: list[str | int], flat: bool) ->
 def _predict_frame(x: Any, model: LinearModel, targets: list[str | int]) -> Any:
     import pandas as pd
 
-    values = model(_by_column(x.shape, x.columns, lambda j: x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)))
+    def column(j: int) -> Floats:
+        values = x.iloc[:, j]
+        if getattr(values.dtype, "kind", "O") not in "fiub":
+            _require_no_text(values)
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+
+    values = model(_by_column(x.shape, x.columns, column))
     if model.flat:
         return pd.Series(values, index=x.index, name=targets[0])
     return pd.DataFrame(values, index=x.index, columns=targets)
@@ -400,11 +406,18 @@ def _as_float(x: Any, labels: Sequence[str]) -> Floats:
     x = x.toarray() if hasattr(x, "toarray") else x
     if isinstance(x, np.ma.MaskedArray):
         x = np.ma.filled(x.astype(np.float64), np.nan)
-    try:
+    if getattr(x, "dtype", np.dtype(object)).kind in "fiub":
         return np.array(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        objects = np.asarray(x, dtype=object)
-        return _by_column(objects.shape, labels, lambda j: objects[:, j])
+    objects = np.asarray(x, dtype=object)
+    return _by_column(objects.shape, labels, lambda j: _require_no_text(objects[:, j]))
+
+
+def _require_no_text(values: Any) -> Any:
+    """Return the values of a column. Errors: ValueError for text, also that of a number, as `select` refuses it."""
+    word = next((value for value in values if isinstance(value, str | bytes)), None)
+    if word is not None:
+        raise ValueError(f"{word!r} is text")
+    return values
 
 
 def _by_column(shape: tuple[int, int], labels: Sequence[Any], column: Callable[[int], Any]) -> Floats:
