@@ -140,11 +140,12 @@ class _SizeProofs:
         if not found.proven:
             self._known |= found.subsets
             return False
-        seconds = (time.monotonic() - start) / len(self._stores)
+        seconds = time.monotonic() - start
         for size, store in self._stores.items():
             certificate = found.certificate(self._setup, size, self._known[size], seconds)
             self.proved.certificates[certificate.size] = replace(certificate, began_again=store.why_together)
-            store.keep_bound(self._members(certificate.indices), certificate.nodes // self._k, seconds)
+            share = seconds / len(self._stores)
+            store.keep_bound(self._members(certificate.indices), certificate.nodes // self._k, share)
         return True
 
     def prove_each(self, runner: Runner | None) -> None:

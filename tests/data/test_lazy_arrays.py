@@ -180,9 +180,7 @@ def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
     grouped = repository.writable_session("main")
     data.to_zarr(grouped.store, group="lab/first", consolidated=False)
     grouped.commit("a group")
-    with pytest.raises(
-        DataError, match=r"no such group\. Leave .* root\. Name one of its groups with group=: lab/first"
-    ):
+    with pytest.raises(DataError, match=r"no such group\. Leave .* root\. Name one .*: lab/first"):
         dsel.select(f"{url}?group=lab/second", k=3)
     pinned = dsel.select(f"{url}?snapshot={snapshot}", k=3, method="forward")
     assert pinned.fingerprint == by_url.fingerprint

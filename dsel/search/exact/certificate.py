@@ -23,7 +23,7 @@ STATUS_WORDS: dict[str, str] = {
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
-#: The `method` of certificates of all sizes by one traversal, which have its nodes and its time.
+#: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
 ALL_SIZES = "leaps and bounds over all sizes"
 #: The `method` of a certificate without a bound: the proof had too little time to begin.
 NO_TIME = "no time for a bound"
