@@ -188,7 +188,8 @@ def alternatives_in_data(
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
-        largest_coefficient=certificate.largest_coefficient, included=_included(run),
+        largest_coefficient=certificate.largest_coefficient, dependent_gap=certificate.dependent_gap,
+        included=_included(run),
     )  # fmt: skip
 
 
