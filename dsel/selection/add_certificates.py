@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.data.column_groups import Items
@@ -47,9 +48,10 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
         new = merged.get(old.size)
         if new is None:
             merged[old.size] = old
-        else:  # nodes and seconds of the new one include those of earlier runs
-            nodes, seconds = max(old.nodes, new.nodes), max(old.seconds, new.seconds)
-            merged[old.size] = replace(old.merged(new), nodes=nodes, seconds=seconds)
+        else:  # what the new one took includes what earlier calls took, if it continued them
+            last = old if old.bound > new.bound + MARGIN * old.total else new
+            effort = {"nodes": last.nodes, "seconds": last.seconds, "cpu_seconds": last.cpu_seconds}
+            merged[old.size] = replace(old.merged(new), **effort)
     if not merged:
         return selection
     last = merged[max(merged)]
