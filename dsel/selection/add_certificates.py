@@ -50,8 +50,9 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
             merged[old.size] = old
         else:  # what the new one took includes what earlier calls took, if it continued them
             last = old if old.bound > new.bound + MARGIN * old.total else new
-            effort = {"nodes": last.nodes, "seconds": last.seconds, "cpu_seconds": last.cpu_seconds}
-            merged[old.size] = replace(old.merged(new), **effort)
+            merged[old.size] = replace(
+                old.merged(new), nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds
+            )
     if not merged:
         return selection
     last = merged[max(merged)]

@@ -132,7 +132,7 @@ def predict_store(
     if is_inside(path, source) or is_inside(source, path):
         raise OutputError(f"{path} and the store {source} are in each other.", "Choose another place.")
     check_place(path, overwrite)
-    targets = selection.predicted
+    targets = list(selection.predicted)
     rows = _chunk_rows(dataset, len(selection), len(targets))
     aligned = replace(dataset, blocks=_blocks(dataset, rows))
     offset = chosen_offset(selection, offset, stored=True)
