@@ -33,7 +33,11 @@ Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
 K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
 MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
 ChooseK = Annotated[
-    str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
+    str | None,
+    typer.Option(
+        help="How --k auto chooses: folds, held-out, path, aic, aicc, bic, ebic, cp or adjusted-r2; for classes also "
+        "auc or log-loss."
+    ),
 ]
 LossOption = Annotated[
     str | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -46,9 +47,11 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
         new = merged.get(old.size)
         if new is None:
             merged[old.size] = old
-        else:  # nodes and seconds of the new one include those of earlier runs
-            nodes, seconds = max(old.nodes, new.nodes), max(old.seconds, new.seconds)
-            merged[old.size] = replace(old.merged(new), nodes=nodes, seconds=seconds)
+        else:  # what the new one took includes what earlier calls took, if it continued them
+            last = old if old.bound > new.bound + MARGIN * old.total else new
+            merged[old.size] = replace(
+                old.merged(new), nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds
+            )
     if not merged:
         return selection
     last = merged[max(merged)]
@@ -187,7 +190,8 @@ def alternatives_in_data(
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
-        largest_coefficient=certificate.largest_coefficient, included=_included(run),
+        largest_coefficient=certificate.largest_coefficient, dependent_gap=certificate.dependent_gap,
+        included=_included(run),
     )  # fmt: skip
 
 

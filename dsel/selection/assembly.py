@@ -160,6 +160,7 @@ def assemble(
             or tuple(str(t) for t in dataset.targets)
         ),
         classes=answer.numbered_classes or dataset.classes,
+        approximated=() if len(dataset.targets) else tuple(str(name) for name in dataset.features),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={
             **outcome.counts,

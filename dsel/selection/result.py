@@ -135,6 +135,9 @@ class Selection(SelectionRecord):
         of rows. None without weights, and for results of older versions.
     numbered : bool
         Whether whole numbers name all columns of the frame.
+    approximated : tuple of str
+        The labels of all columns of X where Y = X: the columns of what `predict` returns. Empty if there are targets,
+        and for results of older versions, whose predictions have the labels x0, x1 and so on.
     """
 
     @property

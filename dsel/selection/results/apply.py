@@ -174,7 +174,7 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    names = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
+    names = list(selection.predicted)
     targets = selection.as_in_data(names)
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
@@ -355,14 +355,6 @@ def _lazily(dataset: Dataset, columns: StoredColumns) -> Any:
 def _load_columns(part: Any, columns: StoredColumns) -> Any:
     """Return columns of a block of a store as a dense array."""
     return columns.take(load_block(part, columns.read))
-
-
-def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:
-    """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
-    count = selection.coefficients.shape[1]
-    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.names:
-        return labels
-    return default_labels("x", count)
 
 
 def _predict_matrix(x: Any, model: LinearModel) -> Any:
