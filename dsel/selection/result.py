@@ -47,9 +47,9 @@ class Selection(SelectionRecord):
     intercept : ndarray of shape (N,)
         Intercept for the data in their own units.
     front : tuple of FrontRow
-        The best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices. For methods with
-        a `path` only the answer. A run with a smaller k may find a better subset of that size, above all with a loss;
-        ``dsel.certify(..., sizes="all")`` proves each size.
+        The best subset of every size up to 2k - 1, with an automatic k up to `max_k`, that beats all smaller ones, by
+        the Gram matrices. For methods with a `path` only the answer. A run with a smaller k may find a better subset of
+        that size, above all with a loss; ``dsel.certify(..., sizes="all")`` proves each size.
     trace : tuple of TraceRow
         Every improvement of the search.
     ended : str

@@ -166,3 +166,20 @@ class TestCompare:
         X = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 6)), columns=list("abcdef"))
         dsel.select(X, X["a"], k=1, method="omp").save(tmp_path / "third")
         assert "note: the data differ" in invoke("compare", folder / "other", tmp_path / "third")
+
+
+class TestPlan:
+    def test_a_read_of_new_rows_alone_is_part_of_a_pass(self, tmp_path: Path) -> None:
+        X = np.random.default_rng(0).normal(size=(240, 4))
+        store, job = tmp_path / "data.zarr", tmp_path / "job.yaml"
+        ingest_arrays(X[:200], store, y=X[:200, :1])
+        job.write_text(f"store: {store}\nk: 2\nmethod: forward\nout: {{folder: {tmp_path / 'runs'}}}\n")
+        for start in (200, 220):
+            invoke("run", job)
+            dsel.append(X[start : start + 20], store, y=X[start : start + 20, :1])
+        plan = invoke("plan", job)
+        assert "\nGram matrix: part of a pass, " in plan
+        assert "\nin all: at least part of a pass, " in plan
+        invoke("run", job)
+        said = invoke("show", tmp_path / "runs", "--details")
+        assert "planned and measured: at least part of a pass and part of a pass, " in said
