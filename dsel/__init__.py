@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,7 +81,12 @@ def __getattr__(name: str) -> Any:
     collects = gc.isenabled()
     gc.disable()  # Imports leave no garbage; its collection is an eighth of their time.
     try:
-        return getattr(import_module(_HOMES[name]), name)
+        found = getattr(import_module(_HOMES[name]), name)
+        if isinstance(found, FunctionType) and type(found.__annotations__) is dict:
+            from dsel._lib.annotations import LazyAnnotations
+
+            found.__annotations__ = LazyAnnotations(found)
+        return found
     finally:
         if collects:
             gc.enable()

@@ -37,6 +37,17 @@ def counted_items(number: int, items: str) -> str:
     return counted(number, " ".join([word.removesuffix("s"), *rest]), items)
 
 
+def passes_over_data(passes: int, bytes_read: int) -> str:
+    """Return a number of passes in words. A read of new rows alone counts as none.
+
+    Examples
+    --------
+    >>> passes_over_data(2, 800), passes_over_data(0, 8), passes_over_data(0, 0)
+    ('2 passes', 'part of a pass', '0 passes')
+    """
+    return "part of a pass" if bytes_read and not passes else counted(passes, "pass", "passes")
+
+
 def percent(share: float) -> str:
     """Return a share in percent with two decimals, or as a power of ten where these would hide it.
 

@@ -33,7 +33,11 @@ Job = Annotated[Path, typer.Argument(help="Job file (YAML).")]
 K = Annotated[str | None, typer.Option("--k", help="Number of columns, or auto; used instead of the job file's.")]
 MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto.")]
 ChooseK = Annotated[
-    str | None, typer.Option(help="How --k auto chooses: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2.")
+    str | None,
+    typer.Option(
+        help="How --k auto chooses: folds, held-out, path, aic, aicc, bic, ebic, cp or adjusted-r2; for classes also "
+        "auc or log-loss."
+    ),
 ]
 LossOption = Annotated[
     str | None,
@@ -413,7 +417,8 @@ def stability(
     values, text = found.as_dict(), str(found)
     if threshold is not None or max_errors is not None:
         stable = found.stable(threshold, max_errors=max_errors)
-        least = found.threshold(max_errors) if max_errors is not None else threshold
+        least = threshold if threshold is not None else found.threshold(max_errors or 0.0)
         values["stable"] = stable
-        text += f"\nStable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
+        listed = f"Stable, on {least:.1%} or more: {', '.join(map(str, stable)) or 'none'}"
+        text = f"{found.render(threshold=least)}\n{listed}"
     print_answer(json, values, lambda: text)

@@ -164,7 +164,7 @@ def verify(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
+    """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected or incomplete."""
     found = dsel.verify(
         folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, state=state,
         reporter=reporter_of("text"),

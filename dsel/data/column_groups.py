@@ -198,6 +198,19 @@ def named_columns(dataset: Dataset, items: Items, wanted: Sequence[str | int], a
     return items.resolve(single, dataset.features, argument)
 
 
+def divided_groups(dataset: Dataset, items: Items, wanted: Sequence[str | int]) -> list[str]:
+    """Return the names of the groups of which columns are named, but neither all of these nor the group."""
+    if isinstance(items, SingleColumns):
+        return []
+    indicators = _indicators(dataset)
+    whole = {str(one) for one in wanted if one in items.names or one in indicators}
+    rest = [one for one in wanted if str(one) not in whole and one not in dataset.left_out]
+    columns = resolve_labels(rest, dataset.features, "feature", "groups").tolist()
+    named = np.bincount(items.of_column[columns], minlength=items.size)
+    partly = np.flatnonzero((named > 0) & (named < items.sizes))
+    return [items.names[group] for group in partly if items.names[group] not in whole]
+
+
 def _indicators(dataset: Dataset) -> Mapping[str | int, list[str]]:
     """Return the labels of the indicator columns of each category."""
     found: dict[str | int, list[str]] = {}

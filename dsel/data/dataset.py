@@ -399,19 +399,17 @@ def as_dataset(
         return X
     if is_snapshot(X):
         snapshot = open_snapshot(X)
+        _require_no_targets(Y, snapshot.name, "xarray.open_zarr(SESSION.store, consolidated=False)")
         dataset = as_dataset(
-            snapshot.dataset(), Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+            snapshot.dataset(), targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
             categories=categories, dates=dates, exclude=exclude, missing=missing,
         )  # fmt: skip
-        return replace(dataset, name=snapshot.name, digest=snapshot.digest(Y, targets, unsupervised, sample_weight))
+        return replace(dataset, name=snapshot.name, digest=snapshot.digest(None, targets, unsupervised, sample_weight))
     if isinstance(X, str | AnyPath):
         if Y is not None:
             if find_format(as_path(X)) is not None:
                 open_store(X)  # a file that is no store, and how to ingest it
-            raise OptionError(
-                f"Y is given next to the store {X}.",
-                "Name targets of the store by targets. For others, give X as xarray.open_zarr(STORE).X.",
-            )
+            _require_no_targets(Y, X, "xarray.open_zarr(STORE)")
         with listed_once(as_path(X)):
             if is_sparse(as_path(X)):
                 return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
@@ -420,6 +418,7 @@ def as_dataset(
     Y = None if unsupervised else Y
     unused: list[str] = []
     if Y is None and targets and not unsupervised and frames.may_name(X, targets):
+        frames.refuse_positions(X, targets)
         Y, targets = str(targets[0]) if len(targets) == 1 else [str(target) for target in targets], None
     if in_memory.is_xarray_dataset(X):
         X, Y, sample_weight, unused = in_memory.xarray_variables(X, Y, unsupervised, sample_weight)
@@ -446,6 +445,13 @@ def as_dataset(
     if sample_weight is None or sample_weight is False:
         return dataset
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
+
+
+def _require_no_targets(Y: Any, store: Any, opened: str) -> None:
+    """Raise OptionError where Y is given next to a store. opened: the store as data in memory."""
+    if Y is not None:
+        remedy = f"Name targets of the store by targets. For others, give X as {opened}.X."
+        raise OptionError(f"Y is given next to the store {store}.", remedy)
 
 
 def _from_arrays(

@@ -149,7 +149,7 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         X, weights = split_targets(X, weights)
     if isinstance(Y, bool):
         raise DataError(f"Y is {Y}.", "Give the targets as an array, or the name of a column.")
-    _refuse_position(X, Y)
+    refuse_positions(X, [Y])
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
@@ -171,12 +171,21 @@ def as_list(frame: Any, Y: Any) -> str:
     return f" If its entries name columns, give a list: {values}."
 
 
-def _refuse_position(X: Any, Y: Any) -> None:
+def refuse_positions(X: Any, targets: Sequence[Any]) -> None:
     """Raise DataError where a whole number stands for a target, and X is a frame whose labels are text."""
     labels = frame_labels(X)
-    if _is_whole(Y) and labels is not None and not numbered(X) and str(Y) not in labels:
-        at = f" The label of column {Y} is {labels[Y]!r}." if 0 <= Y < len(labels) else ""
-        raise DataError(f"X has no column {Y}: its labels are text.", f"Name each target by its label.{at}")
+    if labels is None or numbered(X):
+        return
+    for place in targets:
+        if _is_whole(place) and str(place) not in labels:
+            names = "columns" if hasattr(X, "columns") and not is_a(X, "pyarrow", "Table") else "column_names"
+            known = 0 <= place < len(labels)
+            at = (
+                f"position {place} is X.{names}[{place}], {labels[place]!r}"
+                if known
+                else (f"positions go from 0 to {len(labels) - 1}, as in X.{names}[0]")
+            )
+            raise DataError(f"X has no column {place}: its labels are text.", f"Name each target by its label: {at}.")
 
 
 def columns_of(frame: Any, names: Any, where: str) -> Any:

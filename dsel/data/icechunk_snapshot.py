@@ -16,8 +16,8 @@ from dsel.data.labels import is_a
 from dsel.errors import DataError, MissingExtraError, MissingInputError, OptionError
 from dsel.storage.paths import ICECHUNK
 
-#: Groups are listed down to this depth.
-_DEEPEST: Final = 3
+#: Variables are listed down to this depth.
+_DEEPEST: Final = 4
 _VERSIONS: Final = ("branch", "tag", "snapshot")
 
 
@@ -55,12 +55,14 @@ class Snapshot:
         return found
 
     def _groups(self) -> str:
-        """Return a sentence that lists the groups of the snapshot."""
+        """Return a sentence that lists the groups of the snapshot that have variables."""
         import zarr
 
         members = zarr.open_group(self.session.store, mode="r").members(max_depth=_DEEPEST)
-        names = sorted(name for name, member in members if isinstance(member, zarr.Group))
-        return f"Name one of its groups with group=: {shorten(names, 8) or 'it has none'}."
+        names = sorted({name.rpartition("/")[0] for name, member in members if isinstance(member, zarr.Array)})
+        root = "Leave group out: the variables are in the root." if "" in names else ""
+        groups = f"Name one of its groups with group=: {shorten(filter(None, names), 8)}." if any(names) else ""
+        return " ".join(filter(None, [root, groups])) or "It has no variables in any group."
 
     def digest(self, *chosen: Any) -> str | None:
         """Return the fingerprint of the data that names choose; None if data in memory are among them."""

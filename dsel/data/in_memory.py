@@ -276,7 +276,7 @@ def _samples_first(X: Any, others: list[Any]) -> Any:
     shared = {dim for other in others for dim in other.dims if dim in X.dims}
     if len(shared) > 1:
         raise DataError(
-            f"Y and sample_weight share the dimensions {shorten(sorted(map(str, shared)))} with X.",
+            f"Y or the weights share the dimensions {shorten(sorted(map(str, shared)))} with X.",
             "Only the samples may be shared: rename the other dimension.",
         )
     named_second = X.dims[1] == _SAMPLE or X.dims[0] in _COLUMNS

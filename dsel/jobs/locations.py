@@ -67,7 +67,10 @@ def unchanged_dataset(job: JobFile, identity: dict[str, Any], folder: AnyPath) -
     """Return the dataset of the job in `folder`, or raise DataError if the store was written to since."""
     dataset = job_dataset(job)
     if dataset.fingerprint != identity["fingerprint"]:
-        raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
+        raise DataError(
+            f"The store {job.store} was written to since {folder} was made.",
+            "Run the job again in another folder (--out).",
+        )
     return dataset
 
 

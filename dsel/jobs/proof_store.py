@@ -94,7 +94,7 @@ class ProofBudget(ProofLimits):
 _LISTED, _MORE_NODES, _FEW_NODES = 10, 4, 1000
 _LEAST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 #: Why a proof with a log does not continue another one.
-OF_A_LOG = "because the log of each proof is checked alone"
+_OF_A_LOG = "because the log of each proof is checked alone"
 #: A proof is not saved if its open nodes hold more numbers than this.
 _MAX_NUMBERS = 20_000_000
 
@@ -175,7 +175,7 @@ class ProofStore:
 
     size: number of columns to choose, without included ones. fingerprint: of the data. setup: what the proofs for other
     sizes share. series: of the run, if there is one. path: the file; None: the proof is not saved. log: the folder of
-    the proof log; None: the proof keeps none.
+    the proof log; None: the proof keeps none. certified: whether the selection has a certificate of this size.
     """
 
     objective: ItemObjective
@@ -186,6 +186,7 @@ class ProofStore:
     series: SeriesOfProofs | None
     path: AnyPath | None
     log: AnyPath | None
+    certified: bool = False
 
     def _identity(self) -> dict[str, Any]:
         objective, groups = self.objective.columns_of, self.objective.groups
@@ -251,6 +252,8 @@ class ProofStore:
         )  # fmt: skip
         if tree is not None and not proof.search.follows:
             why = "because the new data need another tree"
+        elif self.certified and self.log is not None:
+            why = why or _OF_A_LOG
         if why:
             why = self._never_continues(follows=proof.search.can_be_followed) or why
             log.info("the proof for size %d begins again, %s", self.size, why)
@@ -259,7 +262,7 @@ class ProofStore:
     def _never_continues(self, *, follows: bool) -> str:
         """Return why no run continues such a proof; empty if it may. follows: whether its tree could be followed."""
         if self.log is not None:
-            return OF_A_LOG
+            return _OF_A_LOG
         if not self.objective.has_gram:
             return "because proofs in passes over the data keep no tree"
         if self.budget.limit:

@@ -28,7 +28,7 @@ from dsel.errors import DataError, DselError, Interrupted, MissingInputError, Ou
 from dsel.jobs.observers.registry import observed
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.signals import Interrupts
-from dsel.jobs.status import StatusFile
+from dsel.jobs.status import Command, StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
 from dsel.selection.result import Selection, open_selection
 from dsel.selection.saved import SELECTION, certify_call
@@ -69,7 +69,7 @@ class RunFolder:
         self._names: frozenset[str] | None = None
 
     @contextmanager
-    def hold(self, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
+    def hold(self, reporter: Reporter, command: Command = "run") -> Iterator[tuple[Lock, Interrupts]]:
         """Create the folder, lock it, log into it and handle signals, for the duration of a run.
 
         Raises
@@ -85,7 +85,7 @@ class RunFolder:
             locked(self.path, reporter.run) as lock,
             self._known(lock.names),
             reporter.logging_to(self.log, is_new=self.is_absent(self.log)),
-            StatusFile(self.path, reporter.run) as reporter.status,
+            StatusFile(self.path, reporter.run, command) as reporter.status,
             Interrupts() as interrupts,
         ):
             _log_header(reporter.run)

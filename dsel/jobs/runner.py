@@ -40,6 +40,7 @@ from dsel.jobs.proof_store import MOST_TREE_BYTES, ProofBudget
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import RunFolder, RunFolders
 from dsel.jobs.signals import Interrupts
+from dsel.jobs.status import Command
 from dsel.jobs.workers import engine_of_job
 from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
@@ -336,9 +337,13 @@ def certify_run(
     selection = open_selection(folder)
     dataset = unchanged_dataset(job, identity, folder)
     reporter = reporter or Reporter.for_terminal()
+    command: Command = "certify" if budget.near_best is None else "alternatives"
     with (
         trusting(folder, trust),
-        RunFolder(folder).hold(reporter) as (lock, interrupts),
+        RunFolder(folder).hold(reporter, command) as (
+            lock,
+            interrupts,
+        ),
         proof_events(dataset, job.request(), selection, run=reporter.run, folder=str(folder)) as ended,
     ):
         previous = _run_before(folder, identity.get("previous"))

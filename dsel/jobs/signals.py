@@ -101,7 +101,7 @@ class Interrupts:
     def _reason(self) -> DselError:
         if self._failure is not None:
             return self._failure
-        return Interrupted(f"Stopped by {self.received}.", "Start the same job again to continue.")
+        return Interrupted(f"Stopped by {self.received}.", "Start the same command again to continue.")
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

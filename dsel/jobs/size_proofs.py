@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 from dsel._lib.text import counted, counted_items, round_up
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
-from dsel.jobs.proof_store import OF_A_LOG, ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
+from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
+from dsel.jobs.run_folder import proof_log_name
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traversal_seconds
 from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.guarantee import Limits
+from dsel.search.exact.proof_log import MANIFEST
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.starting_subset import extended
@@ -29,6 +31,7 @@ from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection
 from dsel.selection.search_sizes import residual_and_freedom
+from dsel.storage.json_files import read_json
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
@@ -82,15 +85,17 @@ class _SizeProofs:
         self._local = {int(j): place for place, j in enumerate(run.objective.columns)}
         series = None if folder is None or not run.context.keeps_trees else trees_of(run, folder)
         known = self._known_subsets()
-        finished = set() if series is not None else _finished_sizes(selection, budget)
+        finished = set() if series is not None else _finished_sizes(selection, budget, folder)
         self._known = {size: S for size, S in known.items() if self._base + size not in finished}
         if len(self._known) < len(known):
-            log.info("finished proofs of %s are not repeated", counted(len(known) - len(self._known), "size"))
+            logged = ": their logs are complete" if budget.log else ""
+            log.info("finished proofs of %s are not repeated%s", counted(len(known) - len(self._known), "size"), logged)
         self._setup = CommonSetup(self._subject, guided=len(self._known) > 1 or series is not None)
         self._stores = {
             size: ProofStore(
                 self._subject, size, selection.fingerprint, budget, self._setup, series,
                 *files_of_proof(folder, budget, size, self._base + size, last=size == k),
+                certified=self._certificate_of(self._base + size) is not None,
             )
             for size in self._known
         }  # fmt: skip
@@ -140,11 +145,12 @@ class _SizeProofs:
         if not found.proven:
             self._known |= found.subsets
             return False
-        seconds = (time.monotonic() - start) / len(self._stores)
+        seconds = time.monotonic() - start
         for size, store in self._stores.items():
             certificate = found.certificate(self._setup, size, self._known[size], seconds)
             self.proved.certificates[certificate.size] = replace(certificate, began_again=store.why_together)
-            store.keep_bound(self._members(certificate.indices), certificate.nodes // self._k, seconds)
+            share = seconds / len(self._stores)
+            store.keep_bound(self._members(certificate.indices), certificate.nodes // self._k, share)
         return True
 
     def prove_each(self, runner: Runner | None) -> None:
@@ -182,9 +188,10 @@ class _SizeProofs:
             self._known[size], grown, run.validated.request.seed, deadline, nodes, run.context.on_slice, runner,
             _identified(self._selection),
         )  # fmt: skip
-        certificate = self._with_reason(self._with_time_needed(proof.certificate()))
+        certificate = self._with_time_needed(proof.certificate())
         self.proved.certificates[counted] = certificate
         if self._budget.near_best is not None:
+            self.proved.certificates[counted] = self._of_best(certificate)
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
                 answer, Candidates.of(self._subject, run.validated.include), partial(explained_share, run.whole),
@@ -196,14 +203,17 @@ class _SizeProofs:
             self._note(size, note)
         return interrupted
 
-    def _with_reason(self, certificate: Certificate) -> Certificate:
-        """Return a certificate that says why it continues no earlier proof, where the selection has another one."""
-        earlier = next((row for row in self._selection.certificate if row["size"] == certificate.size), None)
-        if earlier is None:
-            return certificate
-        if self._budget.near_best is not None:  # that of the list says nothing about the proof of the best subset
-            return replace(certificate, began_again="")
-        return replace(certificate, began_again=OF_A_LOG) if self._budget.log else certificate
+    def _certificate_of(self, size: int) -> Mapping[str, Any] | None:
+        """Return the certificate of the selection for a size, included columns counted, or None."""
+        return next((row for row in self._selection.certificate if row["size"] == size), None)
+
+    def _of_best(self, certificate: Certificate) -> Certificate:
+        """Return the certificate of the best subset from the tree of a list: a finished proof keeps what it took."""
+        earlier = self._certificate_of(certificate.size)
+        if earlier is None or not is_finished(earlier, limited=self._budget.limit is not None):
+            return replace(certificate, began_again="") if earlier else certificate
+        took = {name: earlier[name] for name in ("nodes", "seconds", "cpu_seconds", "began_again") if name in earlier}
+        return replace(certificate, **took)
 
     def _with_time_needed(self, certificate: Certificate) -> Certificate:
         """Return a certificate with the time limit that suffices, if this one left too little time for a node."""
@@ -214,12 +224,24 @@ class _SizeProofs:
         return replace(certificate, time_limit=limit, time_needed=needed)
 
 
-def _finished_sizes(selection: Selection, budget: ProofBudget) -> set[int]:
-    """Return the sizes whose certificates no proof improves; none where a proof also leaves a list or a log."""
-    if budget.log or budget.near_best is not None:
+def _finished_sizes(selection: Selection, budget: ProofBudget, folder: AnyPath | None) -> set[int]:
+    """Return the sizes whose certificates no proof improves, and whose log is there if there must be one.
+
+    None where a proof also leaves a list.
+    """
+    if budget.near_best is not None:
         return set()
     limited = budget.limit is not None
-    return {row["size"] for row in selection.certificate if is_finished(row, limited=limited)}
+    finished = [row for row in selection.certificate if is_finished(row, limited=limited)]
+    return {row["size"] for row in finished if not budget.log or _is_logged(selection, row, folder)}
+
+
+def _is_logged(selection: Selection, row: Mapping[str, Any], folder: AnyPath | None) -> bool:
+    """Return whether a complete log has the proof of a certificate."""
+    manifest = None if folder is None else read_json(folder / proof_log_name(row["size"]) / MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("fingerprint") != selection.fingerprint:
+        return False
+    return bool(manifest.get("bound", 0.0) >= row["bound"])
 
 
 def trees_of(run: SelectionRun, folder: AnyPath) -> SeriesOfProofs:

@@ -17,6 +17,7 @@ from dsel._lib.text import printable
 from dsel.errors import AccessError, DselError, MissingInputError, StorageError
 from dsel.selection.changes.runs import run_names
 from dsel.storage.json_files import read_json, valid_json, write_json
+from dsel.storage.locks import is_free
 from dsel.storage.paths import AnyPath, ObjectPath, resolve_run
 
 log = logging.getLogger("dsel")
@@ -27,7 +28,11 @@ BEAT_SECONDS, OBJECT_BEAT_SECONDS = 5.0, 15.0
 #: A run without a sign of life for this long is taken for dead.
 SILENCE_SECONDS = 60.0
 
-State = Literal["running", "finished", "interrupted", "failed", "silent", "not started"]
+State = Literal["starting", "running", "finished", "interrupted", "failed", "silent", "not started"]
+#: What works in the folder of a run.
+Command = Literal["run", "certify", "alternatives"]
+#: What is kept of the run when a proof is made later.
+_OF_RUN = ("run", "host", "pid", "started", "ended")
 
 
 class StatusFile:
@@ -41,14 +46,16 @@ class StatusFile:
         The folder of the run.
     run : str
         The id of the run.
+    command : {"run", "certify", "alternatives"}
+        What works. A proof keeps what the file says of the run before.
     """
 
-    def __init__(self, folder: AnyPath, run: str) -> None:
+    def __init__(self, folder: AnyPath, run: str, command: Command = "run") -> None:
         self._path = folder / STATUS
         self._seconds = OBJECT_BEAT_SECONDS if isinstance(folder, ObjectPath) else BEAT_SECONDS
         me = psutil.Process()
         self._values: dict[str, Any] = {
-            "state": "running", "run": run, "host": socket.gethostname(), "pid": me.pid,
+            "state": "running", "command": command, "run": run, "host": socket.gethostname(), "pid": me.pid,
             "process_started": me.create_time(), "started": time.time(),
         }  # fmt: skip
         self._stopped = threading.Event()
@@ -70,9 +77,19 @@ class StatusFile:
             self._write()
 
     def _keep_alive(self) -> None:
+        if self._values["command"] != "run":
+            self.update({"selected": self._run_before()})
         self._write()
         while not self._stopped.wait(self._seconds):
             self._write()
+
+    def _run_before(self) -> dict[str, Any] | None:
+        """Return what the file says of the run that a proof follows."""
+        with suppress(OSError, DselError):
+            if isinstance(found := read_json(self._path), dict):
+                is_run = found.get("command", "run") == "run"
+                return {name: found.get(name) for name in _OF_RUN} if is_run else found.get("selected")
+        return None
 
     def _write(self) -> None:
         with suppress(OSError, DselError):  # the run itself reports storage that fails
@@ -100,16 +117,22 @@ class RunStatus:
     ----------
     folder : str
         The folder.
-    state : {"running", "finished", "interrupted", "failed", "silent", "not started"}
-        "silent": it should be running, and gave no sign of life for a minute.
+    state : {"starting", "running", "finished", "interrupted", "failed", "silent", "not started"}
+        "starting": a run holds the folder and has written nothing yet. "silent": it should be running, and gave
+        no sign of life for a minute.
     job : dict
         The store, k and the method.
+    command : {"run", "certify", "alternatives"}
+        What the other fields are about: the run of the job, or a proof after it.
     run, host : str, optional
-        The id of the last run, and the machine.
+        The id of the last run or proof, and the machine.
     pid : int, optional
         Its process.
-    started, updated, checkpoint : float, optional
-        When it began, when it last wrote its status, and when it last saved the search: seconds since 1970.
+    started, updated, checkpoint, ended : float, optional
+        When it began, when it last wrote its status, when it last saved the search, and when it ended: seconds since
+        1970.
+    selected : dict, optional
+        Of the run before a proof: `run`, `host`, `pid`, `started` and `ended`.
     stage : str, optional
         What it does: statistics, search, check or certificate.
     done, total : int, optional
@@ -131,12 +154,15 @@ class RunStatus:
     folder: str
     state: State
     job: dict[str, Any]
+    command: Command = "run"
     run: str | None = None
     host: str | None = None
     pid: int | None = None
     started: float | None = None
     updated: float | None = None
     checkpoint: float | None = None
+    ended: float | None = None
+    selected: dict[str, Any] | None = None
     stage: str | None = None
     done: int | None = None
     total: int | None = None
@@ -155,13 +181,15 @@ class RunStatus:
         """Return the status as text."""
         now = time.time() if now is None else now
         job = self.job
-        lines = [
-            f"{self.folder}: {self._headline()}",
-            f"job: {job.get('method')}, k = {job.get('k')}, store {job.get('store')}",
-        ]
+        lines = [f"{self.folder}: {self._headline()}"]
+        if job:
+            lines.append(f"job: {job.get('method')}, k = {job.get('k')}, store {job.get('store')}")
+        if self.selected:
+            lines.append(_of_run("run", **self.selected))
         if self.run is not None:
             signs = f", last sign of life {_ago(now, self.updated)}" if self.state in ("running", "silent") else ""
-            lines.append(f"run: {self.run}, process {self.pid} on {self.host}, started {_moment(self.started)}{signs}")
+            found = _of_run(self.command, self.run, self.host, self.pid, self.started, self.ended)
+            lines.append(f"{found}{signs}")
         if self.state in ("running", "silent", "interrupted", "failed") and self.stage:
             lines.append(f"stage: {self.stage}" + (f", {self._progress()}" if self._progress() else ""))
         if self.state != "finished" and self.checkpoint is not None and self.has_checkpoint:
@@ -177,6 +205,7 @@ class RunStatus:
         is_alone = proof and self.r2 is not None and self.job.get(proof) is None  # the job does not ask for it
         command = f"dsel {proof if is_alone else 'resume'} {self.folder}"
         return {
+            "starting": "starting: a run holds this folder and has written nothing yet, or was killed before it did",
             "running": "running",
             "finished": "finished",
             "interrupted": f"interrupted; continue it with: {command}",
@@ -217,8 +246,11 @@ def read_status(folder: AnyPath) -> RunStatus:
     result = read_json(folder / "selection.json")
     job = (manifest or {}).get("job") if isinstance(manifest, dict) else None
     if not isinstance(job, dict) and not isinstance(found, dict):
+        if not is_free(folder):
+            return RunStatus(str(folder), "starting", {})
         raise MissingInputError(
-            f"{folder} holds no job: it has neither job.json nor {STATUS}.", "Name the folder that dsel run writes to."
+            f"{folder} holds no job: it has neither job.json nor {STATUS}.",
+            "Name the folder that dsel run writes to. A job that has just started writes there once its data are open.",
         )
     values = found if isinstance(found, dict) else {}
     kept = {field.name for field in fields(RunStatus)}
@@ -257,6 +289,13 @@ def describe_seconds(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def _of_run(
+    command: str, run: str | None, host: str | None, pid: int | None, started: float | None, ended: float | None
+) -> str:
+    end = "" if ended is None else f", ended {_moment(ended)}"
+    return f"{command}: {run}, process {pid} on {host}, started {_moment(started)}{end}"
 
 
 def _ago(now: float, moment: float | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -51,10 +50,6 @@ def _clearly_independent(K: Floats, floor: Floats) -> bool:
     except np.linalg.LinAlgError:
         return False
     return bool((2.0 * np.square(inverse).sum(axis=0) * floor < 1.0).all())
-
-
-class _Evaluable(Objective, Protocol):
-    def _evaluate(self, S: Iterable[int]) -> tuple[float, int]: ...
 
 
 class ColumnObjective:
@@ -114,22 +109,23 @@ class ColumnObjective:
         """(N, N) Y'Y of what the included columns leave of the targets, or None if it cannot be loaded."""
         return None if self.load_target_gram is None else self.load_target_gram()
 
-    def value(self: _Evaluable, S: Iterable[int]) -> float:
+    def value(self: Objective, S: Iterable[int]) -> float:
         """Return f(S), which is not negative. A column that would make those before it dependent explains nothing."""
-        return max(self._evaluate(S)[0], 0.0)
+        return self.value_and_rank(S)[0]
 
-    def rank(self: _Evaluable, S: Iterable[int]) -> int:
+    def rank(self: Objective, S: Iterable[int]) -> int:
         """Return the number of independent columns in S."""
-        return self._evaluate(S)[1]
+        return self.value_and_rank(S)[1]
 
-    def _evaluate(self: Objective, S: Iterable[int]) -> tuple[float, int]:
+    def value_and_rank(self: Objective, S: Iterable[int]) -> tuple[float, int]:
+        """Return f(S), and the number of independent columns in S."""
         members = np.unique(np.asarray(list(S), np.int64))
         if members.size and not 0 <= members[0] <= members[-1] < self.n:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.n - 1}.")
         self.fetch_rows(members.tolist())
         tables = self.subset_tables(members.size, 0)  # must outlive the call
         f, rank = evaluate(tables.P, members, members.size)
-        return float(f), int(rank)
+        return max(float(f), 0.0), int(rank)
 
     def _partition(self: Objective, include: Sequence[int]) -> tuple[Ints, Ints]:
         """Return the columns to include, and the others. Errors: OptionError where the former depend on each other."""

@@ -272,6 +272,20 @@ class Objective(ItemObjective, Protocol):
             At most the number of distinct columns in S.
         """
 
+    def value_and_rank(self, S: Iterable[int]) -> tuple[float, int]:
+        """Return f(S), and the number of independent columns in S, at the cost of one of them.
+
+        Parameters
+        ----------
+        S : iterable of int
+            Local columns.
+
+        Returns
+        -------
+        tuple of float and int
+            As `value` and `rank` return them.
+        """
+
     def rows(self, S: Sequence[int] | Ints) -> Floats:
         """Return rows of K, which must have been fetched.
 

@@ -322,13 +322,13 @@ class OnDemandObjective(ColumnObjective):
         """Numbers read to fetch one batch of rows."""
         return self.factor.shape[0] * self.factor.shape[1]
 
-    def _evaluate(self, S: Iterable[int]) -> tuple[float, int]:
+    def value_and_rank(self, S: Iterable[int]) -> tuple[float, int]:
         """Evaluate from rows where all were fetched, else from the columns S alone, without a pass over F."""
         members = np.unique(np.asarray(list(S), np.int64))
         few = 0 < members.size <= FEW_COLUMNS and 0 <= members[0] <= members[-1] < self.n
         if self.update is not None or not few or not self.missing_rows(members):
-            return super()._evaluate(members.tolist())
-        return self._dense(members)._evaluate(range(members.size))
+            return super().value_and_rank(members.tolist())
+        return self._dense(members).value_and_rank(range(members.size))
 
     def entries(self, J: Ints, L: Ints) -> Floats:
         """Return (2, pairs) K_jl and, where M is kept, M_jl, read from the columns themselves."""
@@ -445,7 +445,8 @@ class GramRowsObjective(OnDemandObjective):
         self.row_passes += 1
         self.rows_fetched += S.size
 
-    def _evaluate(self, S: Iterable[int]) -> tuple[float, int]:
+    def value_and_rank(self, S: Iterable[int]) -> tuple[float, int]:
+        """Evaluate from the rows of the columns S."""
         members = np.unique(np.asarray(list(S), np.int64))
         self.fetch_rows(members.tolist())
         R = self.rows(members)
@@ -453,7 +454,7 @@ class GramRowsObjective(OnDemandObjective):
             K=np.ascontiguousarray(R[:, members]), cross=None, c=self.c, lam=self.lam, scale=self.scale[members],
             moments=R @ R.T, total=self.total,
         )  # fmt: skip
-        return chosen._evaluate(range(members.size))
+        return chosen.value_and_rank(range(members.size))
 
 
 def _apply(target_operator: Floats, F: Floats) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from dsel._lib.byte_sizes import format_bytes
-from dsel._lib.text import counted
+from dsel._lib.text import counted, passes_over_data
 from dsel.config.job import ProofLimits
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
@@ -236,7 +236,7 @@ class Plan:
         text = [f"representation: {self.representation}: {self.reason}"]
         text += [f"  not {name}: {why}" for name, why in self.rejected]
         text += [_cost_line(stage) for stage in self.stages]
-        text.append(_cost_line(self.total, "" if self.exact else "about "))
+        text.append(_cost_line(self.total, "" if self.exact else "about " if self.passes else "at least "))
         text += [_cost_line(self.expected, "about ")] if self.expected.passes > self.passes else []
         text.append(self._memory_line())
         text.append(f"disk: {format_bytes(self.disk_bytes)} of statistics" if self.disk_bytes else "disk: nothing")
@@ -285,7 +285,7 @@ def _time(seconds: float) -> str:
 
 def _cost_line(cost: PassCost, about: str = "") -> str:
     return (
-        f"{cost.name}: {about}{counted(cost.passes, 'pass', 'passes')}, {format_bytes(cost.bytes_read)} read, "
+        f"{cost.name}: {about}{passes_over_data(cost.passes, cost.bytes_read)}, {format_bytes(cost.bytes_read)} read, "
         f"{counted(cost.tasks, 'task')}, {cost.flops:.3g} flops"
     )
 

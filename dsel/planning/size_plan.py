@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dsel._lib.text import counted
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, LEFT_OUT, SizeRule
 from dsel.data.dataset import Dataset
@@ -56,14 +57,12 @@ def plan_size(
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
         raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
-    if rule.by == "cp" and dataset.m <= dataset.n + 1:
-        raise OptionError(
-            f"choose_k cp needs more rows than columns: there are {dataset.m} and {dataset.n}.",
-            "Choose by aicc or bic.",
-        )
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
+    if rule.by == "cp" and dataset.m <= dataset.n + 1:  # the rank is known after the pass
+        rows, columns = counted(dataset.m, "row"), counted(dataset.n, "column")
+        notes = (f"Cp needs more rows than independent columns, and there are {rows} and {columns}",)
     folds = rule.by == "folds" or (rule.by in LEFT_OUT and rule.held_out is None)
     if not method.uses_rows and (folds or isinstance(rule.held_out, float)):
         share = None if folds else rule.held_out

@@ -197,12 +197,11 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
             partition = partition_of(dataset, scored, scored.folds, request.seed)
     if groups is not None:
         requirements = replace(requirements, whole_gram=True, iterations=None)
-    if loss is not None:
-        requirements = replace(requirements, notes=(*requirements.notes, *size.notes))
-    elif partition is not None:
+    requirements = replace(requirements, notes=(*requirements.notes, *size.notes))
+    if loss is None and partition is not None:
         requirements = replace(
             requirements, whole_gram=scored is None or scored.whole_gram, gram_sums=partition.parts * partition.repeats,
-            row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
+            row_bytes=partition.row_bytes,
         )  # fmt: skip
     if request.reduce is not None:
         _check_reduction(request, requirements)

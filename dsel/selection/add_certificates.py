@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
-from dsel.data.column_groups import Items
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
@@ -47,9 +47,11 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
         new = merged.get(old.size)
         if new is None:
             merged[old.size] = old
-        else:  # nodes and seconds of the new one include those of earlier runs
-            nodes, seconds = max(old.nodes, new.nodes), max(old.seconds, new.seconds)
-            merged[old.size] = replace(old.merged(new), nodes=nodes, seconds=seconds)
+        else:  # what the new one took includes what earlier calls took, if it continued them
+            last = old if old.bound > new.bound + MARGIN * old.total else new
+            merged[old.size] = replace(
+                old.merged(new), nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds
+            )
     if not merged:
         return selection
     last = merged[max(merged)]
@@ -72,7 +74,7 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
     known = {row.size for row in selection.front}
     if not any(certificate.better or certificate.size not in known for certificate in certificates):
         return selection
-    front = _better_front(selection, certificates, run.whole, run.validated.items)
+    front = _better_front(selection, certificates, run)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
     labels = {j: str(run.dataset.features[j]) for row in front for j in row.indices}
     selection = replace(selection, front=front, column_labels={**selection.column_labels, **labels})
@@ -98,9 +100,8 @@ def with_passes(selection: Selection, made: PassLog) -> Selection:
     return replace(selection, passes=selection.passes + made.passes, bytes_read=selection.bytes_read + made.bytes_read)
 
 
-def _better_front(
-    selection: Selection, certificates: list[Certificate], whole: Objective, items: Items
-) -> tuple[FrontRow, ...]:
+def _better_front(selection: Selection, certificates: list[Certificate], run: SelectionRun) -> tuple[FrontRow, ...]:
+    whole, items = run.whole, run.validated.items
     front = {row.size: row for row in selection.front}
     for certificate in certificates:
         before = front.get(certificate.size)
@@ -109,7 +110,8 @@ def _better_front(
         if is_new or (before is not None and certificate.better and certificate.value < before.error):
             members = certificate.indices
             size = items.count(members)
-            front[size] = FrontRow(size, certificate.value, explained_share(whole, members, certificate.value), members)
+            explained = explained_share(whole, members, certificate.value)
+            front[size] = run.row(size, certificate.value, explained, members, rank=whole.rank(members))
     return tuple(front[size] for size in sorted(front))
 
 
@@ -164,7 +166,7 @@ def alternatives_in_data(
 
     def row(S: Sequence[int], f: float) -> FrontRow:
         members = candidates.in_data(S)
-        return FrontRow(kind.count(members), float(f), explained(members, f), members)
+        return run.row(kind.count(members), float(f), explained(members, f), members)
 
     def known(value: float) -> float | None:
         return float(value) if value < np.inf else None
@@ -188,7 +190,8 @@ def alternatives_in_data(
         complete_within=float(min(max(complete_within, 0.0), 1.0)), more=answer.more,
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
-        largest_coefficient=certificate.largest_coefficient, included=_included(run),
+        largest_coefficient=certificate.largest_coefficient, dependent_gap=certificate.dependent_gap,
+        included=_included(run),
     )  # fmt: skip
 
 
@@ -219,9 +222,9 @@ def criterion_list_in_data(
         values = (error_with, error_without, 0.0, 0.0, with_column, without_column)
         columns.append(Price(j, features[j], sure, *values))
     rows = tuple(
-        FrontRow(
-            base + len(S), f, explained_share(run.whole, objective.in_data(S), f), tuple(objective.in_data(S)),
-            value(f, len(S)),
+        run.row(
+            base + len(S), f, explained_share(run.whole, objective.in_data(S), f), objective.in_data(S),
+            criterion=value(f, len(S)),
         )
         for S, f in found.subsets
     )  # fmt: skip

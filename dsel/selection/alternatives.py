@@ -161,6 +161,9 @@ class Alternatives:
     copies : tuple of tuple of int
         Clusters of near-copies. The first column of each represents the others, which no listed subset has. Verdicts
         are about subsets without them, but a column that a copy can replace is not necessary.
+    dependent_gap : float
+        If not 0, there are dependent subsets that are not exact: none of them is listed, and verdicts and prices leave
+        them out. The share of ||Y||^2 by which one of them may be better than the best listed subset.
     included : tuple of str or int
         Labels of the columns or groups that every subset has because `include` names them. Results of older versions
         have none.
@@ -183,6 +186,7 @@ class Alternatives:
     by: str = ""
     largest_coefficient: float = 0.0
     copies: tuple[tuple[int, ...], ...] = ()
+    dependent_gap: float = 0.0
     included: tuple[str | int, ...] = ()
 
     @property
@@ -278,7 +282,8 @@ class Alternatives:
             sizes = sorted({row.size for row in self.subsets})
             near = f"{len(self.subsets)} best subsets by {self.by}, of {sizes[0]} to {sizes[-1]} columns"
         if self.complete:
-            near += ", no others (proved)" if not self.copies else ", no others without near-copies (proved)"
+            others = "no other independent ones" if self.dependent_gap else "no others"
+            near += f", {others}{' without near-copies' if self.copies else ''} (proved)"
         elif self.by:
             near += ", not proved"
         elif self.more:
@@ -330,7 +335,7 @@ class Alternatives:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Alternatives:
         """Return the alternatives that were saved as JSON."""
-        subsets = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["subsets"])
+        subsets = tuple(map(FrontRow.from_dict, values["subsets"]))
         columns = tuple(Price.from_dict(price) for price in values["columns"])
         smaller = tuple(cls.from_dict(found) for found in values.get("smaller", ()))
         copies = tuple(map(tuple, values.get("copies", ())))

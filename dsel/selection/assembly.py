@@ -86,6 +86,11 @@ class Answer:
         """Return the best subset of at most k columns."""
         return self.run.best(self.outcome)
 
+    def is_asked(self, point: FrontPoint) -> bool:
+        """Return whether a subset is not larger than `max_k`. With a given k, a front has larger ones, too."""
+        request = self.run.validated.request
+        return self.curve is None or self.run.validated.included + point.size <= (request.max_k or request.limit)
+
     @property
     def by_criterion(self) -> bool:
         """Return whether the user's criterion was minimized in place of f."""
@@ -141,7 +146,7 @@ def assemble(
     return Selection(
         **answer_fields(run, answer.fit, answer.chosen, answer.kept),
         request=_resolved(run),
-        front=tuple(_front_row(answer, point, point.value) for point in outcome.front),
+        front=tuple(_front_row(answer, point, point.value) for point in outcome.front if answer.is_asked(point)),
         trace=tuple(
             TraceRow(t.iteration, base + t.size, t.value if answer.by_criterion else max(t.value, 0.0))
             for t in outcome.trace
@@ -155,6 +160,7 @@ def assemble(
             or tuple(str(t) for t in dataset.targets)
         ),
         classes=answer.numbered_classes or dataset.classes,
+        approximated=() if len(dataset.targets) else tuple(str(name) for name in dataset.features),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts={
             **outcome.counts,
@@ -342,7 +348,8 @@ def _reduction(outcome: SearchOutcome) -> str:
 def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontRow:
     """Return a row of a front. value: of the criterion, if that was minimized."""
     run, objective, whole = answer.run, answer.run.objective, answer.run.whole
-    f = max(objective.value(point.members), 0.0)
+    f, rank = objective.value_and_rank(point.members)
+    rank += len(objective.included)
     size = run.validated.included + point.size
     criterion = value if answer.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
@@ -352,8 +359,8 @@ def _front_row(answer: Answer, point: FrontPoint, value: float | None) -> FrontR
     recomputed = answer.errors.get(tuple(sorted(members)))
     if recomputed is not None:
         total = whole.total if run.validated.loss is None else answer.fit.total
-        return FrontRow(size, recomputed[0], 1.0 - recomputed[1] / total, tuple(members), criterion)
-    return FrontRow(size, f, explained_share(whole, members, f), tuple(members), criterion)
+        return run.row(size, recomputed[0], 1.0 - recomputed[1] / total, members, criterion=criterion, rank=rank)
+    return run.row(size, f, explained_share(whole, members, f), members, criterion=criterion, rank=rank)
 
 
 def explained_share(whole: Objective, members: Sequence[int], f: float) -> float:

@@ -10,9 +10,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.text import counted, counted_items, noun
+from dsel._lib.text import counted, counted_items, noun, shorten
 from dsel._lib.types import Ints
 from dsel.data.blocks import missing_values
+from dsel.data.column_groups import divided_groups
 from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.formats.tables.scan import rounding_note
@@ -134,6 +135,10 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     is_asked = np.ones(dataset.n, bool)
     is_asked[validated.exclude] = False
     labels, notes = dataset.features, [*_on_rounded(dataset, statistics, is_asked)]
+    divided = divided_groups(dataset, validated.items, validated.request.exclude)
+    if divided:
+        groups, are, them = ("group", "is", "it") if len(divided) == 1 else ("groups", "are", "them")
+        notes.append(f"the {groups} {shorten(divided)} {are} never chosen: exclude names columns of {them}")
     unusable = validated.useless(statistics) & is_asked
     nearly = unusable & (statistics.squares > 0.0)
     filled = validated.request.missing == "mean"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from dsel.search.journal import Journal
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.near_copies import Clusters, NearCopies
+from dsel.selection.record_values import FrontRow
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, ObjectPath
 
@@ -135,6 +136,14 @@ class SelectionRun:
     def most(self) -> int:
         """How many columns, or groups, are chosen at most besides those that always are."""
         return self.validated.request.limit - self.validated.included
+
+    def row(
+        self, size: int, error: float, r2: float, members: Sequence[int], *, criterion: float | None = None,
+        rank: int | None = None,
+    ) -> FrontRow:  # fmt: skip
+        """Return a row of a front with these columns of the data, and with their labels."""
+        labels = tuple(self.dataset.names[j] for j in members)
+        return FrontRow(size, error, r2, tuple(members), criterion, labels, rank)
 
     def best(self, outcome: SearchOutcome) -> FrontPoint:
         """Return the best subset of at most k columns."""

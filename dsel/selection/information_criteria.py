@@ -63,7 +63,11 @@ class CriterionContext:
         rss, df = self.of_all or (0.0, math.inf)
         free = self.N * (self.m - df - self.intercept)
         if free < 0.5:  # a rank leaves whole numbers of rows, but for rounding
-            raise OptionError("Cp needs more rows than independent candidate columns.", "Choose by aicc, bic or folds.")
+            needed = f"independent candidate columns{' and an intercept' * self.intercept}"
+            raise OptionError(
+                f"Cp needs more rows than {needed}: there are {self.m:,.6g} rows, and {df:,.6g} independent columns.",
+                "Choose by aicc, bic or folds.",
+            )
         return max(rss, _NO_RESIDUAL * self.total) / free
 
     def value(self, by: InformationCriterion, rss: float, df: float, s: int) -> float:
@@ -192,15 +196,15 @@ def preferred_sizes(selection: SelectionRecord, gamma: float = 1.0) -> list[Crit
         if by == "cp" or (selection.by_loss and by not in DEVIANCE_CRITERIA):  # Cp needs the error of all columns
             continue
 
-        def value(error: float, size: int, by: InformationCriterion = by) -> float:
+        def value(error: float, size: int, df: int, by: InformationCriterion = by) -> float:
             if selection.by_loss:
-                return context.value_by_loss(by, selection.loss, error, size, size - included, intercept)
-            return context.value(by, error, size, size - included)
+                return context.value_by_loss(by, selection.loss, error, df, size - included, intercept)
+            return context.value(by, error, df, size - included)
 
-        values = {row.size: value(row.error, row.size) for row in known}
+        values = {row.size: value(row.error, row.size, row.size if row.rank is None else row.rank) for row in known}
         best = min(known, key=lambda row: (values[row.size], row.size))
         least = values[best.size]
-        reached = {size for size in bounds if value(bounds[size], size) >= least - _ROUNDING * abs(least) - 1e-12}
+        reached = {size for size in bounds if value(bounds[size], size, size) >= least - _ROUNDING * abs(least) - 1e-12}
         proved = sizes <= reached | (optimal & {best.size})
         reported = _as_reported(by, least, m, N, intercept, selection)
         found.append(CriterionRow(by, best.size, reported, best.indices, proved))

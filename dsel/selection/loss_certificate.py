@@ -322,7 +322,8 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     for certificate in new:
         fit = search.known[tuple(sorted(certificate.indices))]
         size = search.run.validated.items.count(certificate.indices)
-        row = FrontRow(size, fit.value, 1.0 - fit.deviance / total, certificate.indices)
+        run, S = search.run, certificate.indices
+        row = run.row(size, fit.value, 1.0 - fit.deviance / total, S, rank=run.whole.rank(S))
         if size not in front or row.error < front[size].error:
             front[size] = row
     features = search.run.dataset.features

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats
 from dsel.config.request import Column, Preprocess, SelectionRequest
+from dsel.data.labels import default_labels
 from dsel.errors import OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
@@ -89,6 +90,7 @@ class SelectionRecord:
     categories: tuple[str, ...] = ()
     weight_sum: float | None = None
     numbered: bool = False
+    approximated: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SelectionRecord):
@@ -187,9 +189,13 @@ class SelectionRecord:
 
     @property
     def predicted(self) -> tuple[str, ...]:
-        """The names of what is predicted, a column of coefficients each: the targets, but for a loss of two of them."""
-        one = self.by_loss and self.loss.target_columns > 1
-        return (self.loss.predicts,) if one else self.targets
+        """The names of what is predicted, a column of coefficients each: the targets, or all columns where Y = X.
+
+        A loss of two targets has one name.
+        """
+        if self.by_loss and self.loss.target_columns > 1:
+            return (self.loss.predicts,)
+        return self.targets or self.approximated or tuple(default_labels("x", self.coefficients.shape[1]))
 
     def as_in_data(self, names: Sequence[str]) -> list[str | int]:
         """Return labels of columns as the data have them: whole numbers where these name all columns of the data."""
@@ -331,7 +337,7 @@ class SelectionRecord:
             "trace": (trace, ("improvement", "iteration_size_error")),
             **({} if self.statistics is None else self.statistics.arrays()),
         }
-        if self.targets:
+        if self.targets or self.approximated:
             arrays["target"] = (np.array(self.predicted, dtype=object), ("target",))
         if self.fill is not None:
             arrays["fill"] = (self.fill, ("selected",))
@@ -364,11 +370,12 @@ class SelectionRecord:
         columns: dict[str, Any] = {"index": list(self.indices), "included": included}
         if self.statistics is not None:
             columns["gain"] = self.statistics.gains
-        if len(self.predicted) == 1:
+        predicted = () if self.unsupervised else self.predicted
+        if len(predicted) == 1:
             columns["coefficient"] = self.coefficients[:, 0]
         if self.ratio_name is not None:
             columns[self.ratio_name.replace(" ", "_")] = self.ratios[:, 0]
-        for j, target in enumerate(self.predicted if len(self.predicted) > 1 else ()):
+        for j, target in enumerate(predicted if len(predicted) > 1 else ()):
             columns[f"coefficient_{target}"] = self.coefficients[:, j]
         return pd.DataFrame(columns, index=pd.Index(self.labels, name="feature", dtype=object))
 
@@ -395,7 +402,7 @@ class SelectionRecord:
             array = values.pop(name)
             if few and array is not None:
                 values[name] = array.tolist()
-        del values["trace"], values["statistics"]
+        del values["trace"], values["statistics"], values["approximated"]
         for name in ("changes", "submodularity", "rank_error", "alternatives", "swaps", "class_figures", "weight_sum"):
             if values[name] is None:
                 del values[name]

@@ -42,6 +42,10 @@ class FrontRow:
         The columns, 0-based.
     criterion : float, optional
         Value of the custom criterion, if one was minimized.
+    labels : tuple of str or int
+        The labels of the columns. Empty in results of older versions.
+    rank : int, optional
+        The number of independent columns of a row in the front of a selection. None in results of older versions.
     """
 
     size: int
@@ -49,6 +53,13 @@ class FrontRow:
     r2: float
     indices: tuple[int, ...]
     criterion: float | None = None
+    labels: tuple[str | int, ...] = ()
+    rank: int | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FrontRow:
+        """Return the row that was saved as JSON."""
+        return cls(**{**values, "indices": tuple(values["indices"]), "labels": tuple(values.get("labels", ()))})
 
 
 @dataclass(frozen=True)

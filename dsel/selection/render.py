@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, counted_items, exponential, noun, percent, printable, shorten
+from dsel._lib.text import counted, counted_items, exponential, noun, passes_over_data, percent, printable, shorten
 from dsel._lib.types import Floats
 from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
@@ -69,10 +69,10 @@ def _parts(selection: SelectionRecord, width: int | None, details: bool) -> Iter
         yield f"{selection.ratio_name.capitalize()}s, {_ratios(selection)}"
     if selection.concordance is not None:
         yield f"Concordance on these rows: {selection.concordance:.4f}"
+    remarks = _remarks(selection)
     for certificate in selection.certificate:
         yield _proof(certificate, selection.lam > 0.0, selection.share_name)
-        if sentence := caveat(certificate, selection.label, selection.counts):
-            yield f"  {printable(sentence)}"
+        yield from remarks.get(certificate["size"], ())
     yield from describe_guarantees(selection)
     if selection.alternatives is not None:
         yield from (f"Alternatives: {line}" for line in selection.alternatives.lines())
@@ -159,7 +159,7 @@ def _r2_of(found: Alternatives, error: float | None) -> str:
 
 def passes_made(selection: SelectionRecord) -> str:
     """Return the number of passes over the data in words, and how many of them proofs made."""
-    total, plan = counted(selection.passes, "pass", "passes"), selection.plan
+    total, plan = passes_over_data(selection.passes, selection.bytes_read), selection.plan
     by_proofs = 0 if plan is None else selection.passes - plan["measured"]["passes"]
     return f"{total} ({by_proofs} for proofs)" if by_proofs > 0 else total
 
@@ -188,7 +188,12 @@ def describe_cost(selection: SelectionRecord) -> Iterator[str]:
 def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the submodularity ratio, and one about the best approximation of X, where they are known."""
     gamma = selection.submodularity
-    if gamma is not None and gamma.guarantee < _LEAST_GUARANTEE:
+    single = selection.k - len(selection.include) == 1
+    if (single or selection.unsupervised) and any(proof["size"] == selection.k for proof in selection.certificate):
+        gamma = None  # says no more than the certificate
+    if gamma is not None and single:
+        yield "Submodularity ratio: 1, as for each choice of one column, where forward selection finds the best one"
+    elif gamma is not None and gamma.guarantee < _LEAST_GUARANTEE:
         yield (
             f"Submodularity ratio: at most {gamma.estimate:.4f}; no useful lower bound is proved, so the ratio gives "
             "no guarantee here"
@@ -219,6 +224,23 @@ def _readable(exponents: Floats) -> bool:
     """Return whether all exponentials differ from 1 in four digits, and are from 10^-4 to 10^4."""
     sizes = np.abs(exponents)[exponents != 0.0]
     return bool(((sizes > 5e-4) & (sizes < math.log(1e4))).all())
+
+
+def _remarks(selection: SelectionRecord) -> dict[int, list[str]]:
+    """Return what certificates leave open, by the size below which it is printed: once for all sizes alike."""
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for row in selection.certificate:
+        same_gap = {**row, "dependent_gap": float(row["dependent_gap"] > 0.0)}
+        if what := caveat(same_gap, selection.label, selection.counts):
+            alike.setdefault(what, []).append(row)
+    found: dict[int, list[str]] = {}
+    for rows in alike.values():
+        largest = {**rows[-1], "dependent_gap": max(row["dependent_gap"] for row in rows)}
+        sizes = [str(row["size"]) for row in rows]
+        which = f"Sizes {shorten(sizes, _FEW)}: " if len(sizes) > 1 else ""
+        sentence = caveat(largest, selection.label, selection.counts)
+        found.setdefault(rows[-1]["size"], []).append(f"  {which}{printable(sentence)}")
+    return found
 
 
 def _headline(selection: SelectionRecord) -> str:
@@ -344,11 +366,12 @@ def _plan(plan: dict[str, Any], proved: bool) -> str:
     from dsel._lib.byte_sizes import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
-    about, without = "" if plan["exact"] else "about ", " (without proofs)" if proved else ""
+    about, without = "about " if planned["passes"] else "at least ", " (without proofs)" if proved else ""
+    about = "" if plan["exact"] else about
     of_copies = measured.get("of_copies", 0)  # older results have none
     copies = f", of these {format_bytes(of_copies)} for columns that are copies" if of_copies else ""
     parts = [
-        f"{planned['passes']} and {counted(measured['passes'], 'pass', 'passes')}",
+        f"{_planned_passes(planned)} and {passes_over_data(measured['passes'], measured['bytes_read'])}",
         f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read{copies}",
         f"{planned['tasks']} and {counted(measured['tasks'], 'task')}",
     ]
@@ -358,6 +381,12 @@ def _plan(plan: dict[str, Any], proved: bool) -> str:
     if planned["seconds"] is not None:
         parts.append(f"{planned['seconds']:.3g} and {measured['seconds']:.3g} s in passes")
     return f"As {plan['representation']}; planned and measured{without}: {about}{', '.join(parts)}"
+
+
+def _planned_passes(planned: Mapping[str, Any]) -> str:
+    """Return the number of planned passes, whose unit follows with the measured one."""
+    passes, read = planned["passes"], planned["bytes_read"]
+    return str(passes) if passes or not read else passes_over_data(passes, read)
 
 
 #: A column that moved by this number of standard deviations is named.

@@ -47,9 +47,9 @@ class Selection(SelectionRecord):
     intercept : ndarray of shape (N,)
         Intercept for the data in their own units.
     front : tuple of FrontRow
-        The best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices. For methods with
-        a `path` only the answer. A run with a smaller k may find a better subset of that size, above all with a loss;
-        ``dsel.certify(..., sizes="all")`` proves each size.
+        The best subset of every size up to 2k - 1, with an automatic k up to `max_k`, that beats all smaller ones, by
+        the Gram matrices. For methods with a `path` only the answer. A run with a smaller k may find a better subset of
+        that size, above all with a loss; ``dsel.certify(..., sizes="all")`` proves each size.
     trace : tuple of TraceRow
         Every improvement of the search.
     ended : str
@@ -135,6 +135,9 @@ class Selection(SelectionRecord):
         of rows. None without weights, and for results of older versions.
     numbered : bool
         Whether whole numbers name all columns of the frame.
+    approximated : tuple of str
+        The labels of all columns of X where Y = X: the columns of what `predict` returns. Empty if there are targets,
+        and for results of older versions, whose predictions have the labels x0, x1 and so on.
     """
 
     @property

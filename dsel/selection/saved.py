@@ -115,12 +115,15 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
+        values["approximated"] = (
+            () if values["targets"] or "target" not in group else tuple(group["target"][:].tolist())
+        )
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in np.asarray(group["trace"]))
         values["statistics"] = ChosenStatistics.from_arrays(group)
         values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
         for name in ("front", "forward"):
             rows = values.get(name, ())
-            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
+            values[name] = tuple(map(FrontRow.from_dict, rows))
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
         values["groups"] = {name: tuple(columns) for name, columns in values.get("groups", {}).items()}
         if values.get("size_curve") is not None:

@@ -84,11 +84,12 @@ def search_sizes(run: SelectionRun) -> SizeChoice:
         curve = _chosen(validated, errors.points(), validated.partition.description)
         run = _with_size(run, curve.k)
         return SizeChoice(run, run_method(replace(run, context=errors.context(True))), curve)
+    context = None if validated.held_out is not None else _criterion_context(run)
     outcome, subsets = every_size(run)
-    if validated.held_out is not None:
+    if context is None:
         curve = _chosen(validated, _held_out_points(run, subsets), "the error on held-out rows")
     else:
-        curve = _by_criterion(run, subsets)
+        curve = _by_criterion(run, subsets, context)
     run = _with_size(run, curve.k)
     best = run.best(outcome)
     proofs = up_to(outcome.certificates, curve.k, best.value, run.objective.in_data(best.members))
@@ -247,17 +248,30 @@ def _held_out_points(run: SelectionRun, subsets: Subsets) -> list[SizePoint]:
     return [SizePoint(validated.included + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]
 
 
-def _by_criterion(run: SelectionRun, subsets: Subsets) -> SizeCurve:
-    """Return the curve of an information criterion."""
+def _criterion_context(run: SelectionRun) -> CriterionContext:
+    """Return what an information criterion needs. Errors: OptionError where Cp has no variance of the errors."""
     validated, rule = run.validated, run.validated.size_rule
     whole, weight = run.prepared.objective(validated.request.lam), run.prepared.statistics.weight
     assert rule is not None
-    by: Any = rule.by
-    everything = run.objective.in_data(range(run.objective.n))
-    of_all = residual_and_freedom(whole, everything) if by == "cp" else None
+    of_all = None
+    if rule.by == "cp":
+        if not whole.has_gram:
+            raise OptionError("Cp needs the Gram matrix in memory.", "Choose by aicc or bic.")
+        of_all = residual_and_freedom(whole, run.objective.in_data(range(run.objective.n)))
     context = CriterionContext(
         weight, run.dataset.n_targets, run.subject.n, whole.total, rule.gamma, run.has_intercept, of_all
     )
+    if of_all is not None:
+        context.value("cp", *of_all, run.subject.n)  # refuses a rank that leaves no rows before the search
+    return context
+
+
+def _by_criterion(run: SelectionRun, subsets: Subsets, context: CriterionContext) -> SizeCurve:
+    """Return the curve of an information criterion."""
+    validated, rule = run.validated, run.validated.size_rule
+    whole = run.prepared.objective(validated.request.lam)
+    assert rule is not None
+    by: Any = rule.by
     points: dict[int, SizePoint] = {}  # where columns depend on others, the last subsets are of one size
     for members in subsets:
         if (s := validated.items.count(members)) in points:
@@ -286,7 +300,7 @@ def _along_path(run: SelectionRun) -> SizeChoice:
     if rule.by in NAMES or not best:
         best.setdefault(len(start), (np.inf, start))
         subsets = [tuple(j for j in best[size][1] if j not in start) for size in sorted(best)]
-        curve = _by_criterion(at_lam, subsets)
+        curve = _by_criterion(at_lam, subsets, _criterion_context(at_lam))
     else:
         points = [SizePoint(size, best[size][0]) for size in sorted(best)]
         words = "the errors on left-out rows along the path" if rule.by == "path" else "the error on held-out rows"

@@ -12,7 +12,8 @@ import yaml
 
 import dsel
 from dsel.data.ingest import ingest, ingest_arrays
-from dsel.errors import DataError, OptionError, OutputError
+from dsel.errors import DataError, MissingInputError, OptionError, OutputError
+from dsel.storage.locks import locked
 from tests.cli.test_cli import invoke
 
 #: It would change the title of the terminal, and forge a line.
@@ -87,6 +88,23 @@ class TestStatus:
         assert found["state"] == "finished"
         assert found["r2"] == pytest.approx(dsel.open_selection(folder / "job.result").r2)
 
+    def test_a_proof_is_named_next_to_the_run_of_the_job(self, folder: Path) -> None:
+        run = json.loads(invoke("status", folder / "job.result", "--json"))
+        for command in ("certify", "alternatives", "certify"):
+            invoke(command, folder / "job.result")
+            said = invoke("status", folder / "job.result").splitlines()
+            found = json.loads(invoke("status", folder / "job.result", "--json"))
+            assert (found["state"], found["command"], found["selected"]["run"]) == ("finished", command, run["run"])
+            assert [line.partition(",")[0] for line in said if ", process" in line] == [
+                f"run: {run['run']}", f"{command}: {found['run']}"
+            ]  # fmt: skip
+
+    def test_a_run_that_holds_a_folder_is_starting(self, tmp_path: Path) -> None:
+        with locked(tmp_path / "result", "run"):
+            assert "starting: a run holds this folder" in invoke("status", tmp_path / "result")
+        with pytest.raises(MissingInputError, match="just started writes there once its data are open"):
+            invoke("status", tmp_path / "result")
+
     @pytest.mark.parametrize("command", ["status", "show"])
     def test_a_job_file_stands_for_its_result(self, folder: Path, command: str) -> None:
         assert (folder / "job.yaml").is_file()
@@ -149,3 +167,20 @@ class TestCompare:
         X = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 6)), columns=list("abcdef"))
         dsel.select(X, X["a"], k=1, method="omp").save(tmp_path / "third")
         assert "note: the data differ" in invoke("compare", folder / "other", tmp_path / "third")
+
+
+class TestPlan:
+    def test_a_read_of_new_rows_alone_is_part_of_a_pass(self, tmp_path: Path) -> None:
+        X = np.random.default_rng(0).normal(size=(240, 4))
+        store, job = tmp_path / "data.zarr", tmp_path / "job.yaml"
+        ingest_arrays(X[:200], store, y=X[:200, :1])
+        job.write_text(f"store: {store}\nk: 2\nmethod: forward\nout: {{folder: {tmp_path / 'runs'}}}\n")
+        for start in (200, 220):
+            invoke("run", job)
+            dsel.append(X[start : start + 20], store, y=X[start : start + 20, :1])
+        plan = invoke("plan", job)
+        assert "\nGram matrix: part of a pass, " in plan
+        assert "\nin all: at least part of a pass, " in plan
+        invoke("run", job)
+        said = invoke("show", tmp_path / "runs", "--details")
+        assert "planned and measured: at least part of a pass and part of a pass, " in said

@@ -165,6 +165,10 @@ def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
     assert dsel.certify(by_url, url).certificate[-1]["proven"]
     np.testing.assert_allclose(by_url.predict(url), expected.predict(X))
 
+    for rows in (url, repository.readonly_session("main")):  # as for any store
+        with pytest.raises(OptionError, match=r"Y is given next to the store icechunk://.*Name targets of the store"):
+            dsel.select(rows, -y, k=3)
+
     later = repository.writable_session("main")
     xr.Dataset({"Y": ("sample", -y)}).to_zarr(later.store, consolidated=False, mode="a")
     with pytest.raises(OptionError, match="changes that are not committed"):
@@ -173,12 +177,17 @@ def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
     moved = dsel.select(url, k=3, method="forward")
     assert moved.fingerprint != by_url.fingerprint
     assert np.allclose(moved.coefficients, -by_url.coefficients)
+    grouped = repository.writable_session("main")
+    data.to_zarr(grouped.store, group="lab/first", consolidated=False)
+    grouped.commit("a group")
+    with pytest.raises(DataError, match=r"no such group\. Leave .* root\. Name one .*: lab/first"):
+        dsel.select(f"{url}?group=lab/second", k=3)
     pinned = dsel.select(f"{url}?snapshot={snapshot}", k=3, method="forward")
     assert pinned.fingerprint == by_url.fingerprint
     for wrong, error, message in [
         (f"{url}?branch=dev", MissingInputError, r"opened: ref not found `dev`\. Check the path"),
         (f"{url}?brnch=dev", OptionError, "Did you mean 'branch'"),
-        (f"{url}?group=other", DataError, "no such group. Name one of its groups with group=: it has none"),
+        (f"{url}?group=other", DataError, "no such group. Leave group out: the variables are in the root."),
         (f"{url}-2", MissingInputError, "There is no Icechunk repository"),
         ("icechunk://ftp://host/x", OptionError, "not supported"),
     ]:

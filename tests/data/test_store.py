@@ -344,13 +344,15 @@ def test_what_is_not_a_store_is_named_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "old/.zgroup").write_text("{}")
     (tmp_path / "part.ingesting").mkdir()
     foreign(tmp_path / "f", {"X": (X, SF)})
+    shutil.copytree(tmp_path / "f/X", tmp_path / "alone")
     expected = {
         "absent": "no store",
         "d.csv": r"dsel ingest d\.csv d\.zarr",
         "folder": "not a Zarr store",
         "old": "format 2",
         "part": "interrupted.*run the same ingest again",
-        "f/X": "single Zarr array.*one folder up",
+        "f/X": rf"single Zarr array\. Give the group that contains it: {tmp_path}/f$",
+        "alone": rf"single Zarr array\. Give the array, zarr\.open_array\('{tmp_path}/alone'\), or .* dsel ingest",
     }
     for name, message in expected.items():
         with pytest.raises(MissingInputError, match=message):

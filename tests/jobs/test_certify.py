@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from dsel.cli import app
-from dsel.config.job import read_job
+from dsel.config.job import ListLimits, read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
@@ -393,3 +393,41 @@ def test_a_limit_for_coefficients_is_for_many_columns_that_depend_on_each_other(
     assert found.certificate[-1]["proven"]
     assert found.certificate[-1]["indices"] == [3, 8, 20]
     assert (found.certificate[-1]["coefficients"] > 0.0) == is_limited
+
+
+def with_log(folder, **budget):
+    """The certificate of k columns, from a proof that leaves a log."""
+    return certify_run(folder, ProofBudget(**{"seconds": 6000.0, "log": True, **budget})).certificate[-1]
+
+
+def test_a_proof_that_continues_with_its_log_has_not_begun_again(tmp_path):
+    job = job_file(tmp_path)
+    finished(job)
+    assert not with_log(job.out, nodes=2)["status"].startswith("optimal")
+    found = with_log(job.out)
+    assert (found["status"], found["began_again"]) == ("optimal", "")
+    assert f"{found['nodes']} nodes" in call("verify", job.out)[1]
+
+
+def test_a_finished_proof_with_a_complete_log_is_not_repeated(tmp_path):
+    job = job_file(tmp_path)
+    finished(job)
+    assert certify_run(job.out, ProofBudget(seconds=6000.0)).certificate[-1]["proven"]
+    repeated = with_log(job.out)
+    assert "log" in repeated["began_again"]
+    manifest = job.out / "proof-log-5" / "manifest.json"
+    written = manifest.stat().st_mtime_ns
+    assert with_log(job.out) == repeated
+    assert manifest.stat().st_mtime_ns == written
+    manifest.unlink()
+    assert with_log(job.out)["status"] == "optimal"
+    assert manifest.is_file()
+
+
+def test_a_list_keeps_the_nodes_of_a_finished_proof(tmp_path):
+    job = job_file(tmp_path)
+    finished(job)
+    proof = with_log(job.out)
+    listed = certify_run(job.out, ProofBudget(seconds=6000.0, near_best=ListLimits(within=0.3)))
+    assert listed.alternatives.nodes > proof["nodes"]
+    assert listed.certificate[-1]["nodes"] == proof["nodes"]

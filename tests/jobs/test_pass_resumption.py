@@ -94,7 +94,7 @@ def test_a_stopped_run_that_saved_nothing_has_a_separate_exit_code(
     def stopped(job: JobFile, reporter: Reporter) -> None:
         if saves:
             reporter.saved()
-        raise Interrupted("Stopped by SIGTERM.", "Start the same job again to continue.")
+        raise Interrupted("Stopped by SIGTERM.", "Start the same command again to continue.")
 
     monkeypatch.setattr("dsel.jobs.runner.run_job", stopped)
     (tmp_path / "job.yaml").write_text("store: data.zarr\nk: 3\n")

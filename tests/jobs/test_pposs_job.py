@@ -125,4 +125,4 @@ class TestAJobFromTheShell:
         _, err = run.communicate(timeout=60)
         assert run.returncode == 75, err
         said = [line for line in err.splitlines() if " INFO " not in line]
-        assert said == ["dsel: Stopped by SIGTERM.", "  remedy: Start the same job again to continue."]
+        assert said == ["dsel: Stopped by SIGTERM.", "  remedy: Start the same command again to continue."]

@@ -394,3 +394,32 @@ def test_text_of_truth_values_predicts_as_truth_values() -> None:
         assert selection.predict(frame.assign(lift=words)).to_numpy() == pytest.approx(expected)
     with pytest.raises(DataError, match="lift does not hold numbers"):
         selection.predict(frame.assign(lift="yes"))
+
+
+@pytest.mark.parametrize("to", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_approximations_of_columns_have_the_labels_of_the_selection(to: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    frame["d"] += frame["a"] + frame["b"]
+    frame["town"] = rng.choice(["Bonn", "Kiel"], 60)
+    selection = dsel.select(frame, k=2, exclude=["town"])
+    chosen = selection.names
+    selection.save(tmp_path / "saved")
+    others = [name for name in "abcd" if name not in chosen]
+    moved = frame[[*reversed(others), "town", *chosen]].assign(more=1.0).drop(columns=others[0])
+    for used in (selection, dsel.open_selection(tmp_path / "saved")):
+        expected, found = used.predict(frame), used.predict(to(moved))
+        names = found.columns if hasattr(found, "columns") else found.dims
+        assert list(names) == list(expected.columns) == list(used.approximated) == list("abcd")
+        np.testing.assert_allclose(np.asarray(found), expected.to_numpy(), rtol=1e-12)
+        np.testing.assert_allclose(expected[chosen], frame[chosen], rtol=1e-10)
+
+
+def test_approximations_of_categories_name_their_indicators(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    frame = pd.DataFrame({"a": rng.normal(size=50), "town": rng.choice(["Bonn", "Kiel", "Ulm"], 50)})
+    selection = dsel.select(frame, k=1)
+    assert list(selection.predict(frame).columns) == ["a", "town=Bonn", "town=Kiel", "town=Ulm"]
+    dsel.ingest(frame, tmp_path / "store.zarr", categorical=["town"])
+    stored = dsel.select(tmp_path / "store.zarr", k=1)
+    assert stored.predict(tmp_path / "store.zarr").target.values.tolist() == list(stored.approximated)

@@ -94,9 +94,45 @@ def test_the_residual_of_a_value_has_that_value(context: CriterionContext) -> No
 
 
 def test_cp_needs_more_rows_than_the_rank() -> None:
-    context = CriterionContext(8.0, 1, 9, 8.0, of_all=(0.0, 7.0))
-    with pytest.raises(OptionError, match="more rows than independent candidate columns"):
-        context.value("cp", 1.0, 2.0, 2)
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(20, 5))
+    X, y = np.c_[Z, Z @ rng.normal(size=(5, 25))], Z[:, 0] + rng.normal(size=20)
+    found = dsel.select(X, y, k="auto", choose_k="cp", max_k=5, method="forward")  # 30 columns of rank 5, and 20 rows
+    few = dsel.select(Z, y, k="auto", choose_k="cp", max_k=5, method="forward")
+    assert found.size_curve is not None
+    assert few.size_curve is not None
+    assert found.size_curve.points[5].value == pytest.approx(6.0) == few.size_curve.points[5].value
+    assert any("Cp needs more rows" in note for note in dsel.plan(X, y, k="auto", choose_k="cp").notes)
+    with pytest.raises(OptionError, match=r"more rows than independent .*: there are 20 rows, and 19 independent"):
+        dsel.select(rng.normal(size=(20, 30)), y, k="auto", choose_k="cp", method="forward")
+
+
+def test_the_preferred_size_counts_dependent_columns_once() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 6))
+    X[:, 2] = X[:, 0] + X[:, 1]
+    y = X[:, 0] + 2.0 * X[:, 1] + X[:, 3] + X[:, 4] + 0.5 * rng.normal(size=60)
+    found = dsel.select(X, y, k=5, method="rfe")
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    for row in found.front:
+        assert row.rank == (np.linalg.matrix_rank(Z[:, row.indices]) if row.size else 0)
+        assert row.labels == tuple(f"x{j}" for j in row.indices)
+    best = next(row for row in found.information_criteria() if row.criterion == "bic")
+    row = next(row for row in found.front if row.size == best.size)
+    assert row.rank is not None
+    assert row.rank < row.size
+    rss = row.error * y.var()
+    log_likelihood = -30.0 * (np.log(2.0 * np.pi * rss / 60.0) + 1.0)
+    assert best.value == pytest.approx(-2.0 * log_likelihood + np.log(60.0) * (row.rank + 2))
+
+
+@pytest.mark.parametrize("rule", ["bic", {"folds": 4}, {"held_out": 0.25}])
+def test_a_front_ends_at_the_limit_of_an_automatic_k(rule: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 10))
+    found = dsel.select(X, X[:, 0] + X[:, 3] + rng.normal(size=80), k="auto", max_k=3, choose_k=rule, method="poss")
+    assert max(row.size for row in found.front) == 3
+    assert [row.labels for row in found.front if row.size == 2] == [("x0", "x3")]
 
 
 @pytest.mark.parametrize("options", [{}, {"preprocess": "none"}, {"include": [1]}])

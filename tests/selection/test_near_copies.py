@@ -123,6 +123,9 @@ def test_a_certificate_over_representatives_says_so_unless_copies_are_exact() ->
     assert dsel.certify(dsel.select(exact, y, k=2), exact, y).certificate[0]["status"] == "optimal"
     kept = dsel.select(near, y, k=2, near_copies="keep")
     assert dsel.certify(kept, near, y).certificate[0]["represented"] == 0
+    proof, listed = dsel.certify(kept, near, y).certificate[0], dsel.alternatives(kept, near, y)
+    assert listed.dependent_gap == proof["dependent_gap"] > 0.0
+    assert "no other independent ones (proved)" in str(listed)
 
 
 def test_a_certificate_names_the_multiples_that_it_covers() -> None:

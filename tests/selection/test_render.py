@@ -31,6 +31,21 @@ def test_lines_are_as_wide_as_the_terminal_and_no_column_is_lost() -> None:
             assert any(label in line for line in lines)
 
 
+def test_what_proofs_of_all_sizes_leave_open_is_said_once() -> None:
+    X = frame(list("abcdefgh"))
+    y = X.to_numpy() @ np.arange(8.0) + np.random.default_rng(1).normal(size=80)
+    X["copy"] = X.h + 1e-6 * X.a
+    text = render(dsel.certify(dsel.select(X, y, k=4), X, y, sizes="all"))
+    assert text.count("The proof does not cover subsets with") == 1
+    assert "\n  Sizes 1, 2, 3, 4: The proof does not cover subsets with 1 column that another one represents" in text
+    assert text.count("nodes of one search for all sizes, ") == 4  # that is all the work, not one fourth of it
+    del X["copy"]
+    X["sum"] = X.g + X.h + 1e-6 * X.a
+    text = render(dsel.certify(dsel.select(X, y, k=4), X, y, sizes="all"))
+    assert text.count("These columns are nearly dependent") == 1
+    assert "\n  Sizes 3, 4: These columns are nearly dependent: g, h, sum. A subset" in text
+
+
 def test_a_row_that_is_too_wide_says_what_changes() -> None:
     X = frame([f"a_long_label_of_column_{j}" for j in range(12)])
     selection = dsel.select(X, X.to_numpy() @ np.arange(12.0, 0.0, -1.0), k=10, method="forward")

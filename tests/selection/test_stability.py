@@ -321,6 +321,9 @@ def test_the_sentence_on_mistakes_fits_the_number_of_columns() -> None:
     y = 2.0 * X[:, 0] + 2.0 * X[:, 1] + rng.normal(size=200)
     assert "2 are chosen on 75% or more. At most 0.2 of them are" in str(dsel.stability(X, y, k=2, samples=10))
     one = str(dsel.stability(X, X[:, 0], k=1, samples=10))
+    two = dsel.stability(X, y, k=2, samples=10)
+    assert "2 are chosen on 90% or more. At most 0.125 of" in two.render(threshold=0.9)
+    assert two.render(threshold=0.5).endswith("on 50% or more.")
     assert "1 is chosen on 75% or more. The expected number of mistakes is at most 0.05," in one
     few = str(dsel.stability(X[:, :3], y, k=2, samples=10))
     assert "2 are chosen on 75% or more. The bound on mistakes, 2.67, tells nothing about them." in few
@@ -331,3 +334,4 @@ def test_where_no_column_is_frequent_no_mistakes_are_told_of() -> None:
     found = dsel.stability(rng.normal(size=(60, 40)), rng.normal(size=60), k=2, samples=12)
     assert not found.stable(0.75)
     assert str(found).endswith("\nNone are chosen on 75% or more.")
+    assert found.render(threshold=0.999).endswith("\nNone are chosen on 99.9% or more.")

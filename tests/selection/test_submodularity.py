@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import chain, combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,6 +134,22 @@ def test_a_certificate_brings_the_ratio_and_texts_show_it(tmp_path: Path) -> Non
     assert f"Submodularity ratio: at least {proved.submodularity.bound:.4f} (proved)" in render(proved)
     assert f"{proved.submodularity.guarantee:.2%}" in render_report(proved)
     assert dsel.open_selection(proved.save(tmp_path / "proved")) == proved
+
+
+@pytest.mark.parametrize("options", [{"k": 1}, {"k": 2, "include": [1]}])
+def test_for_one_column_forward_selection_is_exact(options: dict[str, Any]) -> None:
+    X, Y = problem(1)
+    selection = dsel.select(X, Y, **options)
+    assert "where forward selection finds the best one" in render(dsel.submodularity_ratio(selection, X, Y))
+    assert "ubmodularity" not in render(dsel.certify(selection, X, Y))
+
+
+def test_the_certificate_of_a_choice_for_x_itself_has_no_line_on_forward_selection() -> None:
+    X, _ = problem(1)
+    proved = dsel.certify(dsel.select(X, k=3), X)
+    assert proved.submodularity is not None
+    assert "ubmodularity" not in render(proved)
+    assert "Error ratio to the best approximation of rank 3" in render(proved)
 
 
 def test_texts_say_that_a_ratio_of_zero_gives_no_guarantee(tmp_path: Path) -> None:

@@ -236,9 +236,10 @@ def _require_store(path: AnyPath) -> None:
             file = path / schema.METADATA_FILE
             raise DataError(f"{file} cannot be read: {describe_error(error)}", REMEDY) from error
         if kind == "array":
-            raise MissingInputError(
-                f"{path} is a single Zarr array.", "Give the group that contains the array X, one folder up."
-            )
+            remedy = f"Give the array, zarr.open_array({str(path)!r}), or make a store: dsel ingest {path} STORE.zarr"
+            if (path.parent / schema.METADATA_FILE).is_file():
+                remedy = f"Give the group that contains it: {path.parent}"
+            raise MissingInputError(f"{path} is a single Zarr array.", remedy)
         return
     is_there, staging = path.exists(), schema.staging_path(path)
     # In object storage the lock of an ingest may stay, which does not count.

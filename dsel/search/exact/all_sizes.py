@@ -32,14 +32,12 @@ from dsel.objective.few_targets import few_targets
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.all_sizes_kernel import BETTER, DONE, FIXED, LEFT, traverse
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import ALL_SIZES, Certificate
 from dsel.search.exact.exact_search import CommonSetup
 from dsel.search.exact.perspective.diagonals import diagonal_outside, scaled_gram
 
 Members = tuple[int, ...]
 
-#: How certificates name the traversal.
-ALL_SIZES = "leaps and bounds over all sizes"
 #: With more columns the traversal takes too long to be tried.
 MOST_COLUMNS = 100
 

@@ -23,6 +23,8 @@ STATUS_WORDS: dict[str, str] = {
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
+#: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
+ALL_SIZES = "leaps and bounds over all sizes"
 #: The `method` of a certificate without a bound: the proof had too little time to begin.
 NO_TIME = "no time for a bound"
 #: How the `method` of a certificate ends whose bound is that of a reduced problem, lowered by what it leaves out.
@@ -434,6 +436,8 @@ def effort(row: Mapping[str, Any]) -> str:
     row: what `Certificate.as_dict` returns.
     """
     words = f"{row['nodes']:,} {noun(row['nodes'], 'node')}"
+    if row["method"] == ALL_SIZES:
+        words = f"{words} of one search for all sizes"
     if row.get("leaves_checked"):  # certificates of older versions have none of the next fields
         leaves = noun(row["leaves_checked"], "leaf", "leaves")
         words = (

@@ -58,14 +58,15 @@ class Proof:
 
         options: fields of `ProofProblem`. Raises OutOfTime if the first bound would be there after the deadline.
         """
-        known, began = tuple(incumbent), time.process_time()
+        known, began, start = tuple(incumbent), time.process_time(), time.monotonic()
         problem = ProofProblem(objective, k, known, **options)
         value = objective.value(known) if known else float("inf")
         search = choose_tree(problem)
         if search.near_best is not None:
             with one_blas_thread():
                 take_swaps(search.near_best, objective, problem.deadline.share(_SWAPS), [search.best])
-        return cls(search, value, log=problem.log if search.can_log else None, cpu=time.process_time() - began)
+        log, cpu = problem.log if search.can_log else None, time.process_time() - began
+        return cls(search, value, time.monotonic() - start, log=log, cpu=cpu)
 
     @classmethod
     def resume(

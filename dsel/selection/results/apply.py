@@ -174,7 +174,7 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
     """Return the linear predictors of the rows of what `opened` returned, as its kind."""
     model = LinearModel.of(selection)
     x = transform(selection, X)
-    names = list(selection.predicted) or reconstructed_labels(selection, _labels(X))
+    names = list(selection.predicted)
     targets = selection.as_in_data(names)
     if is_a(x, "xarray", "DataArray"):
         return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
@@ -357,14 +357,6 @@ def _load_columns(part: Any, columns: StoredColumns) -> Any:
     return columns.take(load_block(part, columns.read))
 
 
-def reconstructed_labels(selection: SelectionRecord, labels: list[str] | None) -> list[str]:
-    """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
-    count = selection.coefficients.shape[1]
-    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.names:
-        return labels
-    return default_labels("x", count)
-
-
 def _predict_matrix(x: Any, model: LinearModel) -> Any:
     """Return predictions for the chosen columns as an array or a Dask array."""
     if not is_a(x, "dask", "Array"):
@@ -389,7 +381,13 @@ def _as_data_array(x: Any, values: Any, targets: list[str | int], flat: bool) ->
 def _predict_frame(x: Any, model: LinearModel, targets: list[str | int]) -> Any:
     import pandas as pd
 
-    values = model(_by_column(x.shape, x.columns, lambda j: x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)))
+    def column(j: int) -> Floats:
+        values = x.iloc[:, j]
+        if getattr(values.dtype, "kind", "O") not in "fiub":
+            _require_no_text(values)
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+
+    values = model(_by_column(x.shape, x.columns, column))
     if model.flat:
         return pd.Series(values, index=x.index, name=targets[0])
     return pd.DataFrame(values, index=x.index, columns=targets)
@@ -400,11 +398,18 @@ def _as_float(x: Any, labels: Sequence[str]) -> Floats:
     x = x.toarray() if hasattr(x, "toarray") else x
     if isinstance(x, np.ma.MaskedArray):
         x = np.ma.filled(x.astype(np.float64), np.nan)
-    try:
+    if getattr(x, "dtype", np.dtype(object)).kind in "fiub":
         return np.array(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        objects = np.asarray(x, dtype=object)
-        return _by_column(objects.shape, labels, lambda j: objects[:, j])
+    objects = np.asarray(x, dtype=object)
+    return _by_column(objects.shape, labels, lambda j: _require_no_text(objects[:, j]))
+
+
+def _require_no_text(values: Any) -> Any:
+    """Return the values of a column. Errors: ValueError for text, also that of a number, as `select` refuses it."""
+    word = next((value for value in values if isinstance(value, str | bytes)), None)
+    if word is not None:
+        raise ValueError(f"{word!r} is text")
+    return values
 
 
 def _by_column(shape: tuple[int, int], labels: Sequence[Any], column: Callable[[int], Any]) -> Floats:

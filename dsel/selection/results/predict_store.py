@@ -41,7 +41,6 @@ from dsel.selection.results.apply import (
     LinearModel,
     StoredColumns,
     chosen_offset,
-    reconstructed_labels,
     require_kind,
 )
 from dsel.selection.saved import consolidate
@@ -128,13 +127,12 @@ def predict_store(
     began = time.perf_counter()
     require_kind(kind)
     dataset = as_dataset(store, unsupervised=True, sample_weight=False)
-    labels = [str(label) for label in dataset.features]
     columns = StoredColumns.of(selection, dataset)
     path, source = as_path(out).absolute(), as_path(store).absolute()
     if is_inside(path, source) or is_inside(source, path):
         raise OutputError(f"{path} and the store {source} are in each other.", "Choose another place.")
     check_place(path, overwrite)
-    targets = list(selection.predicted) or reconstructed_labels(selection, labels)
+    targets = list(selection.predicted)
     rows = _chunk_rows(dataset, len(selection), len(targets))
     aligned = replace(dataset, blocks=_blocks(dataset, rows))
     offset = chosen_offset(selection, offset, stored=True)

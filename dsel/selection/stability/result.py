@@ -389,13 +389,16 @@ class Stability:
         table = f"<table><thead><tr><th>Column</th><th>Chosen on</th></tr></thead><tbody>{rows}</tbody></table>"
         return f"<div><p>{escape(head)}</p>{table}{notes}</div>"
 
-    def render(self, most: int = 20) -> str:
+    def render(self, most: int = 20, threshold: float = 0.75) -> str:
         """Return the most frequent columns as text.
 
         Parameters
         ----------
         most : int
             How many lines.
+        threshold : float
+            The share of the subsamples for which the last line has the number of columns, and how many of them may be
+            mistakes. There is no bound on these for shares of at most 0.5.
 
         Returns
         -------
@@ -408,16 +411,17 @@ class Stability:
         if len(order) > most:
             lines.append(f"  and {len(order) - most} more that are chosen less often")
         if self.resample != "bootstrap":
-            lines.append(self._stable_in_words(0.75))
+            lines.append(self._stable_in_words(threshold))
         lines += [f"Note: {note}." for note in self.notes]
         return "\n".join(lines)
 
     def _stable_in_words(self, threshold: float) -> str:
         """Return how many columns reach a threshold, and how many of them may be mistakes."""
-        stable, bound = len(self.stable(threshold)), self.error_bound(threshold)
-        found = f"{stable or 'None'} {noun(stable, 'is', 'are')} chosen on {threshold:.0%} or more."
-        if not stable:
+        stable = len(self.stable(threshold))
+        found = f"{stable or 'None'} {noun(stable, 'is', 'are')} chosen on {100.0 * threshold:.3g}% or more."
+        if not stable or not threshold > 0.5:
             return found
+        bound = self.error_bound(threshold)
         if bound >= stable:
             return f"{found} The bound on mistakes, {bound:.3g}, tells nothing about {noun(stable, 'it', 'them')}."
         if stable == 1:

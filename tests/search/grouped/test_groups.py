@@ -273,6 +273,9 @@ def test_included_and_excluded_groups() -> None:
     found = dsel.select(X, Y, k=3, groups=names, include=["g1"], exclude=[groups[4][2]], method="branch-and-bound")
     assert "g1" in found.groups
     assert "g4" not in found.groups
+    assert "the group g4 is never chosen: exclude names columns of it" in found.notes
+    whole = dsel.select(X, Y, k=1, groups=names, exclude=["g4", *groups[3]], method="forward")
+    assert not any("exclude" in note for note in whole.notes)
     allowed = [S for S in combinations(range(7), 3) if 1 in S and 4 not in S]
     assert found.error == pytest.approx(min(error(X, Y, columns_of(groups, S)) for S in allowed), rel=1e-8)
     assert set(groups[1]) <= set(found.indices)  # the dependent one, too
