@@ -35,7 +35,7 @@ def certify(
     selection : Selection
         What `select` returned. Its request says how to read the data.
     X, Y : array-like, store or dataset
-        The data of the selection.
+        The data of the selection, with the same Y next to a store.
     seconds : float, optional
         Wall time of the proofs; None for no limit.
     nodes : int, optional
@@ -125,7 +125,7 @@ def alternatives(
     selection : Selection
         What `select` returned. Its request says how to read the data.
     X, Y : array-like, store or dataset
-        The data of the selection.
+        The data of the selection, with the same Y next to a store.
     within : float
         How much less than the best subset a near-best one may explain, as a share of it.
     nbest : int, optional
@@ -191,7 +191,7 @@ def submodularity_ratio(selection: Selection, X: Any, Y: Any = None, *, sample_w
     selection : Selection
         What `select` returned.
     X, Y : array-like, store or dataset
-        The data of the selection.
+        The data of the selection, with the same Y next to a store.
     sample_weight : (m,) array, str or False, optional
         The weights of the selection. By default those of its request: a variable of the store, or none.
 

@@ -60,9 +60,10 @@ def select(
         ``"icechunk://s3://bucket/prefix?branch=main"``, stands for the Dataset of its snapshot.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, str, int or list of them, optional
         The targets, or the names of the columns of a frame X (of obs of AnnData) that are the targets. A whole number
-        names a column where whole numbers name all columns of the frame. Text and
-        categories are classes: one column of 0 and 1 for two, a column each for more. Without any targets, columns are
-        selected for X itself (Y = X: column subset selection).
+        names a column where whole numbers name all columns of the frame. Text and categories are classes: one column of
+        0 and 1 for two, a column each for more. Next to a store they are values for all of its rows, which replace its
+        own targets (`targets` names some of its own). Without any targets, columns are selected for X itself (Y = X:
+        column subset selection).
     k : int or "auto"
         The number of columns to choose at most, with the included ones. "auto": chosen as `choose_k` says.
     max_k : int, optional
@@ -264,7 +265,7 @@ def stability(
     Parameters
     ----------
     X, Y : array-like, store or dataset
-        The data, as for `select`.
+        The data, as for `select`, also targets in memory next to a store.
     k : int
         The number of columns to choose at most. The result has the frequencies for every size up to k.
     method : str

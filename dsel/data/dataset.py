@@ -12,9 +12,9 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +25,22 @@ from dsel.config.request import Categories, Missing, SelectionRequest
 from dsel.data import frames, in_memory
 from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
 from dsel.data.classes import stored_targets
-from dsel.data.formats.registry import find_format
 from dsel.data.frame_numbers import numbers_of, targets_of
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, target_places
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import ATTR_CLASSES, ATTR_MISSING, ATTR_MISSING_CELLS, METADATA_FILE, SOURCE
-from dsel.data.store.array import StoredArray, group_tag
+from dsel.data.schema import ATTR_CLASSES, ATTR_MISSING, ATTR_MISSING_CELLS, METADATA_FILE, SAMPLE, SOURCE
+from dsel.data.store.array import StoredArray, group_tag, read_labels
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.segments import Segment, segment_ranges
-from dsel.data.store.sparse import ObsColumns, SparseStore, is_sparse, open_sparse
+from dsel.data.store.sparse import SAMPLES, ObsColumns, SparseStore, is_sparse, open_sparse
 from dsel.data.weights import Weights, array_weights, store_weights
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, as_path
+
+#: How the digest of targets begins that were given next to a store.
+GIVEN_TARGETS: Final = "-y:"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Dataset:
     held_out : bool
         Whether these are the held-out rows of that division. If not, they are the others.
     digest : str, optional
-        A digest of data that are not in a store, for a cache of their statistics.
+        A digest of data that are not in a store, for a cache of their statistics. Of targets in memory next to a store
+        it begins with `GIVEN_TARGETS`.
     tag : str
         The tag of a store in object storage when it was opened; empty for other data.
     coordinates : dict of str to ndarray of str
@@ -136,7 +139,8 @@ class Dataset:
         """Which columns of X and of Y are integers of 8 bytes, of which float64 holds all up to 2^53."""
         x, y = self.dtype, self.y_dtype
         if isinstance(self.store, Store):
-            x, y = self.store.dtype, self.store.y.dtype if self.n_targets and self.store.y is not None else None
+            stored = self.store.y if self.n_targets and not self.has_given_targets else None
+            x, y = self.store.dtype, y if stored is None else stored.dtype
         return self._integers_of(self.features, x), self._integers_of(self.targets, y)
 
     def _integers_of(self, labels: Labels, dtype: np.dtype[Any] | None) -> NDArray[np.bool_]:
@@ -226,6 +230,11 @@ class Dataset:
         return tuple(name for name in made if name not in rest)
 
     @property
+    def has_given_targets(self) -> bool:
+        """Whether targets in memory were given next to a store."""
+        return self.store is not None and self.y_dtype is not None
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights, perhaps 0 for those that do not count."""
         return self.weights is not None or self.row_part is not None
@@ -295,10 +304,7 @@ class Dataset:
         """Return the data with other weights (m,) of this name, and with other targets (m, N) where they are given."""
         digest = None  # of data in memory that have none
         if self.store is not None or self.digest is not None:
-            parts = (values.tobytes() for values in (w, y) if values is not None)
-            digest = (self.digest or "") + "".join(
-                f"-{hashlib.blake2b(part, digest_size=16).hexdigest()}" for part in parts
-            )
+            digest = (self.digest or "") + "".join(f"-{_digest(one)}" for one in (w, y) if one is not None)
         blocks = tuple(replace(b, w=w[b.start : b.stop]) for b in self.blocks)
         data = replace(self, blocks=blocks, weights=Weights(name, w), digest=digest)
         if y is None:
@@ -347,7 +353,8 @@ def as_dataset(
         (`dsel.open_sums`) are returned as they are.
     Y : array, DataFrame, Series, DataArray, str or list of str, optional
         The targets, shape (m, N) or (m,), or the names of the columns of a frame X that are the targets. By default a
-        store or an xarray Dataset provides its own Y if it has one. Without any, Y = X.
+        store or an xarray Dataset provides its own Y if it has one. Values next to a store replace its own. Without any
+        targets, Y = X.
     targets : sequence of str or int, optional
         The targets to use, by label or index. They keep the order that they have in Y. Without Y, they are columns of a
         frame X.
@@ -392,6 +399,7 @@ def as_dataset(
     """
     targets = None if targets is None else column_list(targets, "targets")
     X = frames.collected(X)
+    Y = None if unsupervised else Y
     if isinstance(X, Dataset):
         as_it_is = Y is None and targets is None and not unsupervised
         if not as_it_is or not (sample_weight is None or sample_weight is False):
@@ -399,23 +407,21 @@ def as_dataset(
         return X
     if is_snapshot(X):
         snapshot = open_snapshot(X)
-        _require_no_targets(Y, snapshot.name, "xarray.open_zarr(SESSION.store, consolidated=False)")
+        _require_values(Y, snapshot.name, targets)
         dataset = as_dataset(
-            snapshot.dataset(), targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+            snapshot.dataset(), Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
             categories=categories, dates=dates, exclude=exclude, missing=missing,
         )  # fmt: skip
-        return replace(dataset, name=snapshot.name, digest=snapshot.digest(None, targets, unsupervised, sample_weight))
+        return replace(dataset, name=snapshot.name, digest=snapshot.digest(Y, targets, unsupervised, sample_weight))
     if isinstance(X, str | AnyPath):
-        if Y is not None:
-            if find_format(as_path(X)) is not None:
-                open_store(X)  # a file that is no store, and how to ingest it
-            _require_no_targets(Y, X, "xarray.open_zarr(STORE)")
+        used = None if Y is not None else targets
         with listed_once(as_path(X)):
             if is_sparse(as_path(X)):
-                return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
-            store = open_store(X)
-            return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
-    Y = None if unsupervised else Y
+                dataset = _from_sparse_store(open_sparse(X), used, unsupervised or Y is not None, sample_weight)
+            else:
+                dataset = _from_store(open_store(X), used, unsupervised or Y is not None, sample_weight)
+            _require_values(Y, X, targets)
+            return dataset if Y is None else _with_targets(dataset, Y, dates)
     unused: list[str] = []
     if Y is None and targets and not unsupervised and frames.may_name(X, targets):
         frames.refuse_positions(X, targets)
@@ -447,11 +453,34 @@ def as_dataset(
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
 
 
-def _require_no_targets(Y: Any, store: Any, opened: str) -> None:
-    """Raise OptionError where Y is given next to a store. opened: the store as data in memory."""
-    if Y is not None:
-        remedy = f"Name targets of the store by targets. For others, give X as {opened}.X."
-        raise OptionError(f"Y is given next to the store {store}.", remedy)
+def _require_values(Y: Any, store: Any, targets: Sequence[str | int] | None) -> None:
+    """Raise OptionError where Y next to a store names columns, and where `targets` is given, too."""
+    if frames.names_columns(Y):
+        remedy = "Name targets of the store by targets. Give classes as an array: numpy.array(Y)."
+        raise OptionError(f"Y is text, and X is the store {store}.", remedy)
+    if Y is not None and targets is not None:
+        remedy = "Leave Y out to choose targets of the store, or give as Y those that you want."
+        raise OptionError(f"targets is given next to Y, and X is the store {store}.", remedy)
+
+
+def _with_targets(dataset: Dataset, Y: Any, dates: Dates) -> Dataset:
+    """Return the data of a store with targets in memory: a row for each of the store, in the order of its labels."""
+    store = dataset.store
+    assert store is not None
+    labels = partial(read_labels, store.path, SAMPLES if isinstance(store, SparseStore) else SAMPLE, dataset.m)
+    Y = in_memory.matched_by_text(labels, frames.opened(None, Y, None)[1], "Y")
+    rows = np.broadcast_to(np.float64(0.0), (dataset.m, 1))  # they stand for X, which is not read
+    found = _from_arrays(rows, Y, None, "refuse", dates, (), "refuse")
+    y = np.concatenate([block.y for block in found.blocks])
+    return replace(
+        dataset, blocks=tuple(replace(b, y=y[b.start : b.stop]) for b in dataset.blocks), n_targets=found.n_targets,
+        targets=found.targets, y_bytes=y.nbytes, y_dtype=y.dtype, flat_target=found.flat_target, classes=found.classes,
+        notes=found.notes, digest=f"{GIVEN_TARGETS}{y.dtype}:{_digest(y)}",
+    )  # fmt: skip
+
+
+def _digest(values: NDArray[Any]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).hexdigest()
 
 
 def _from_arrays(
@@ -497,7 +526,7 @@ def _from_arrays(
     )  # fmt: skip
 
 
-def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised: bool) -> Dataset:
+def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised: bool, sample_weight: Any) -> Dataset:
     m, n = store.shape
     y = None if unsupervised else store.y
     if y is None and targets is not None:
@@ -512,11 +541,12 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
         for a, b in pairwise(store.row_bounds)
     )
     N = len(labels)
-    return Dataset(
+    dataset = Dataset(
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen, tag=group_tag(str(store.path)),
         coordinates={} if (sources := store.sources) is None else {SOURCE: sources}, classes=classes,
     )  # fmt: skip
+    return _with_weights(dataset, store_weights(store, sample_weight))
 
 
 def _from_sparse_store(

@@ -10,7 +10,7 @@ indexes are refused, since their rows may be in any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -290,10 +290,10 @@ def row_labels(X: Any) -> Any:
     return X[X.dims[0]] if is_data_array(X) and X.dims[0] in X.indexes else None
 
 
-def matched(X: Any, other: Any, name: str) -> Any:
+def matched(X: Any, other: Any, name: str, index: str = "X.index") -> Any:
     """Return values of the rows, such as Y or weights, in the order of the samples of X. Errors: as for `align`.
 
-    X: what `align` returned, or its `row_labels`.
+    X: what `align` returned, or its `row_labels`. index: how a user writes these labels.
     """
     if is_data_array(other):
         other = _transposed(X, other)
@@ -306,7 +306,7 @@ def matched(X: Any, other: Any, name: str) -> Any:
         row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
         raise DataError(
             f"The indexes of X and {name} differ: row {row} is {labels[row]} in X and {own[row]} in {name}.",
-            f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together "
+            f"Give them the same order ({name}.loc[{index}]), or pass {name}.to_numpy() if the rows belong together "
             "as they are.",
         )
     if not (labels.is_unique and own.is_unique):
@@ -321,6 +321,25 @@ def matched(X: Any, other: Any, name: str) -> Any:
             f"Give both the same samples, for example by xarray.align(X, {name}).",
         )
     return other.sel({X.dims[0]: labels})
+
+
+def matched_by_text(read_labels: Callable[[], Labels | None], other: Any, name: str) -> Any:
+    """Return values of the rows in the order of a store, whose labels are text. Errors: as for `align`.
+
+    read_labels: called where the values have labels; without labels in the store, the values are in its order.
+    """
+    other = _transposed(None, other) if is_data_array(other) else other
+    own = _row_index(other)
+    if own is None or (labels := read_labels()) is None:
+        return other
+    import xarray as xr
+
+    if is_data_array(other):
+        other = other.rename({other.dims[0]: _SAMPLE}).assign_coords({_SAMPLE: as_labels(own)})
+    else:
+        other = other.set_axis(as_labels(own))
+    X = xr.DataArray(labels, coords={_SAMPLE: labels}, dims=_SAMPLE)
+    return matched(X, other, name, "dsel.open_store(X).samples")
 
 
 def _transposed(X: Any, other: Any) -> Any:

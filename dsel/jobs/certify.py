@@ -280,6 +280,11 @@ def validated_again(dataset: Dataset, request: SelectionRequest, selection: Sele
             f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
             "Give the data that the selection was made from.",
         )
+    if dataset.n_targets != len(selection.targets):
+        raise DataError(
+            f"There are {dataset.n_targets} targets, and the selection was made for {len(selection.targets)}.",
+            "Give the Y of the selection.",
+        )
     request = as_selected(request, selection)
     if selection.size_curve is not None:
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})

@@ -136,7 +136,7 @@ class RunFolder:
         if (self.path / MANIFEST).is_file() and read_json(self.path / MANIFEST) is None:
             raise DataError(f"{self.path / MANIFEST} is damaged.", "Run the job from its file again: dsel run job.yaml")
         if (self.path / SELECTION).is_file():
-            call = certify_call(open_selection(self.path).source, self.path)
+            call = certify_call(open_selection(self.path), self.path)
             raise MissingInputError(
                 f"{self.path} holds no job: its selection was saved from Python.",
                 f"Prove it in Python: {call}. For this command, run a job: dsel init STORE, then dsel run.",

@@ -74,8 +74,10 @@ class NonFiniteError(DataError):
         sources = dataset.categories if variable == "X" else None
         if any(isinstance(j, str) or j >= len(labels) for j in counts):
             return self
-        others = len(dataset.blocks) - 1
-        if dataset.in_memory or (dataset.store is not None and dataset.nbytes <= COUNTED_BYTES):
+        others, given = len(dataset.blocks) - 1, variable == "Y" and dataset.has_given_targets
+        if given:
+            remedy = "Give a number for each row, or ingest only the rows that have one."
+        if given or dataset.in_memory or (dataset.store is not None and dataset.nbytes <= COUNTED_BYTES):
             counts, lines = _count_wrong(_parts(dataset, variable), _WRONG[kind])
         elif others:
             more = f" {counted(others, 'other block')} of rows {noun(others, 'was', 'were')} not counted."

@@ -219,8 +219,8 @@ Compute = Callable[[tuple[Range, ...]], Iterator[Any]]
 
 
 def keeps_sums(dataset: Dataset, cache: StatisticsCache | None) -> bool:
-    """Return whether the sums of the segments of these data are saved: those of a dense store, on a disk."""
-    return cache is not None and cache.on_disk and isinstance(dataset.store, Store)
+    """Return whether the sums of the segments of these data are saved: those of a dense store alone, on a disk."""
+    return cache is not None and cache.on_disk and isinstance(dataset.store, Store) and dataset.digest is None
 
 
 @dataclass(frozen=True)

@@ -185,12 +185,13 @@ def sums_of(
     weights = dataset.weights
     if weights is not None and isinstance(weights.values, StoredArray):
         weight_dtype = str(np.dtype(open_array(weights.values.path, weights.values.variable).array.dtype))
-    variables = ["X", *(["Y"] if dataset.n_targets else []), *([] if weights is None else [weights.name])]
+    stored = dataset.n_targets and not dataset.has_given_targets
+    variables = ["X", *(["Y"] if stored else []), *([] if weights is None else [weights.name])]
     moments = _without_extremes(moments)
     part = {
         "name": as_path(dataset.name).name, "rows": dataset.m, "blocks": len(dataset.blocks),
         "digest": _digest(moments),
-        "segments": [segment.fingerprint(*variables) for segment in dataset.segments],
+        "segments": [segment.fingerprint(*variables) + (dataset.digest or "") for segment in dataset.segments],
     }  # fmt: skip
     return Sums.made(
         dataset.name, dataset.features, dataset.targets, moments, weight="" if weights is None else weights.name,

@@ -21,8 +21,7 @@ from dsel.data.divide_rows import split_held_out
 from dsel.data.labels import format_labels
 from dsel.data.offset import with_offset
 from dsel.data.row_partition import RowPartition
-from dsel.data.schema import ATTR_CLASSES, SOURCE
-from dsel.data.store.reader import Store
+from dsel.data.schema import SOURCE
 from dsel.errors import OptionError
 from dsel.objective.groups import items_of
 from dsel.objective.losses.loss import Loss
@@ -30,6 +29,7 @@ from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
+from dsel.passes.finite_values import naming_columns, require_finite
 from dsel.passes.loss_data import keeps, too_many_rows
 from dsel.passes.statistics import ColumnScales
 from dsel.passes.sums import Sums, needs_rows
@@ -162,6 +162,10 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
+    if dataset.has_given_targets:
+        with naming_columns(dataset):
+            for block in dataset.blocks:
+                require_finite(np.asarray(block.y, np.float64), "X", "Y", block.start)
     loss = _loss(dataset, request, method)
     if loss is not None and request.offset is not None:
         dataset = with_offset(dataset, request.offset)
@@ -277,9 +281,7 @@ def _loss(dataset: Dataset, request: SelectionRequest, method: Method) -> Loss |
 
 def _class_weight(dataset: Dataset, asked: Any) -> Any:
     """Return weights of classes by the numbers that stand for the classes. Errors: OptionError for an unknown class."""
-    store = dataset.store
-    stored = store.attributes.get(ATTR_CLASSES, {}) if isinstance(store, Store) else {}
-    levels = list(next(iter((dataset.classes or stored).values()), []))
+    levels = list(next(iter(dataset.classes.values()), []))
     if not isinstance(asked, Mapping) or not levels:
         return asked
     unknown = [name for name in asked if name not in levels]

@@ -458,5 +458,5 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
     place = folder / "report.html" if out is None else as_path(out)
     of_job = (folder / "job.json").is_file()
-    certify = f"dsel certify {folder}" if of_job else certify_call(selection.source, folder)
+    certify = f"dsel certify {folder}" if of_job else certify_call(selection, folder)
     return write_report(selection, place, stability, history, certify)

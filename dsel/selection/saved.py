@@ -16,6 +16,7 @@ import numpy as np
 
 from dsel._lib.damage import DamagedFileError, digest_of
 from dsel.config.request import SelectionRequest
+from dsel.data.dataset import GIVEN_TARGETS
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.search.exact.certificate import Certificate
 from dsel.selection import record
@@ -43,14 +44,15 @@ _CHECKED = 3
 _PUBLISH_SECONDS = 0.2
 
 
-def certify_call(source: str, folder: AnyPath | None = None) -> str:
-    """Return the call in Python that certifies a selection of data with this name.
+def certify_call(selection: SelectionRecord, folder: AnyPath | None = None) -> str:
+    """Return the call in Python that certifies a selection.
 
     folder: where the selection was saved; by default it is in memory.
     """
-    selection = "selection" if folder is None else f"dsel.open_selection({json.dumps(str(folder))})"
-    in_memory = source in ("", "X") or source.startswith("icechunk://")
-    return f"dsel.certify({selection}, {'X, y' if in_memory else json.dumps(source)})"
+    named = "selection" if folder is None else f"dsel.open_selection({json.dumps(str(folder))})"
+    in_memory = selection.source in ("", "X") or selection.source.startswith("icechunk://")
+    y = ", y" if in_memory or GIVEN_TARGETS in (selection.fingerprint or "") else ""
+    return f"dsel.certify({named}, {'X' if in_memory else json.dumps(selection.source)}{y})"
 
 
 def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:

@@ -139,7 +139,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("few weights in score", lambda: saved().score(FRAME, Y, sample_weight=[1.0]), DATA, "has shape", "each sample"),
     ("columns that lack", lambda: saved().predict(FRAME[["f"]]), DATA, "X lacks 2 of the 2 chosen columns", "Add or rename"),
     ("few columns", lambda: saved().predict(X[:, :2]), DATA, "X has 2 columns without labels", "Give all"),
-    ("Y of a store", select("data.zarr", Y), OPTION, "Y is given next to the store", r"xarray.open_zarr\(STORE\).X"),
+    ("names of a store", select("data.zarr", "a"), OPTION, "Y is text, and X is the store data.zarr", "by targets"),
     ("a misspelled rule", select(X, Y, k="auto", choose_k={"fold": 3}), OPTION, "'choose_k.fold'", "mean 'folds'"),
     ("few rows for folds", select(X[:3], Y[:3], k="auto"), OPTION, "3 rows are too few for 5 folds", "at least 4 rows"),
     ("a fold per row and one", select(X, Y, method="kfold", folds=61), OPTION, "too few for 61 folds", "fewer folds"),

@@ -166,8 +166,11 @@ def test_an_icechunk_snapshot_is_read_through_xarray(tmp_path: Path) -> None:
     np.testing.assert_allclose(by_url.predict(url), expected.predict(X))
 
     for rows in (url, repository.readonly_session("main")):  # as for any store
-        with pytest.raises(OptionError, match=r"Y is given next to the store icechunk://.*Name targets of the store"):
-            dsel.select(rows, -y, k=3)
+        other = dsel.select(rows, X[:, 0] - y, k=3, method="forward")
+        assert other.indices == dsel.select(X, X[:, 0] - y, k=3, method="forward").indices
+        assert other.fingerprint is None
+        with pytest.raises(OptionError, match=r"Y is text, and X is the store icechunk://.*Name targets of the store"):
+            dsel.select(rows, "Y", k=3)
 
     later = repository.writable_session("main")
     xr.Dataset({"Y": ("sample", -y)}).to_zarr(later.store, consolidated=False, mode="a")

@@ -92,7 +92,7 @@ def render_report(
     """
     return fill(
         "report.html", selection=selection, guarantees=list(describe_guarantees(selection)),
-        how_to_certify=certify or certify_call(selection.source),
+        how_to_certify=certify or certify_call(selection),
         figures=figures(selection, history), stability=tables.stability_section(selection, stability),
         changes=list(describe_changes(selection.changes)) if selection.changes else [], version=versions()["dsel"],
     )  # fmt: skip

@@ -159,7 +159,7 @@ def _notes(a: Selection, b: Selection) -> list[str]:
     if a.shape != b.shape or a.targets != b.targets:
         notes.append(f"the data differ: {_data(a)}; {_data(b)}")
     elif a.fingerprint is not None and b.fingerprint is not None and a.fingerprint != b.fingerprint:
-        notes.append("the stores have the same shape but other values")
+        notes.append("the data have the same shape but other values")
     if a.preprocess != b.preprocess or a.lam != b.lam:
         notes.append("the errors cannot be compared: they are on data preprocessed in another way, or with another lam")
     slices = [{name: one.options.get(name) for name in _OF_SLICES} for one in (a, b)]

@@ -1,0 +1,184 @@
+"""Targets in memory next to a store: the answers are those of a store that holds the same targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import xarray as xr
+
+import dsel
+from dsel import select
+from dsel.api.run_select import select_from
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.engine.clusters.local import local_cluster
+from dsel.errors import DataError, DselError, OptionError
+from dsel.jobs.run_folder import RunFolder
+from dsel.passes.data_pass import log_passes
+from dsel.passes.statistics_cache import StatisticsCache
+from tests.data.test_sparse import write
+from tests.on_workers import hold_column_blocks
+from tests.stores import append_rows, make_store, regression
+
+RNG = np.random.default_rng(0)
+M = 240
+FRAME = pd.DataFrame(
+    {"a": RNG.normal(size=M), "b": RNG.normal(size=M), "c": RNG.choice(["u", "v", "w"], size=M)},
+    index=pd.Index([f"p{i}" for i in RNG.permutation(M)], name="patient"),
+).assign(d=np.where(np.arange(M) % 7, RNG.normal(size=M), np.nan))
+WEIGHTS = RNG.uniform(0.5, 2.0, size=M)
+SCORE = (2 * FRAME.a - FRAME.b + (FRAME.c == "u") + RNG.normal(size=M)).rename("score")
+RISK = SCORE.gt(0).map({True: "high", False: "low"}).rename("risk")
+BOTH = pd.DataFrame({"score": SCORE, "other": FRAME.b + 0.3 * RNG.normal(size=M)})
+LABELLED = xr.DataArray(SCORE.to_numpy(), dims="patient", coords={"patient": FRAME.index.to_numpy()}, name="score")
+ASKED: dict[str, Any] = {"k": 2, "method": "forward", "missing": "mean"}
+
+
+def ingested(path: Path, y: Any = None) -> Path:
+    """Write a store with categories, missing values and weights, and with targets if they are given."""
+    dsel.ingest(FRAME, path, y=y, weight=WEIGHTS, categorical=["c"], missing="keep")
+    return path
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ingested(tmp_path_factory.mktemp("features") / "features.zarr")
+
+
+def same(found: dsel.Selection, expected: dsel.Selection) -> None:
+    for name in ("indices", "error", "groups", "weights", "targets", "classes", "r2", "loss_parameters"):
+        assert getattr(found, name) == getattr(expected, name), name
+    np.testing.assert_array_equal(found.coefficients, expected.coefficients)
+
+
+@pytest.mark.parametrize(
+    ("y", "stored", "asked"),
+    [
+        (SCORE, SCORE, {}), (BOTH, BOTH, {}), (LABELLED, SCORE, {}), (LABELLED[::-1], SCORE, {}),
+        (SCORE.to_numpy(), SCORE.rename("y0"), {}), (SCORE.tolist(), SCORE.rename("y0"), {}),
+        (da.from_array(SCORE.to_numpy()), SCORE.rename("y0"), {}), (RISK, RISK, {}), (SCORE, SCORE, {"k": "auto"}),
+        (RISK.astype("category"), RISK, {"loss": "logistic", "class_weight": {"high": 2.0}}),
+        (SCORE, SCORE, {"groups": None, "sample_weight": False, "missing": "mean", "lam": 0.5}),
+    ],
+)  # fmt: skip
+def test_the_answer_is_that_of_a_store_with_the_targets(
+    features: Path, tmp_path: Path, y: Any, stored: Any, asked: dict[str, Any]
+) -> None:
+    asked = {**ASKED, **asked}
+    expected = dsel.select(ingested(tmp_path / "whole.zarr", stored), **asked)
+    found = dsel.select(features, y, **asked)
+    same(found, expected)
+    assert found.targets
+    assert found.source == str(features)
+
+
+def test_the_store_may_have_targets_of_its_own(tmp_path: Path) -> None:
+    whole = ingested(tmp_path / "whole.zarr", RISK)
+    found = dsel.select(whole, SCORE, **ASKED, class_weight=None)
+    assert found.targets == ("score",)
+    same(found, dsel.select(ingested(tmp_path / "other.zarr", SCORE), **ASKED))
+
+
+def test_a_window_takes_the_same_rows_of_the_targets(tmp_path: Path) -> None:
+    X, Y = regression(m=300)
+    stores = [make_store(tmp_path / name, X[:200], y, chunks=(20, 7)) for name, y in (("a", Y[:200]), ("b", None))]
+    for store, y in zip(stores, (Y, None), strict=True):
+        append_rows(store, X, y)
+    y = np.where(np.arange(300) < 200, np.nan, Y[:, 0])[:, None]  # what is outside of the window does not matter
+    for method in ("forward", "greedy-rls", "kfold"):
+        asked: dict[str, Any] = {"k": 3, "method": method, "lam": 1.0, "rows": {"last": 1}}
+        same(dsel.select(stores[1], y, **asked), dsel.select(stores[0], **asked))
+
+
+def test_a_sparse_store_takes_them_too(tmp_path: Path) -> None:
+    X = scipy.sparse.random(60, 12, 0.4, format="csr", random_state=0)
+    y = X.toarray()[:, 3] - 2 * X.toarray()[:, 7] + 0.1 * RNG.normal(size=60)
+    found = dsel.select(write(tmp_path / "s.zarr", X), y, k=2, method="forward")
+    expected = dsel.select(write(tmp_path / "y.zarr", X, y=y), k=2, method="forward", targets=["y"])
+    assert (found.indices, found.error) == (expected.indices, expected.error)
+
+
+def test_wide_data_and_workers_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = regression(m=200, n=60)
+    whole = make_store(tmp_path / "whole.zarr", X, Y, chunks=(50, 20))
+    alone = make_store(tmp_path / "alone.zarr", X, None, chunks=(50, 20))
+    for held in (False, True):
+        if held:
+            hold_column_blocks(monkeypatch.setattr)
+        expected = dsel.select(whole, k=3, method="forward")
+        same(dsel.select(alone, Y, k=3, method="forward"), expected)
+        assert expected.plan is not None
+        assert expected.plan["representation"] == ("column-blocks" if held else "gram")
+    with local_cluster(1, "1GiB"):
+        same(dsel.select(alone, Y, k=3, method="forward"), expected)
+
+
+def test_proofs_alternatives_stability_sums_and_scores_take_them(features: Path, tmp_path: Path) -> None:
+    whole = ingested(tmp_path / "whole.zarr", SCORE)
+    expected, found = dsel.select(whole, **ASKED), dsel.select(features, SCORE, **ASKED)
+    a, b = dsel.certify(expected, whole).certificate[-1], dsel.certify(found, features, SCORE).certificate[-1]
+    assert (a["value"], a["bound"], a["proven"]) == (b["value"], b["bound"], b["proven"])
+    assert dsel.alternatives(found, features, SCORE).verdicts == dsel.alternatives(expected, whole).verdicts
+    assert found.score(features, SCORE) == pytest.approx(expected.score(whole), rel=1e-9)
+    sampling: dict[str, Any] = {"k": 2, "samples": 10, "parts": 4, "missing": "mean"}
+    frequencies = [dsel.stability(*data, **sampling).frequencies for data in ((whole,), (features, SCORE))]
+    np.testing.assert_array_equal(*frequencies)
+
+
+def test_sums_take_them(tmp_path: Path) -> None:
+    X, Y = regression(m=300)
+    store = make_store(tmp_path / "s.zarr", X[:200], None, chunks=(50, 12))
+    append_rows(store, X)
+    sums = dsel.sums(store, Y)
+    assert dsel.select(sums, k=3, method="forward").indices == dsel.select(X, Y, k=3, method="forward").indices
+
+
+def test_saved_statistics_are_those_of_the_targets(tmp_path: Path) -> None:
+    X, Y = regression(m=300)
+    store, cache = make_store(tmp_path / "s.zarr", X[:200], Y[:200], chunks=(50, 12)), StatisticsCache(tmp_path / "c")
+    append_rows(store, X, Y)
+    targets = [Y[:, 0], X[:, 3] - X[:, 9], Y[:, 0]]
+    request = SelectionRequest(k=2, method="forward")
+    own = select_from(as_dataset(store), request, cache)
+    found, passes = [], []
+    for y in targets:
+        with log_passes() as made:
+            found.append(select_from(as_dataset(store, y), request, cache))
+        passes.append([one.name for one in made.records])
+        assert found[-1].indices == dsel.select(X, y, k=2, method="forward").indices
+    assert len({selection.fingerprint for selection in (own, *found)}) == 3
+    assert ["Gram matrix" in names for names in passes] == [True, True, False]
+
+
+def test_the_call_that_certifies_names_them(features: Path, tmp_path: Path) -> None:
+    dsel.select(features, SCORE, **ASKED).save(tmp_path / "saved")
+    with pytest.raises(DselError, match=r"certify\(.*features.zarr\", y\)"):
+        RunFolder(tmp_path / "saved").job()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "what", "remedy"),
+    [
+        (lambda s: select(s, SCORE[:50], k=2), DataError, "X has 240 rows and Y has 50", "one row for each"),
+        (lambda s: select(s, SCORE.where(SCORE < 2), **ASKED), DataError, "Y has NaN .*'score'", "a number for each"),
+        (lambda s: select(s, SCORE[::-1], k=2), DataError, "indexes of X and Y differ", r"open_store\(X\).samples"),
+        (lambda s: select(s, LABELLED[:50], k=2), DataError, "no rows for 190 of the 240", "the same samples"),
+        (lambda s: select(s, "score", k=2), OptionError, "Y is text, and X is the store", "by targets"),
+        (lambda s: select(s, RISK.tolist(), k=2), OptionError, "Y is text, and X is the store", r"numpy.array\(Y\)"),
+        (lambda s: select(s, SCORE, targets=["score"], k=2), OptionError, "targets is given next to Y", "Leave Y out"),
+        (lambda s: dsel.certify(select(s, SCORE, **ASKED), s), DataError, "There are 0 targets", "Give the Y"),
+        (lambda s: dsel.certify(select(s, SCORE, **ASKED), s, -SCORE**2), DataError, "not the data", "Give the X, Y"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_is_wrong_with_them(
+    features: Path, call: Callable[[Path], Any], error: type[DselError], what: str, remedy: str
+) -> None:
+    with pytest.raises(error, match=f"(?s){what}.*{remedy}"):
+        call(features)
