@@ -229,6 +229,16 @@ class Dataset:
         made = dict.fromkeys(str(sources[j]) for j in columns if sources[j] != self.features[j])
         return tuple(name for name in made if name not in rest)
 
+    def in_order(self, values: Any, name: str) -> Any:
+        """Return labelled values, one for each row, in the order of the rows; others as they are.
+
+        Errors: DataError for other labels than those of the rows, and for those of a frame in another order.
+        """
+        if self.store is None:
+            return in_memory.matched(self.row_labels, values, name)
+        variable = SAMPLES if isinstance(self.store, SparseStore) else SAMPLE
+        return in_memory.matched_by_text(partial(read_labels, self.store.path, variable, self.m), values, name)
+
     @property
     def has_given_targets(self) -> bool:
         """Whether targets in memory were given next to a store."""
@@ -465,10 +475,7 @@ def _require_values(Y: Any, store: Any, targets: Sequence[str | int] | None) -> 
 
 def _with_targets(dataset: Dataset, Y: Any, dates: Dates) -> Dataset:
     """Return the data of a store with targets in memory: a row for each of the store, in the order of its labels."""
-    store = dataset.store
-    assert store is not None
-    labels = partial(read_labels, store.path, SAMPLES if isinstance(store, SparseStore) else SAMPLE, dataset.m)
-    Y = in_memory.matched_by_text(labels, frames.opened(None, Y, None)[1], "Y")
+    Y = dataset.in_order(frames.opened(None, Y, None)[1], "Y")
     rows = np.broadcast_to(np.float64(0.0), (dataset.m, 1))  # they stand for X, which is not read
     found = _from_arrays(rows, Y, None, "refuse", dates, (), "refuse")
     y = np.concatenate([block.y for block in found.blocks])

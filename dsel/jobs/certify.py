@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
-from dsel._lib.text import counted_items, percent
+from dsel._lib.text import counted_items, percent, shorten
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -280,11 +280,9 @@ def validated_again(dataset: Dataset, request: SelectionRequest, selection: Sele
             f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
             "Give the data that the selection was made from.",
         )
-    if dataset.n_targets != len(selection.targets):
-        raise DataError(
-            f"There are {dataset.n_targets} targets, and the selection was made for {len(selection.targets)}.",
-            "Give the Y of the selection.",
-        )
+    if selection.targets and not dataset.n_targets:
+        what = f"There are no targets, and the selection was made for {shorten(selection.targets)}."
+        raise DataError(what, "Give the Y that the selection was made from.")
     request = as_selected(request, selection)
     if selection.size_curve is not None:
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})

@@ -136,7 +136,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     Parameters
     ----------
     dataset : Dataset
-        The data. Nothing but labels and shapes is used.
+        The data. Nothing but labels and shapes is used, and targets in memory next to a store.
     request : SelectionRequest
         What was asked.
 

@@ -126,7 +126,10 @@ def test_proofs_alternatives_stability_sums_and_scores_take_them(features: Path,
     a, b = dsel.certify(expected, whole).certificate[-1], dsel.certify(found, features, SCORE).certificate[-1]
     assert (a["value"], a["bound"], a["proven"]) == (b["value"], b["bound"], b["proven"])
     assert dsel.alternatives(found, features, SCORE).verdicts == dsel.alternatives(expected, whole).verdicts
-    assert found.score(features, SCORE) == pytest.approx(expected.score(whole), rel=1e-9)
+    for y in (SCORE, LABELLED[::-1], SCORE.to_numpy()):
+        assert found.score(features, y) == pytest.approx(expected.score(whole), rel=1e-9)
+    with pytest.raises(DataError, match="indexes of X and Y differ"):
+        found.score(features, SCORE[::-1])
     sampling: dict[str, Any] = {"k": 2, "samples": 10, "parts": 4, "missing": "mean"}
     frequencies = [dsel.stability(*data, **sampling).frequencies for data in ((whole,), (features, SCORE))]
     np.testing.assert_array_equal(*frequencies)
@@ -173,7 +176,7 @@ def test_the_call_that_certifies_names_them(features: Path, tmp_path: Path) -> N
         (lambda s: select(s, "score", k=2), OptionError, "Y is text, and X is the store", "by targets"),
         (lambda s: select(s, RISK.tolist(), k=2), OptionError, "Y is text, and X is the store", r"numpy.array\(Y\)"),
         (lambda s: select(s, SCORE, targets=["score"], k=2), OptionError, "targets is given next to Y", "Leave Y out"),
-        (lambda s: dsel.certify(select(s, SCORE, **ASKED), s), DataError, "There are 0 targets", "Give the Y"),
+        (lambda s: dsel.certify(select(s, SCORE, **ASKED), s), DataError, "no targets, and .* for score", "Give the Y"),
         (lambda s: dsel.certify(select(s, SCORE, **ASKED), s, -SCORE**2), DataError, "not the data", "Give the X, Y"),
     ],
 )  # fmt: skip

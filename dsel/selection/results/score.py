@@ -186,7 +186,7 @@ def _own_targets(selection: SelectionRecord, X: Any) -> list[str] | None:
 def _stored(store: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     """Return the targets and the weights of a store that are named, or its own weights where none are given.
 
-    Others are returned as they are. Errors: those of `as_dataset`, where the store has none of these names.
+    Others are returned in the order of the rows. Errors: those of `as_dataset` for unknown names, and of `in_order`.
     """
     import pandas as pd
 
@@ -197,6 +197,8 @@ def _stored(store: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
         parts = (block.y.compute() if block.lazy else block.y for block in dataset.blocks)
         values = [np.asarray(load_block(part, dataset.target_columns)) for part in parts]
         y = pd.DataFrame(np.concatenate(values), columns=list(dataset.targets))
+    else:
+        y = dataset.in_order(y, "Y")
     if dataset.weights is not None:
         found = dataset.weights.values
         sample_weight = found.read(0, dataset.m) if isinstance(found, StoredArray) else found
