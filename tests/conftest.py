@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,15 @@ def _searches_prepare_little() -> None:
 
     assert (gram_row_cache._SEGMENT_BYTES, compiled._MAX_AHEAD) == (1 << 28, 1 << 22)
     gram_row_cache._SEGMENT_BYTES, compiled._MAX_AHEAD = 1 << 20, 1 << 14
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_made_once() -> None:
+    """Let the command line keep its commands, which are always the same. Typer takes 30 ms to make them for a call."""
+    import typer.main
+    import typer.testing
+
+    typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture

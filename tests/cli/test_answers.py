@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestInit:
+    @pytest.mark.usefixtures("no_workers")
     def test_the_job_runs_on_a_store_with_missing_values(self, tmp_path: Path) -> None:
         frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcy"))
         frame.iloc[3, 1] = np.nan

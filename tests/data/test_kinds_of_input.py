@@ -306,6 +306,7 @@ def test_a_coordinate_named_source_of_other_programs_makes_no_groups() -> None:
     assert dsel.select(other, Y, k=2, groups="source").groups
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_proof_log_of_grouped_categories_is_verified(tmp_path: Path) -> None:
     dsel.ingest(MIXED.assign(y=Y), tmp_path / "store.zarr", target="y", categorical="auto")
     job = tmp_path / "job.yaml"

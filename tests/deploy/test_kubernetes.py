@@ -345,7 +345,7 @@ class StandInCluster:
         deadline = time.monotonic() + 400.0
         while not (found := condition()):
             assert time.monotonic() < deadline, f"it did not happen\n{self.logs()}"
-            time.sleep(0.2)
+            time.sleep(0.7)  # most conditions start kubectl
         return found
 
 

@@ -85,6 +85,7 @@ def test_the_job_counts_its_passes_and_gives_what_select_gives(store: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_workers")
 def test_killed_and_resumed_it_continues_at_the_last_finished_round(store: Path) -> None:
     held_out = make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
     options = {"lam_grid": [0.1, 1.0, 10.0], "held_out": str(held_out), "direction": "floating"}
@@ -122,6 +123,7 @@ def test_other_held_out_rows_are_another_job(store: Path) -> None:
         run_job(read_job(job))
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path) -> None:
     options = {"rewrite_every": 4, "lam_grid": [0.1, 10.0]}
     settings = SelectionRequest(k=18, method="greedy-rls", options=options)

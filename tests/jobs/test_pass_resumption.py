@@ -71,6 +71,7 @@ print(json.dumps([dict(counted), heavy, json.loads(found.stdout)["indices"]]))
 """
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_a_finished_job_on_unchanged_data_reads_no_x_and_loads_little(tmp_path: Path) -> None:
     X, Y = regression(m=300)
     store = make_store(tmp_path / "data.zarr", X, Y, chunks=(10, 24))

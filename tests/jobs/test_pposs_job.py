@@ -67,7 +67,7 @@ class TestAJobFromTheShell:
         (tmp_path / "own.py").write_text(OWN)
         description = {
             "store": "data.zarr", "k": 3, "method": "pposs", "criterion": "own:score", "seed": 5,
-            "options": {"processors": 16, "iterations": 1600}, "cluster": {"local": {"workers": 2, "memory": "600MB"}},
+            "options": {"processors": 16, "iterations": 1600}, "cluster": {"local": {"workers": 1, "memory": "600MB"}},
             "checkpoint_seconds": 0.2,
         }  # fmt: skip
         (tmp_path / "job.yaml").write_text(yaml.safe_dump(description))

@@ -52,8 +52,10 @@ def assert_the_same(found: Eigen, Z: Any, tolerance: float = 1e-10) -> None:
     assert (found.W[np.arange(r), largest] > 0).all()
 
 
-@pytest.mark.parametrize("kind", SHAPES)
-@pytest.mark.parametrize(("rows", "columns"), [(1, 90), (90, 1), (7, 5), (19, 4), (90, 90)])
+@pytest.mark.parametrize(
+    ("kind", "rows", "columns"),
+    [(kind, *chunks) for kind in SHAPES for chunks in ((1, 90), (7, 5), (90, 90))] + [("tall", 90, 1), ("wide", 19, 4)],
+)
 def test_both_algorithms_agree_with_scipy_for_any_chunks(tmp_path: Path, kind: str, rows: int, columns: int) -> None:
     X = data(kind)
     Z = X - X.mean(axis=0)

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Path:
     return make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     m=st.integers(8, 40), n=st.integers(3, 9), N=st.integers(1, 2), seed=st.integers(0, 10**6),
     lam=st.sampled_from([0.01, 1.0, 20.0]), loss=st.sampled_from(["squared", "zero-one"]),

@@ -24,7 +24,7 @@ PATIENCE = "100"
     ("case", "kinds", "kills"),
     [
         ("wide forward", "kill,term,worker,stopped,second run", 5),
-        ("bucket kfold", "5xx,partial body,slow body,hang", 3),
+        ("bucket kfold", "5xx,partial body,slow body,hang", 2),
     ],
 )
 def test_a_few_disturbances_change_nothing_and_leave_nothing(tmp_path: Path, case: str, kinds: str, kills: int) -> None:

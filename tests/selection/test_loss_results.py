@@ -507,7 +507,7 @@ def _has_a_minimum(loss: str, A: Floats, y: Floats) -> bool:
 @pytest.mark.parametrize("loss", ["logistic", "multinomial", "poisson", "cox"])
 def test_a_note_says_exactly_where_the_deviance_has_no_minimum(loss: str) -> None:
     kinds = set()
-    for seed in (*range(20), 58):
+    for seed in (*range(9), 58):
         rng = np.random.default_rng(seed)
         Z = np.column_stack([rng.integers(0, 3, size=(25, 2)), rng.permutation(np.arange(25) < 6)]).astype(float)
         scores = (Z - Z.mean(axis=0)) @ rng.normal(size=(3, 3)) * rng.uniform(0.0, 3.0)

@@ -272,6 +272,7 @@ def test_shares_of_near_best_subsets_are_named_less_the_penalty() -> None:
     assert "x3 is in all 3 near-best subsets; without it R² less the penalty is at most 0.4136." in text
 
 
+@pytest.mark.usefixtures("no_workers")
 def test_the_report_says_how_to_certify(tmp_path: Path) -> None:
     """A call in Python with the store or the data, the saved selection where it is one, and a command for a job."""
     rng = np.random.default_rng(0)
