@@ -82,10 +82,10 @@ def __getattr__(name: str) -> Any:
     gc.disable()  # Imports leave no garbage; its collection is an eighth of their time.
     try:
         found = getattr(import_module(_HOMES[name]), name)
-        if isinstance(found, FunctionType) and type(found.__annotations__) is dict:
-            from dsel._lib.annotations import LazyAnnotations
+        if isinstance(found, FunctionType | type):
+            from dsel._lib.annotations import annotate_lazily
 
-            found.__annotations__ = LazyAnnotations(found)
+            annotate_lazily(found)
         return found
     finally:
         if collects:

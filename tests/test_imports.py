@@ -55,6 +55,15 @@ def test_annotations_of_public_functions_can_be_read(name: str) -> None:
     assert not any(isinstance(hint, str | typing.ForwardRef) for hint in hints.values())
 
 
+@pytest.mark.parametrize("name", [name for name in dsel.__all__ if inspect.isclass(getattr(dsel, name))])
+def test_annotations_of_the_methods_of_public_classes_can_be_read(name: str) -> None:
+    members = [getattr(member, "fget", member) for _, member in inspect.getmembers(getattr(dsel, name))]
+    for function in members:
+        if inspect.isfunction(function) and function.__module__.startswith("dsel."):
+            hints = typing.get_type_hints(function)
+            assert not any(isinstance(hint, str | typing.ForwardRef) for hint in hints.values())
+
+
 @pytest.mark.parametrize("size", [0, 921, 922, 10**6, 943_718, 943_719, 1 << 30, 1_234_567_890_000, 1 << 62])
 def test_bytes_are_written_as_dask_writes_them(size: int) -> None:
     assert format_bytes(size) == dask_format(size)

@@ -7,6 +7,16 @@ from types import FunctionType
 from typing import Any
 
 
+def annotate_lazily(found: FunctionType | type) -> None:
+    """Give a function, or the methods and properties of a class, annotations that are imported when they are read."""
+    classes = found.__mro__ if isinstance(found, type) else ()
+    members = [one for c in classes if c.__module__.startswith("dsel.") for one in vars(c).values()] or [found]
+    for member in members:
+        function = getattr(member, "fget", member)
+        if isinstance(function, FunctionType) and type(function.__annotations__) is dict:
+            function.__annotations__ = LazyAnnotations(function)
+
+
 class LazyAnnotations(dict[str, Any]):
     """The annotations of a function as text. To list them imports the names that its module has for type checkers.
 
