@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,12 +80,7 @@ def __getattr__(name: str) -> Any:
     collects = gc.isenabled()
     gc.disable()  # Imports leave no garbage; its collection is an eighth of their time.
     try:
-        found = getattr(import_module(_HOMES[name]), name)
-        if isinstance(found, FunctionType) and type(found.__annotations__) is dict:
-            from dsel._lib.annotations import LazyAnnotations
-
-            found.__annotations__ = LazyAnnotations(found)
-        return found
+        return getattr(import_module(_HOMES[name]), name)
     finally:
         if collects:
             gc.enable()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
-import typing
 
 import pytest
 from dask.utils import format_bytes as dask_format
@@ -44,15 +42,6 @@ def test_a_step_imports_nothing_else(step: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.splitlines()[-1].split()[1:]) <= STEPS[step]
-
-
-@pytest.mark.parametrize("name", [name for name in dsel.__all__ if inspect.isfunction(getattr(dsel, name))])
-def test_annotations_of_public_functions_can_be_read(name: str) -> None:
-    function = getattr(dsel, name)
-    hints = typing.get_type_hints(function)
-    assert "return" in hints
-    assert inspect.get_annotations(function, eval_str=True) == hints
-    assert not any(isinstance(hint, str | typing.ForwardRef) for hint in hints.values())
 
 
 @pytest.mark.parametrize("size", [0, 921, 922, 10**6, 943_718, 943_719, 1 << 30, 1_234_567_890_000, 1 << 62])

@@ -561,14 +561,14 @@ def _from_sparse_store(
 ) -> Dataset:
     """Targets are columns of obs, given by name, by default those that dsel recorded; without any, Y = X."""
     m, n = store.shape
-    chosen: list[str] = []
-    if targets is None:
-        targets = store.default_targets
-    for name in () if unsupervised else targets:
+    stored, asked = store.attributes.get(ATTR_CLASSES, {}), []
+    for name in () if unsupervised else store.default_targets if targets is None else targets:
         if not isinstance(name, str):
             raise OptionError(f"targets: {name!r} names no column of obs.", f"Known: {shorten(store.obs, 8)}.")
-        chosen.append(name)
-    require_unique(chosen, "target", "targets", "Name each one once.")
+        asked += [f"{name}={level}" for level in stored.get(name, ())] or [name]
+    require_unique(asked, "target", "targets", "Name each one once.")
+    places, classes = stored_targets(as_labels(asked), stored, None)
+    chosen = asked if places is None else [asked[place] for place in places]
     variables = tuple(store.column(name, "targets").variable for name in chosen)
     parts = store.blocks()
     blocks = tuple(
@@ -578,7 +578,7 @@ def _from_sparse_store(
         name=str(store.path), m=m, n=n, n_targets=len(chosen), features=store.features, targets=as_labels(chosen),
         blocks=blocks, x_bytes=sum(p.bytes_read() for p in parts),
         y_bytes=sum(block.y.bytes_read() for block in blocks) if chosen else 0, store=store,
-        tag=group_tag(str(store.path)),
+        tag=group_tag(str(store.path)), classes=classes,
     )  # fmt: skip
     return _with_weights(dataset, store_weights(store, sample_weight))
 

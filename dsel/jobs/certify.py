@@ -335,7 +335,9 @@ def describe(row: dict[str, Any], selection: Selection) -> str:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         words = f"{useless}at most {percent(row['relative_to_total'])} of {whole_of(row)} from the best{among}"
-    return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts)]).strip()
+    return " ".join(
+        [f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts, selection.indices)]
+    ).strip()
 
 
 def with_ratio(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> Selection:

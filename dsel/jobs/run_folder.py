@@ -28,7 +28,7 @@ from dsel.errors import DataError, DselError, Interrupted, MissingInputError, Ou
 from dsel.jobs.observers.registry import observed
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.signals import Interrupts
-from dsel.jobs.status import Command, StatusFile
+from dsel.jobs.status import STATUS, Command, StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
 from dsel.selection.result import Selection, open_selection
 from dsel.selection.saved import SELECTION, certify_call
@@ -69,8 +69,8 @@ class RunFolder:
         self._names: frozenset[str] | None = None
 
     @contextmanager
-    def hold(self, reporter: Reporter, command: Command = "run") -> Iterator[tuple[Lock, Interrupts]]:
-        """Create the folder, lock it, log into it and handle signals, for the duration of a run.
+    def hold(self, reporter: Reporter) -> Iterator[Lock]:
+        """Create the folder, lock it and log into it, for the duration of a run.
 
         Raises
         ------
@@ -81,18 +81,25 @@ class RunFolder:
             make_folder(self.path)
         with (
             reporter.showing(),
-            Interrupts(),  # while it waits for another run
+            Interrupts(),  # while it waits for another run, and until it works
             locked(self.path, reporter.run) as lock,
             self._known(lock.names),
             reporter.logging_to(self.log, is_new=self.is_absent(self.log)),
-            StatusFile(self.path, reporter.run, command) as reporter.status,
-            Interrupts() as interrupts,
         ):
             _log_header(reporter.run)
             if isinstance(self.path, Path):
                 _remove_leftovers(self.path)
-            with observed(reporter.events, self.path, reporter.run):
-                yield lock, interrupts
+            yield lock
+
+    @contextmanager
+    def work(self, reporter: Reporter, command: Command = "run") -> Iterator[Interrupts]:
+        """Tell the status of the folder and observers what a run does there, and handle signals. The run holds it."""
+        with (
+            StatusFile(self.path, reporter.run, command) as reporter.status,
+            Interrupts() as interrupts,
+            observed(reporter.events, self.path, reporter.run),
+        ):
+            yield interrupts
 
     @contextmanager
     def _known(self, names: frozenset[str]) -> Iterator[None]:
@@ -207,11 +214,23 @@ class RunFolder:
         try:
             if self._has_traces():
                 with self.hold(reporter):
-                    self.remove_checkpoints()
+                    self.settle(reporter)
         except Interrupted:
             raise
         except (OSError, DselError) as error:
             log.info("%s is not tidied: %s", self.path, error)
+
+    def settle(self, reporter: Reporter) -> None:
+        """Remove checkpoints that a complete result has made useless. Its status stays, unless a run was killed."""
+        self.remove_checkpoints()
+        if self.status().get("state") != "finished":
+            with self.work(reporter):
+                pass
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status.json` says; empty if it is missing or damaged."""
+        found = read_json(self.path / STATUS)
+        return found if isinstance(found, dict) else {}
 
     def _has_traces(self) -> bool:
         names = list_names(self.path)

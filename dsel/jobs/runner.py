@@ -162,16 +162,19 @@ def _run_in_folder(
     opened = replace(
         opened, context=replace(opened.context, start=start, compare=compare, keeps_trees=in_series, last_runs=last)
     )  # fmt: skip
-    with folder.hold(reporter) as (lock, interrupts):
+    with folder.hold(reporter) as lock:
         saved = folder.finished(identity)
         if saved is not None and is_complete(job, folder, saved):
-            folder.remove_checkpoints()
+            folder.settle(reporter)
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
-        folder.claim(job, identity)
+        folder.claim(job, identity)  # a run that is refused leaves the status as it is
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         before = None if previous is None else previous.selection
-        with run_events(opened.validated, run=reporter.run, folder=str(folder.path)) as ended:
+        with (
+            folder.work(reporter) as interrupts,
+            run_events(opened.validated, run=reporter.run, folder=str(folder.path)) as ended,
+        ):
             selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
             ended(selection)
         changes = describe_changes(selection.changes) if selection.changes else ()
@@ -340,10 +343,8 @@ def certify_run(
     command: Command = "certify" if budget.near_best is None else "alternatives"
     with (
         trusting(folder, trust),
-        RunFolder(folder).hold(reporter, command) as (
-            lock,
-            interrupts,
-        ),
+        RunFolder(folder).hold(reporter) as lock,
+        RunFolder(folder).work(reporter, command) as interrupts,
         proof_events(dataset, job.request(), selection, run=reporter.run, folder=str(folder)) as ended,
     ):
         previous = _run_before(folder, identity.get("previous"))

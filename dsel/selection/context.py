@@ -137,6 +137,11 @@ class SelectionRun:
         """How many columns, or groups, are chosen at most besides those that always are."""
         return self.validated.request.limit - self.validated.included
 
+    @property
+    def reachable(self) -> int:
+        """The same without columns that cannot be used, such as constant ones."""
+        return min(self.most, self.subject.n)
+
     def row(
         self, size: int, error: float, r2: float, members: Sequence[int], *, criterion: float | None = None,
         rank: int | None = None,

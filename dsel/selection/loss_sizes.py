@@ -140,7 +140,7 @@ def _fits_of_fold(run: SelectionRun, data: LossData, number: int) -> list[LossFi
     search.every_size(search.search())
     best = [
         min((S for S, size in search.sizes.items() if size <= s), key=lambda S: (search.known[S].value, S))
-        for s in range(run.most + 1)
+        for s in range(run.reachable + 1)
     ]
     return [search.known[S] for S in best]
 

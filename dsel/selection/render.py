@@ -231,14 +231,14 @@ def _remarks(selection: SelectionRecord) -> dict[int, list[str]]:
     alike: dict[str, list[dict[str, Any]]] = {}
     for row in selection.certificate:
         same_gap = {**row, "dependent_gap": float(row["dependent_gap"] > 0.0)}
-        if what := caveat(same_gap, selection.label, selection.counts):
+        if what := caveat(same_gap, selection.label, selection.counts, selection.indices):
             alike.setdefault(what, []).append(row)
     found: dict[int, list[str]] = {}
     for rows in alike.values():
         largest = {**rows[-1], "dependent_gap": max(row["dependent_gap"] for row in rows)}
         sizes = [str(row["size"]) for row in rows]
         which = f"Sizes {shorten(sizes, _FEW)}: " if len(sizes) > 1 else ""
-        sentence = caveat(largest, selection.label, selection.counts)
+        sentence = caveat(largest, selection.label, selection.counts, selection.indices)
         found.setdefault(rows[-1]["size"], []).append(f"  {which}{printable(sentence)}")
     return found
 

@@ -42,7 +42,7 @@ def run_method(run: SelectionRun) -> SearchOutcome:
     validated, objective, context = run.validated, run.objective, run.context
     criterion = validated.criterion
     data = ColumnData(run.dataset) if criterion is not None and takes_data(criterion) else None
-    k = min(run.most, run.subject.n)
+    k = run.reachable
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else _value_of(criterion, data, included)

@@ -115,7 +115,7 @@ def _chosen(validated: ValidatedRequest, points: Sequence[SizePoint], descriptio
 def every_size(run: SelectionRun) -> tuple[SearchOutcome, Subsets]:
     """Return what the search finds, and the best subset of at most s columns for s = 0, ..., the limit."""
     base, objective = run.validated.included, run.objective
-    most = min(run.most, run.subject.n)
+    most = run.reachable
     outcome = run_method(run.asking(k=base + most))
     if most and not run.validated.method.every_size:
         found = [*(run_method(run.asking(k=base + size)) for size in range(1, most)), outcome]
@@ -196,7 +196,7 @@ class _FoldErrors:
             f"Model {number + 1} of the choice of k is trained on", "choose fewer or other folds",
             load_target_gram=None if trained.unsupervised else load,
         )  # fmt: skip
-        members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.most + 1)]
+        members = [[*run.base, *subsets[min(size, len(subsets) - 1)]] for size in range(run.reachable + 1)]
         with one_blas_thread():  # the matrices are small: threads would wait for each other
             errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
             return [errors.errors(self._parts[part], members).tolist() for part in tested]

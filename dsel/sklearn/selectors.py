@@ -166,7 +166,7 @@ class BestSubsetSelector(BaseSelector):
     def _why_not_proven(self) -> str:
         selection = self.selection_
         if self.status_ == "optimal-except-near-copies":
-            return caveat(selection.certificate[-1], selection.label, selection.counts)
+            return caveat(selection.certificate[-1], selection.label, selection.counts, selection.indices)
         ended = f"ended after {self.seconds} seconds" if selection.ended == "seconds" else "ended"
         known = f"none is below {self.bound_:.6g}" if self.bound_ > 0.0 else "nothing is known of other subsets"
         return (

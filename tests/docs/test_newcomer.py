@@ -41,7 +41,7 @@ def normalised(text: str, folder: Path) -> str:
     text = re.sub(r"\b[\d,.]+ (ms|s)\b", "TIME", text)
     text = re.sub(r"\b[\d,]+ nodes", "N nodes", text)
     text = re.sub(r"\b[\d.]+ [KMGk]iB", "SIZE", text)
-    text = re.sub(r"run: \S+, process \d+ on \S+, started .*", "run: RUN", text)
+    text = re.sub(r"(\w+): \S+, process \d+ on \S+, started .*", r"\1: RUN", text)
     return text.strip() + "\n"
 
 

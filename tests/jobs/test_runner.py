@@ -23,7 +23,7 @@ import zarr
 
 import dsel
 from dsel._lib.termination import Stopped, _handle, _state, on_force
-from dsel.config.job import JobFile
+from dsel.config.job import JobFile, read_job
 from dsel.data.dataset import as_dataset
 from dsel.data.store import reader
 from dsel.engine.clusters.local import local_cluster
@@ -113,10 +113,14 @@ class TestARunFromTheShell:
         assert "the data are not read" in err
         assert dsel.open_selection(store.parent / "two").passes == 1  # the final check alone
 
+        status = (store.parent / "job.result" / "status.json").read_bytes()
+        run_job(read_job(write_job(store)))  # nothing to do
         make_store(store, X + 1, Y, chunks=(100, 24))
         code, _, err = call("run", write_job(store))
         assert code == 73
         assert "other data" in err
+        assert (store.parent / "job.result" / "status.json").read_bytes() == status
+        assert "finished" in call("status", store.parent / "job.result")[1].splitlines()[0]
 
     @pytest.mark.parametrize("interrupted", [False, True])
     @pytest.mark.usefixtures("no_workers")

@@ -659,3 +659,14 @@ def test_an_information_criterion_has_each_size_once(by: str) -> None:
     curve = dsel.select(X, y, k="auto", choose_k=by, near_copies="keep").size_curve
     assert curve is not None
     assert [point.size for point in curve.points] == list(range(10))
+
+
+@pytest.mark.parametrize("rule", [{"by": "folds"}, {"held_out": 0.25}, {"by": "bic"}])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_curve_ends_at_the_number_of_columns_that_can_be_used(rule: dict[str, Any], loss: Any) -> None:
+    X, y = problem()
+    X[:, 3] = 2.0
+    y = (y > y.mean()).astype(int) if loss == "logistic" else y
+    curve = dsel.select(X, y[:, 0], k="auto", method="forward", loss=loss, choose_k=rule).size_curve
+    assert curve is not None
+    assert [point.size for point in curve.points] == list(range(X.shape[1]))  # without the constant column

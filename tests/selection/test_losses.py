@@ -308,9 +308,10 @@ def test_methods_take_a_loss(names: dict[str, Any]) -> None:
         ("poisson", np.zeros(80), "All targets are 0"),
         ("gamma", np.arange(80.0), "takes targets > 0"),
         ("huber", np.r_[np.zeros(60), np.arange(20.0)], "robust spread is 0"),
+        ({"quantile": {"level": 0.75}}, np.r_[np.zeros(60), np.arange(20.0)], '"level": 0.75, "width": 0.1'),
     ],
 )
-def test_targets_that_a_loss_cannot_take_are_refused(loss: str, y: np.ndarray, message: str) -> None:
+def test_targets_that_a_loss_cannot_take_are_refused(loss: Any, y: np.ndarray, message: str) -> None:
     X, _ = drawn("huber")
     with pytest.raises(DataError, match=message):
         dsel.select(X, y, k=2, loss=loss)

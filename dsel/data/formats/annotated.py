@@ -142,13 +142,13 @@ class AnnotatedSparseSource(SparseSource):
                     f"{where} is stored by columns ({x.format}): no block of rows can be read without all of it.",
                     "Write it by rows: adata.X = adata.X.tocsr().",
                 )
-            self.shape, self.features, self.classes = parts.x.shape, parts.features, parts.classes
+            self.shape, self.features = parts.x.shape, parts.features
             self.dtype = wanted_dtype(options.dtype, parts.x.dtype, where)
             indptr = x.indptr if getattr(x, "group", None) is None else x.group["indptr"][...]
             self._ends = np.asarray(indptr, np.int64)  # the number of stored values before each row, and all of them
             self.stored = int(self._ends[-1])
-            # A slash would be a folder of Zarr.
-            self.targets = tuple(label.replace("/", "_") for label in parts.targets or ())
+            self.targets = tuple(map(_name_of_array, parts.targets or ()))
+            self.classes = {_name_of_array(name): [*map(_name_of_array, of)] for name, of in parts.classes.items()}
             self.weight = None if w is None else WEIGHT
             self.columns = {} if y is None else dict.fromkeys(self.targets, wanted_dtype(None, y.dtype, y.where))
             if w is not None:
@@ -171,6 +171,11 @@ class AnnotatedSparseSource(SparseSource):
                 samples = None if parts.samples is None else parts.samples(start, stop)
                 yield SparseBlock(start, int(ends[start]), rows, columns, samples)
                 start = stop
+
+
+def _name_of_array(label: str) -> str:
+    """Return a label as the name of an array. A slash would be a folder of Zarr."""
+    return label.replace("/", "_")
 
 
 def is_annotated(data: Any) -> bool:

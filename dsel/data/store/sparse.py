@@ -113,12 +113,12 @@ class SparseStore(AnyStore):
     @property
     def has_weight(self) -> bool:
         """Whether dsel wrote weights. Elsewhere a column of obs called weight may mean anything."""
-        return schema.ATTR_WEIGHT in read_attributes(self.path)
+        return schema.ATTR_WEIGHT in self.attributes
 
     @property
     def default_targets(self) -> list[str]:
         """The columns of obs that are targets unless others are named; dsel records them when it writes a store."""
-        return [str(name) for name in read_attributes(self.path).get(schema.ATTR_TARGETS, [])]
+        return [str(name) for name in self.attributes.get(schema.ATTR_TARGETS, [])]
 
     @property
     def column_bounds(self) -> list[int]:

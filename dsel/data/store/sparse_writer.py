@@ -59,9 +59,11 @@ class SparsePlan(StorePlan):
     @property
     def attributes(self) -> dict[str, Any]:
         source = self.source
+        classes = {name: list(levels) for name, levels in source.classes.items()}
         return {
             "encoding-type": "anndata", "encoding-version": "0.1.0", schema.ATTR_TARGETS: list(source.targets),
             **({} if source.weight is None else {schema.ATTR_WEIGHT: source.weight}),
+            **({schema.ATTR_CLASSES: classes} if classes else {}),
         }  # fmt: skip
 
     def create_arrays(self) -> None:

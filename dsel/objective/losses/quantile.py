@@ -45,7 +45,7 @@ class Quantile(Loss):
         """Return the loss with its width."""
         if self.width is not None:
             return self
-        instead = 'a width, such as loss={"quantile": {"level": 0.5, "width": 0.1}}'
+        instead = f'a width, such as loss={{"quantile": {{"level": {self.level:g}, "width": 0.1}}}}'
         return replace(self, width=_WIDTH * robust_spread(y, w, instead))
 
     @property

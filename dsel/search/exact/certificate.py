@@ -311,17 +311,19 @@ def is_finished(row: Mapping[str, Any], *, limited: bool) -> bool:
     return about_all and bool(rounding or row["status"].startswith("optimal"))
 
 
-def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any]) -> str:
+def caveat(
+    row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any], chosen: Sequence[int]
+) -> str:
     """Return what a proof leaves open and what helps, in words; "" if there is nothing to say.
 
-    row: what `Certificate.as_dict` returns. label: the label of a column. counts: those of the selection,
-    with all copies.
+    row: what `Certificate.as_dict` returns. label: the label of a column. counts, chosen: those of the
+    selection, with all copies, and its columns. All sizes give one advice about them.
     """
     sentences = []
-    if row.get("node_seconds") and not row["status"].startswith("optimal"):
-        sentences.append(_time_for_a_node(row))
     if row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
+    if row.get("node_seconds") and not row["status"].startswith("optimal"):
+        sentences.append(_time_for_a_node(row))
     if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
         sentences.append("The gap is rounding alone: a log of the proof and dsel verify decide it in more digits.")
     if row.get("represented"):
@@ -340,7 +342,7 @@ def caveat(row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[
         sentences.append(f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6.")
     if row["dependent_gap"]:
         compared = "sets of groups" if row["method"].startswith(GROUPS) else "subsets"
-        sentences.append(dependence(row["near_copies"], row["indices"], row["dependent_gap"], label, compared))
+        sentences.append(dependence(row["near_copies"], chosen, row["dependent_gap"], label, compared))
     return " ".join(sentences)
 
 
@@ -350,8 +352,8 @@ def dependence(
 ) -> str:  # fmt: skip
     """Return which columns are nearly dependent, what subsets with them may explain, and what helps, in words.
 
-    chosen: the known subset. gap: the `dependent_gap`. label: the label of a column. compared: what would have to
-    be compared to find such columns.
+    chosen: the columns of the selection, which stay where possible. gap: the `dependent_gap`. label: the label of a
+    column. compared: what would have to be compared to find such columns.
     """
     what = f"may explain up to {gap:.2g} of ||Y||^2 more, and no proof covers it"
     if not near_copies:
@@ -383,11 +385,11 @@ def _time_for_a_node(row: Mapping[str, Any]) -> str:
     """Return how long a node of a proof takes that had no time for it, and what time suffices."""
     takes = f"A node of the proof takes about {row['node_seconds']:.3g} s"
     if not row["time_needed"]:
-        return f"{takes}, which is more than the time that was left. More time helps."
+        return f"{takes}, which is more than the time that was left."
     needed = f"{row['time_needed']:g}"
     return (
         f"{takes}, and the time limit of {row['time_limit']:g} s left less. "
-        f"Give the proof {needed} s or more: --time {needed}s, in Python seconds={needed}."
+        f"To visit more nodes takes {needed} s or more: --time {needed}s, in Python seconds={needed}."
     )
 
 
@@ -413,8 +415,9 @@ def _why_useless(row: Mapping[str, Any]) -> str:
             "unless lam is 0 and columns separate the classes."
         )
     return (
-        "The proof ended before its bound was of use. More time helps, and so does a larger ridge penalty (lam), or "
-        "for one target a limit for coefficients, or a lower one (largest_coefficient, such as 1.5)."
+        "The proof ended before its bound was of use. A larger ridge penalty (lam) helps, or for one target a limit "
+        "for coefficients, or a lower one (largest_coefficient, such as 1.5). More time may help, but without them the "
+        "bound can stay near 0 until the last nodes."
     )
 
 

@@ -160,7 +160,7 @@ def headline(selection: SelectionRecord) -> str:
 
 def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
     """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
-    remark = caveat(row, selection.label, selection.counts)
+    remark = caveat(row, selection.label, selection.counts, selection.indices)
     return " ".join([_proved(selection, row), *([printable(remark)] if remark else [])])
 
 

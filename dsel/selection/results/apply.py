@@ -19,6 +19,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.data import schema
 from dsel.data.blocks import StoredRows, fill_missing, load_block
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frame_numbers import warn_of_new_value, with_columns
 from dsel.data.frames import collected
@@ -248,8 +249,13 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset):
         return X
+    import pandas as pd
+
     X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
+    if is_annotated(X):  # of a wide one, only the chosen columns become dense
+        chosen = [name for name in selection.names if name in X.var_names]
+        X = X[:, chosen].to_df() if len(chosen) == len(selection.names) else pd.DataFrame(columns=X.var_names)
     if _is_frame(X):
         return with_columns(X, selection.names, selection.request.dates, selection.categories)
     if is_a(X, "xarray", "Dataset"):

@@ -210,3 +210,15 @@ def test_certificates_of_all_sizes_name_independent_columns(seed: int) -> None:
     for proof in dsel.certify(selection, X, y, sizes="all", progress=False).certificate:
         Z = X[:, proof["indices"]] - X[:, proof["indices"]].mean(axis=0)
         assert np.linalg.matrix_rank(Z, tol=1e-8) == len(proof["indices"])
+
+
+def test_all_sizes_advise_to_leave_out_the_same_copy_which_is_not_chosen() -> None:
+    X, _ = near_copy(seed=8)
+    y = X[:, [3, 2, 5, 0, 1]] @ [3.0, 2.5, 2.0, 1.5, 1.0]
+    selection = dsel.select(X, y, k=4, method="forward", near_copies="keep", progress=False)
+    certified = dsel.certify(selection, X, y, sizes="all", progress=False)
+    known = [set(row["indices"]) & {3, 7} for row in certified.certificate]
+    assert {3} in known
+    assert {7} in known  # sizes differ in which copy is slightly better
+    left_out = ({3, 7} - set(certified.indices)).pop()
+    assert set(re.findall(r"exclude: \[.*?\]", str(certified))) == {f'exclude: ["x{left_out}"]'}

@@ -240,10 +240,12 @@ def test_a_certificate_says_what_time_a_node_needs(monkeypatch):
     assert row["node_seconds"] == pytest.approx(1100**3 / 3 / 1e7)
     assert (row["nodes"], row["time_limit"], row["time_needed"]) == (0, 20.0, 150.0)
     text = (
+        "bound can stay near 0 until the last nodes. "  # what helps comes first
         "A node of the proof takes about 44.4 s, and the time limit of 20 s left less. "
-        "Give the proof 150 s or more: --time 150s, in Python seconds=150."
+        "To visit more nodes takes 150 s or more: --time 150s, in Python seconds=150."
     )
     assert text in str(certified)
+    assert "A larger ridge penalty (lam) helps" in str(certified)
     later = dsel.certify(certified, X, y, seconds=1000.0, nodes=1)  # the sentence is about the last run
     assert later.certificate[0]["node_seconds"] == 0.0
     assert "A node of the proof" not in str(later)
