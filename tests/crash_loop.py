@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from dsel.config.job import JobFile
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder

@@ -9,7 +9,8 @@ from typing import Any
 
 from dsel._lib.events import Event, is_observed, telling
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.offset import split_offset
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import active_client, engine_for, engine_of

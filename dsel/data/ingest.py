@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack
 from dsel._lib.text import shorten
 from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOptions, with_options
 from dsel.data import frames, schema
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.dataset_source import source_of
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource

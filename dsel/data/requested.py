@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.offset import names_target
 from dsel.errors import OptionError

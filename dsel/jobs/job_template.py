@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dsel._lib.text import counted, noun, printable, shorten
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.ingest_report import WITHOUT_SOME_TARGETS, WITHOUT_TARGETS
 from dsel.data.schema import ATTR_MISSING_TARGETS
 from dsel.errors import OptionError, OutputError

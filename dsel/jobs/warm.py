@@ -9,7 +9,7 @@ import numpy as np
 
 from dsel._lib.kernel_loading import load_kernels
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.exact.all_sizes_kernel import traverse

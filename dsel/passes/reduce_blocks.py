@@ -69,7 +69,7 @@ class RowPass(Pass):
     Examples
     --------
     >>> import numpy as np
-    >>> from dsel.data.dataset import as_dataset
+    >>> from dsel.data.as_dataset import as_dataset
     >>> def column_sums(x, y, block):
     ...     return x.sum(axis=0)
     >>> data = as_dataset(np.ones((30, 2)))

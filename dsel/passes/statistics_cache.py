@@ -153,7 +153,7 @@ class MemoryStatisticsCache(StatisticsCache):
     >>> import numpy as np
     >>> from dsel.api.run_select import select_from
     >>> from dsel.config.request import SelectionRequest
-    >>> from dsel.data.dataset import as_dataset
+    >>> from dsel.data.as_dataset import as_dataset
     >>> from dataclasses import replace
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
     >>> dataset = replace(as_dataset(X, X[:, 1] + 1), digest="my data")

@@ -21,8 +21,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from dsel.api.run_select import select_from
 from dsel.config.ingest_request import Dates
 from dsel.config.request import Categories, Missing, NearCopies, Preprocess, SelectionRequest
+from dsel.data.as_dataset import as_dataset
 from dsel.data.classes import with_plain_columns
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.frames import frame_labels, numbered, target_labels
 from dsel.data.labels import as_labels
 from dsel.errors import DataError, OptionError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
+from dsel.data.as_dataset import as_dataset
 from dsel.data.criterion_data import ColumnData
-from dsel.data.dataset import as_dataset
 from dsel.data.formats.registry import FORMATS, find_folder_format, find_format, open_source
 from dsel.data.formats.source import OPTIONS, Format, Rows, Source, SourceOptions, SparseSource
 from dsel.data.ingest import ingest

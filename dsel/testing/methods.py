@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from dsel._lib.types import Floats
 from dsel.api.select import select
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import OptionError
 from dsel.planning.validation import validate
 from dsel.search.method import Method, Options, SearchTask

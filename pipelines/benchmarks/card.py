@@ -17,7 +17,7 @@ from typing import Any
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.selection.context import RunContext

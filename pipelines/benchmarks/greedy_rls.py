@@ -17,8 +17,9 @@ import numpy as np
 
 import dsel
 from dsel._lib.types import Floats
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import Block
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 import dsel
 from dsel._lib.jit import compiled
 from dsel._lib.rng import binomial_cdf, draw_flips, stream, uniform
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.passes.gram import gram_statistics
 from dsel.search.pareto.compiled import Poss
 from pipelines.benchmarks.protocol import Benchmark, Figures

@@ -22,7 +22,7 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.api.select import select
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.objective.losses.registry import find_loss
 from dsel.passes.gram import gram_statistics
 from dsel.passes.loss_data import LossData, loss_targets, without_scale_of_targets

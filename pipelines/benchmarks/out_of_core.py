@@ -22,8 +22,9 @@ import scipy.linalg
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import PIECE_BYTES
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine

@@ -250,7 +250,7 @@ def _chunks(reads: Path) -> set[int]:
 def _from_the_beginning(job: Path, runs: str) -> dict[str, Any]:
     """Return the answer of a run that uses nothing that is saved but the front of the previous run."""
     from dsel.config.job import read_job
-    from dsel.data.dataset import as_dataset
+    from dsel.data.as_dataset import as_dataset
     from dsel.jobs.certify import certify_selection
     from dsel.jobs.proof_store import ProofBudget
     from dsel.selection.changes.compare import PreviousRun

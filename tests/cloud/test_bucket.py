@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
 from dsel.storage import retries as bucket_connection
 from dsel.storage.object_store import ObjectPath

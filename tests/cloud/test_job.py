@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import dsel
 from dsel.cli import app
 from dsel.config.job import JobFile, read_job
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, MissingInputError, OptionError

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import dsel
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.info import describe, render
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path

@@ -15,7 +15,7 @@ import yaml
 import zarr
 
 import dsel
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store import array
 from dsel.data.store.reader import open_store

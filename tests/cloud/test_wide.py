@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import dsel
 from dsel.cli import app
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.ingest import ingest
 from dsel.data.store.reader import open_store

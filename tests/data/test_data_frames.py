@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dsel
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError
 
 M = 40

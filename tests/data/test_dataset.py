@@ -12,8 +12,8 @@ import scipy.sparse
 import xarray as xr
 
 import dsel
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import load_block
-from dsel.data.dataset import as_dataset
 from dsel.data.labels import resolve_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.gram import gram_statistics

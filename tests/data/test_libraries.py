@@ -21,7 +21,7 @@ import xarray as xr
 import zarr
 
 import dsel
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest
 from dsel.data.store import sparse_writer
 from dsel.data.store.reader import open_store

@@ -14,7 +14,7 @@ import zarr
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.divide_rows import select_rows
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dsel.cli import app
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.info import describe, render
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store

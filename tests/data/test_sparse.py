@@ -12,8 +12,8 @@ import scipy.sparse
 import zarr
 
 import dsel
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import load_block
-from dsel.data.dataset import as_dataset
 from dsel.data.info import describe, render
 from dsel.data.store import sparse as sparse_store
 from dsel.errors import DataError, OptionError

@@ -17,7 +17,7 @@ import dsel
 from dsel import select
 from dsel.api.run_select import select_from
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import DataError, DselError, OptionError
 from dsel.jobs.run_folder import RunFolder

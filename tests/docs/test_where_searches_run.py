@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.search.exact.astar import on_workers as astar
 from dsel.search.registry import METHODS

@@ -16,7 +16,7 @@ import pytest
 from dask.delayed import delayed
 from distributed import Client, futures_of, wait
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine import parcel as large_values
 from dsel.engine.dask_engine import SMALL_BYTES, SMALL_FLOPS, DaskEngine, WorkersOnDemand
 from dsel.engine.dask_futures import DaskExecutor

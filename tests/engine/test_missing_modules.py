@@ -15,7 +15,7 @@ from dask import delayed
 from distributed import Client, LocalCluster
 
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CriterionError, DselError
 from dsel.search.anytime import Stop

@@ -13,7 +13,7 @@ import yaml
 
 import dsel
 from dsel.config.job import JobFile, ListLimits, read_job
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs import runner

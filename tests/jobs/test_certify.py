@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dsel.cli import app
 from dsel.config.job import ListLimits, read_job
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CapacityError, DataError, Interrupted, MissingInputError, OptionError

@@ -14,7 +14,7 @@ import yaml
 
 import dsel
 from dsel.config.job import read_job
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.objective.objective_on_workers import save_objective

@@ -12,7 +12,7 @@ import pytest
 import dsel
 from dsel._lib.byte_sizes import format_bytes
 from dsel.config.job import JobFile
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import Interrupted
 from dsel.jobs.certify import certify_selection

@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 import dsel
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError
 from tests.cli_runner import call
 

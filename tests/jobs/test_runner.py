@@ -24,7 +24,7 @@ import zarr
 import dsel
 from dsel._lib.termination import Stopped, _handle, _state, on_force
 from dsel.config.job import JobFile, read_job
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.store import reader
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine

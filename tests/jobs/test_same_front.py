@@ -23,7 +23,7 @@ from distributed import Client, LocalCluster, Worker
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.search.journal import read_journal

@@ -20,7 +20,7 @@ import yaml
 import dsel
 from dsel._lib.npz import pack_npz
 from dsel.config.job import JobFile, RunSeries, read_job
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import MissingInputError, OptionError, OutputError
 from dsel.jobs import runner
 from dsel.jobs.locations import finished_job

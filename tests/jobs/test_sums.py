@@ -16,7 +16,7 @@ import pytest
 import dsel
 from dsel.api.run_select import select_from
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError, DselError, MissingInputError, OptionError, OutputError
 from dsel.passes.sums import Sums
 from dsel.selection.results.check_part import add_shares, read_share

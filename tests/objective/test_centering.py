@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.objective.centering import CenteringError
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.columns.column_blocks import ColumnBlocks

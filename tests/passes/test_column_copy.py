@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import CapacityError, DataError

@@ -9,7 +9,8 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.engine.engine_protocol import ThreadEngine
 from dsel.passes.columns.column_blocks import ColumnBlocks

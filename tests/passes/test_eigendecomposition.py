@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.cross_validation.leave_one_out import prepare
 from dsel.passes.cross_validation import disk_cache as cache_on_disk

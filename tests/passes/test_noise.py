@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import dsel
 from dsel._lib.types import Floats
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.passes.noise import SENSITIVITY, Noise
 from dsel.passes.sums import Sums, noisy_sums_of

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dsel.passes.reduce_blocks as reduce_blocks
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.engine_protocol import THREADS, ThreadEngine
 from dsel.errors import OutputError
 from dsel.passes.columns.column_blocks import ColumnBlocks

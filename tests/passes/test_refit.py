@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import Block
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.passes.gram import gram_statistics
 from dsel.passes.refit import refit
 

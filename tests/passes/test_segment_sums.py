@@ -15,7 +15,8 @@ import zarr
 import dsel
 from dsel.api.run_select import select_from
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.store.segments import compact
 from dsel.engine.engine_protocol import ThreadEngine

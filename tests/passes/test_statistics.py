@@ -11,7 +11,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.passes.data_pass import log_passes
 from dsel.passes.gram import gram_statistics

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.passes.gram import gram_statistics
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import StatisticsCache

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import CapacityError
 from dsel.passes.data_pass import log_passes

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.as_dataset import as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OptionError
 from dsel.passes.columns.column_blocks import ColumnBlocks

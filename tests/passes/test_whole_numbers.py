@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import Moments, block_moments, merge, plan_tiles
 from dsel.passes.statistics import Statistics

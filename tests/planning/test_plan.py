@@ -22,7 +22,7 @@ from dsel._lib.byte_sizes import parse_bytes
 from dsel.cli import app
 from dsel.config.job import ProofLimits, read_job
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.engine.engine_protocol import ThreadEngine
 from dsel.errors import CapacityError

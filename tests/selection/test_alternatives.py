@@ -14,7 +14,7 @@ import pytest
 
 import dsel
 from dsel.config.job import ListLimits
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
 from dsel.search.exact.proof import Proof

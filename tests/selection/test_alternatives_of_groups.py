@@ -12,7 +12,7 @@ import pytest
 
 import dsel
 from dsel.config.job import ListLimits
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import OptionError
 from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.selection.render import render, render_alternatives

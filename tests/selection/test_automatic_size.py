@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import dsel
 from dsel.config.job import read_job
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.data.ingest import ingest_arrays
 from dsel.data.row_partition import folds_of

@@ -13,7 +13,7 @@ import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.planning.representations.choice import candidates
 from dsel.planning.representations.representation import ProblemShape, Representation, Resources
 from dsel.planning.validation import validate

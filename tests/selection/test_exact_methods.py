@@ -13,7 +13,7 @@ import pytest
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.search.exact.certificate import Certificate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

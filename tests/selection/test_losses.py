@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.row_partition import folds_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.objective.losses.huber import Huber

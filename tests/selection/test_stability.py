@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.selection.context import RunContext

@@ -15,7 +15,7 @@ import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CapacityError, DataError, OptionError

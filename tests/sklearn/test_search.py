@@ -156,7 +156,7 @@ class TestWhatCountsAsTheSameData:
 
 
 def test_the_memory_cache_forgets_what_was_not_used_for_longest() -> None:
-    from dsel.data.dataset import as_dataset
+    from dsel.data.as_dataset import as_dataset
     from dsel.passes.gram import gram_statistics
 
     statistics = gram_statistics(as_dataset(X, y))

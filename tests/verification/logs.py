@@ -10,7 +10,7 @@ import numpy as np
 import yaml
 
 from dsel.config.job import read_job
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.jobs.locations import identity_of
 from dsel.jobs.proof_store import ProofBudget

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.engine.engine_protocol import THREADS
 from dsel.verification.bounds import Checker
 from dsel.verification.problem import extended_sums, memory_needed

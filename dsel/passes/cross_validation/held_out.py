@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import Block
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
 from dsel.engine.engine_protocol import THREADS, Engine

@@ -17,8 +17,9 @@ from dsel._lib.console import warn_caller
 from dsel._lib.text import shorten
 from dsel._lib.types import Floats, Ints
 from dsel.data import schema
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import StoredRows, fill_missing, load_block
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frame_numbers import warn_of_new_value, with_columns

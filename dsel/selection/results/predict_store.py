@@ -24,8 +24,9 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel._lib.versions import versions
 from dsel.data import schema
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import Block, StoredRows
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.dataset import Dataset
 from dsel.data.offset import with_offset
 from dsel.data.schema import bounds
 from dsel.data.store.array import metadata_file, open_array

@@ -11,9 +11,9 @@ import scipy
 from dsel._lib.text import counted, shorten
 from dsel._lib.types import Floats
 from dsel.config.request import SCALED
+from dsel.data.as_dataset import as_dataset
 from dsel.data.blocks import load_block
 from dsel.data.classes import class_labels, with_plain_columns
-from dsel.data.dataset import as_dataset
 from dsel.data.frame_numbers import with_days
 from dsel.data.frames import collected, frame_labels, names_columns, targets_in
 from dsel.data.frames import opened as named

@@ -16,7 +16,7 @@ import numpy as np
 
 import dsel
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import MissingExtraError
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows

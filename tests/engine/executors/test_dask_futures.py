@@ -274,7 +274,7 @@ class TestSelect:
 
     def test_data_are_read_whole_or_by_columns_from_memory_or_a_store(self, client, tmp_path, monkeypatch) -> None:
         from dsel.data import criterion_data as module
-        from dsel.data.dataset import as_dataset
+        from dsel.data.as_dataset import as_dataset
         from tests.stores import make_store
 
         path = make_store(tmp_path / "data.zarr", self.X, self.Y, chunks=(25, 4))

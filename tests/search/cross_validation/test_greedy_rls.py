@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.leave_one_out import extend_round, prepare, split_errors
 from dsel.passes.cross_validation.rows import DatasetRows

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.data.row_partition import folds_of
 from dsel.errors import OptionError
 from dsel.passes.statistics_cache import StatisticsCache

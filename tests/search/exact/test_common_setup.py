@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.exact_search import CommonSetup

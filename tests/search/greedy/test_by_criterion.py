@@ -13,7 +13,7 @@ import pytest
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.errors import CriterionError, Interrupted, OptionError
 from dsel.search.ask_tell import Task, TaskResult
 from dsel.search.greedy.by_criterion import BatchSearch, exchange_steps, forward_steps, splicing_steps

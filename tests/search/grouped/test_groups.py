@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import dsel
 from dsel.config.request import SelectionRequest
+from dsel.data.as_dataset import as_dataset
 from dsel.data.column_groups import column_groups
-from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import OptionError
 from dsel.jobs.certify import ProofBudget, certify_selection

@@ -10,7 +10,7 @@ import pandas as pd
 
 import dsel
 from dsel.config.request import SelectionRequest
-from dsel.data.dataset import as_dataset
+from dsel.data.as_dataset import as_dataset
 from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.search.exact.certificate import Certificate
 from tests.stores import regression
