@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -19,11 +20,15 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> Any:
-    """Limit BLAS to one thread during the block.
+#: With matrices of more rows and columns, several threads of BLAS pay.
+_LARGE = 512
+
+
+def one_blas_thread(size: int = 0) -> Any:
+    """Limit BLAS to one thread during the block, unless the matrices have a `size` for which more threads pay.
 
     More threads compete with other workers, change the last bits of results, and do not pay on small matrices.
 
     The setting belongs to the process: contexts of several threads must not overlap.
     """
-    return _blas().limit(limits=1, user_api="blas")
+    return nullcontext() if size > _LARGE else _blas().limit(limits=1, user_api="blas")

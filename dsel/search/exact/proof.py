@@ -149,7 +149,8 @@ class Proof:
         search, start = self.search, time.monotonic()
         if not self._relaxable:
             return Relaxation(0.0)
-        relaxation = relaxation_of(search.problem, search.k, deadline)
+        with one_blas_thread(search.objective.n):
+            relaxation = relaxation_of(search.problem, search.k, deadline)
         self.seconds += time.monotonic() - start
         return relaxation
 

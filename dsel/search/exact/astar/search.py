@@ -20,7 +20,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -50,8 +49,6 @@ _MAX_BITS = 2048
 _ELEMENTS_PER_SECOND, _MANY = 4e8, 1000
 #: Seconds after the deadline in which the first node may be completed.
 _COMPLETION_SECONDS = 0.5
-#: Up to this many columns, several BLAS threads are slower than one.
-_SMALL = 512
 
 #: f, minus the size (larger nodes first), number in the order of making, node.
 _Entry = tuple[float, int, int, Node]
@@ -297,7 +294,7 @@ class AStar(ExactSearch):
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Continue until `until` nodes are expanded; return True if done, out of memory, or f <= target."""
-        with one_blas_thread() if self.objective.n <= _SMALL else nullcontext():
+        with one_blas_thread(self.objective.n):
             return self._advance(until, target)
 
     # Nodes that are expanded elsewhere.
