@@ -47,13 +47,20 @@ class EndOfFit:
         self._steps_beyond += int(large.any())
         self._beyond = self._beyond or (at if large.any() else None)
 
-    def infinite_at(self, deviance: float, *, converged: bool) -> tuple[Floats, float, float] | None:
-        """Return where an infinite fit became large, with its F and deviance; None if it may have an end.
+    def infinite_at(
+        self, best: tuple[Floats, float, float], *, converged: bool
+    ) -> tuple[Floats, float, float] | None:  # fmt: skip
+        """Return where an infinite fit stops, with its F and deviance; None if it may have an end.
 
-        deviance: the least one so far. converged: whether the steps are over.
+        That is where its coefficients became large if all rows are separated. If only some are, the others have a
+        deviance of their own, and the fit stops at the best point.
+
+        best: the best point so far. converged: whether the steps are over.
         """
-        over = self._steps_beyond >= _STEPS_BEYOND or deviance <= _SEPARATED * self._first
-        return self._beyond if self._growth > _GROWING and (converged or over) else None
+        separated = best[2] <= _SEPARATED * self._first
+        if self._growth <= _GROWING or not (converged or separated or self._steps_beyond >= _STEPS_BEYOND):
+            return None
+        return self._beyond if separated else best
 
     def endless(self, best: Floats) -> Bools:
         """Return whether each coefficient would grow without an end, while the deviance stays nearly the same."""

@@ -261,7 +261,8 @@ class _Newton:
 
     def _judge(self) -> None:
         """Say whether the fit is infinite, and end it where its coefficients became large."""
-        where = None if self._end is None else self._end.infinite_at(self.deviance, converged=self.done)
+        best = self.best, self.value, self.deviance
+        where = None if self._end is None else self._end.infinite_at(best, converged=self.done)
         if where is not None:
             self.infinite = self.done = True
             self.best, self.value, self.deviance = where

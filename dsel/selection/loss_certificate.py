@@ -29,7 +29,7 @@ from dsel.selection.alternatives import Alternatives
 from dsel.selection.assembly import answer_fields
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
-from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data
+from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data, of_fit
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
@@ -341,5 +341,7 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     note = f"the proof found these columns: {shares}"
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
-    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*selection.notes, note))
+    notes = [note for note in selection.notes if not of_fit(note)]
+    notes += [note for note in search.notes(search.run) if of_fit(note)]
+    answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*notes, note))
     return compared_again(search.run, last, answer, selection, search)

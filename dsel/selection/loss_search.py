@@ -53,7 +53,7 @@ _SWAPS = 60
 #: What an exact method does with a loss, in the note on it.
 OF_MODELS = "proves the best subset of quadratic models"
 #: How notes say that a fit has no end.
-INFINITE, NO_FINITE = "the fit is infinite", "no finite"
+INFINITE, NO_FINITE, _STOPPED = "the fit is infinite", "no finite", "the fit stopped before its minimum"
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
@@ -142,10 +142,13 @@ class LossSearch:
         starts = [None if self.model is None else self.model.start(S) for S in new]
         subsets, sizes = [np.array(S, np.int64) for S in new], list(new.values())
         fits = fit_subsets(self.problem, subsets, starts, sizes)
-        endless = [fit.columns for fit in fits if fit.infinite]  # where such fits stop depends on their start
-        settled = {tuple(fit.columns.tolist()): fit for fit in fit_subsets(self.problem, endless)}
+        # Where infinite fits stop depends on their start. From a bad one, others do not become better than no columns.
+        none = min((fit.value for S, fit in self.known.items() if not self.sizes[S]), default=np.inf)
+        unsettled = [fit.columns for fit in fits if fit.infinite or not fit.converged or fit.value > none]
+        settled = {tuple(fit.columns.tolist()): fit for fit in fit_subsets(self.problem, unsettled)}
         for S, fit in zip(new, fits, strict=True):
-            self.known[S], self.sizes[S] = settled.get(S, fit), new[S]
+            again = settled.get(S, fit)
+            self.known[S], self.sizes[S] = again if fit.infinite or again.value < fit.value else fit, new[S]
         best = self.best
         fit = self.known[best]
         if not self.trace or fit.value < self.trace[-1].value:
@@ -455,8 +458,8 @@ class LossSearch:
             )
         elif not fit.converged:
             notes.append(
-                "the fit stopped before its minimum, because of rounding or of the number of steps: a better deviance "
-                f"is possible; {'a larger lam' if self.problem.lam > 0.0 else 'lam above 0'} helps"
+                f"{_STOPPED}, because of rounding or of the number of steps: a better deviance is possible; "
+                f"{'a larger lam' if self.problem.lam > 0.0 else 'lam above 0'} helps"
             )
         return notes
 
@@ -476,6 +479,11 @@ class LossSearch:
         return (
             f"separate {' and '.join(apart)} from the other classes" if apart else "separate some of the rows by class"
         )
+
+
+def of_fit(note: str) -> bool:
+    """Return whether a note says that the fit of the answer has no end, or stopped before it."""
+    return INFINITE in note or note.startswith((NO_FINITE, _STOPPED))
 
 
 def candidate_columns(run: SelectionRun) -> Ints:

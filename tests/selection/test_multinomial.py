@@ -323,11 +323,26 @@ def test_rows_without_weight_have_no_score() -> None:
         found.score(X, y, sample_weight=np.zeros(120))
 
 
-def test_a_class_that_is_separated_is_named() -> None:
+@pytest.mark.parametrize("k", [1, 2])
+def test_where_one_class_is_separated_the_best_columns_are_those_that_tell_the_others_apart(k: int) -> None:
     X, target = load_iris(return_X_y=True)
-    y = np.array(["setosa", "versicolor", "virginica"])[target]
-    selection = dsel.select(X, y, k=1, loss="multinomial")
-    assert selection.notes[0].startswith("columns x2 separate setosa from the other classes: without a penalty")
-    assert selection.score(X, y)["accuracy"] < 1.0
-    apart = dsel.select(target[:, None] + 0.1 * X[:, :1] / X[:, 0].max(), y, k=1, loss="multinomial")
-    assert any(note.startswith("columns x0 separate the classes: without a penalty") for note in apart.notes)
+    y, others = np.array(["setosa", "versicolor", "virginica"])[target], target > 0
+    fits = {
+        S: dsel.select(X[others][:, S], y[others], k=k, include=range(k), loss="logistic").error
+        for S in combinations(range(4), k)
+    }
+    best = min(fits, key=lambda S: fits[S])
+    for rows in (np.arange(150), np.random.default_rng(3).permutation(150)):
+        selection = dsel.select(X[rows], y[rows], k=k, loss="multinomial")
+        assert tuple(sorted(selection.indices)) == best
+        assert selection.error == pytest.approx(fits[best], rel=1e-8)
+        assert "separate setosa from the other classes: without a penalty" in selection.notes[0]
+        assert selection.score(X, y)["accuracy"] < 1.0
+    assert dsel.certify(selection, X[rows], y[rows]).certificate[-1]["status"] == "optimal"
+
+
+def test_columns_that_separate_all_classes_are_named() -> None:
+    X, target = load_iris(return_X_y=True)
+    apart = target[:, None] + 0.1 * X[:, :1] / X[:, 0].max()
+    notes = dsel.select(apart, np.array(["a", "b", "c"])[target], k=1, loss="multinomial").notes
+    assert any(note.startswith("columns x0 separate the classes: without a penalty") for note in notes)
