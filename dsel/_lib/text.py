@@ -49,18 +49,18 @@ def passes_over_data(passes: int, bytes_read: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent with two decimals, or as a power of ten where these would hide it.
+    """Return a share in percent with two decimals, or with two digits where these would hide it.
 
     Examples
     --------
     >>> percent(0.01234), percent(2.3e-5), percent(0.0)
-    ('1.23%', '2.3e-05', '0.00%')
+    ('1.23%', '0.0023%', '0.00%')
     """
-    return f"{share:.2g}" if 0.0 < share < 5e-4 else f"{share:.2%}"
+    return f"{100.0 * share:.2g}%" if 0.0 < share < 5e-4 else f"{share:.2%}"
 
 
 def percent_below(share: float) -> str:
-    """Return the largest share in percent with two decimals that is below a share, or a power of ten as `percent`.
+    """Return the largest share in percent with two decimals that is below a share, or two digits as `percent`.
 
     Examples
     --------

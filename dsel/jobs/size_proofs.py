@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from dsel._lib.damage import DamagedFileError
 from dsel._lib.text import counted, counted_items, round_up
 from dsel.config.size_rule import InformationCriterion
 from dsel.errors import Interrupted, OptionError
@@ -20,7 +21,7 @@ from dsel.search.exact.all_sizes import best_by_criterion, best_of_sizes, traver
 from dsel.search.exact.certificate import Certificate, is_finished, nothing_to_choose, without_bound
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.guarantee import Limits
-from dsel.search.exact.proof_log import MANIFEST
+from dsel.search.exact.proof_log import MANIFEST, read_files
 from dsel.search.exact.tree import Runner
 from dsel.search.greedy.path import forward
 from dsel.search.pareto.starting_subset import extended
@@ -237,9 +238,14 @@ def _finished_sizes(selection: Selection, budget: ProofBudget, folder: AnyPath |
 
 
 def _is_logged(selection: Selection, row: Mapping[str, Any], folder: AnyPath | None) -> bool:
-    """Return whether a complete log has the proof of a certificate."""
-    manifest = None if folder is None else read_json(folder / proof_log_name(row["size"]) / MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("fingerprint") != selection.fingerprint:
+    """Return whether a complete log has the proof of a certificate, and each of its files can be read."""
+    log_folder = None if folder is None else folder / proof_log_name(row["size"])
+    manifest = None if log_folder is None else read_json(log_folder / MANIFEST)
+    if log_folder is None or not isinstance(manifest, dict) or manifest.get("fingerprint") != selection.fingerprint:
+        return False
+    try:
+        read_files(log_folder, manifest["files"])
+    except (OSError, LookupError, TypeError, DamagedFileError):
         return False
     return bool(manifest.get("bound", 0.0) >= row["bound"])
 

@@ -197,7 +197,8 @@ class RunStatus:
         if self.message:
             lines.append(f"message: {self.message}")
         if self.r2 is not None:
-            lines.append(f"result: R2 {self.r2:.6f}; print it with: dsel show {self.folder}")
+            share = "R2" if self.job.get("loss", "squared") == "squared" else "D2"
+            lines.append(f"result: {share} {self.r2:.6f}; print it with: dsel show {self.folder}")
         return "\n".join(printable(line) for line in lines)
 
     def _headline(self) -> str:

@@ -443,7 +443,7 @@ class LossSearch:
         if fit.infinite:
             names = format_labels(run.dataset.features, fit.columns)
             notes.append(
-                f"columns {names} {self.problem.loss.endless}: without a penalty {INFINITE}, and the "
+                f"columns {names} {self._separation()}: without a penalty {INFINITE}, and the "
                 "coefficients are those where it was stopped; set lam above 0 for finite ones"
             )
         elif fit.endless.size:
@@ -459,6 +459,23 @@ class LossSearch:
                 f"is possible; {'a larger lam' if self.problem.lam > 0.0 else 'lam above 0'} helps"
             )
         return notes
+
+    def _separation(self) -> str:
+        """Return what the columns of a best fit without an end do, in words."""
+        figures = self.class_figures()
+        if figures is None:
+            return self.problem.loss.endless
+        wrong = np.array(figures.confusion) * (1.0 - np.eye(len(figures.names)))
+        apart = [
+            name
+            for name, weight in zip(figures.names, wrong.sum(axis=0) + wrong.sum(axis=1), strict=True)
+            if not weight
+        ]
+        if len(apart) == len(figures.names):
+            return self.problem.loss.endless
+        return (
+            f"separate {' and '.join(apart)} from the other classes" if apart else "separate some of the rows by class"
+        )
 
 
 def candidate_columns(run: SelectionRun) -> Ints:

@@ -221,7 +221,7 @@ class SelectionRecord:
 
     @property
     def ratio_name(self) -> str | None:
-        """What the exponential of a coefficient is: an odds ratio, a rate ratio, a hazard ratio, or None."""
+        """What the exponential of a coefficient is: an odds, rate, mean or hazard ratio, or None."""
         return self.loss.ratio if self.by_loss else None
 
     @property
@@ -361,8 +361,8 @@ class SelectionRecord:
             Labels are the index. The columns are `index`, `included`, `gain`, and `coefficient`, or
             `coefficient_TARGET` for each of several targets. The gain is the share of the sum of squares of Y that a
             column explains beyond those before it. Results of older versions have none. There are no coefficients
-            where Y = X. With the logit link there is an `odds_ratio`, with the log link a `rate_ratio`, and with the
-            loss "cox" a `hazard_ratio`: the exponential of the coefficient.
+            where Y = X. With the logit link there is an `odds_ratio`, with "poisson" a `rate_ratio`, with "gamma" a
+            `mean_ratio`, and with "cox" a `hazard_ratio`: the exponential of the coefficient.
         """
         import pandas as pd
 

@@ -209,13 +209,18 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
         yield f"Error ratio{ridge} to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
 
 
+#: The exponential of a larger exponent, above 10^4, cannot be read.
+_MOST = math.log(1e4)
+
+
 def _ratios(selection: SelectionRecord) -> str:
     """Return the exponentials of the coefficients as text, by standard deviations where units make them unreadable."""
     b, about = selection.coefficients[:, 0], "for one more unit of a column"
-    if selection.statistics is not None and not _readable(b):
+    if selection.statistics is not None:
         by_deviation = b * selection.statistics.std
-        if _readable(by_deviation):
-            b, about = by_deviation, "for one more standard deviation of a column, since its unit is small or large"
+        finite = np.abs(by_deviation) < _MOST  # others have no end, in any unit
+        if not _readable(b[finite]) and _readable(by_deviation[finite]):
+            b, about = by_deviation, "for one more standard deviation of a column, since some units are small or large"
     pairs = zip(selection.names, b.tolist(), strict=True)
     return f"{about}: {shorten([f'{printable(label)} {exponential(value)}' for label, value in pairs], _FEW)}"
 
@@ -223,7 +228,7 @@ def _ratios(selection: SelectionRecord) -> str:
 def _readable(exponents: Floats) -> bool:
     """Return whether all exponentials differ from 1 in four digits, and are from 10^-4 to 10^4."""
     sizes = np.abs(exponents)[exponents != 0.0]
-    return bool(((sizes > 5e-4) & (sizes < math.log(1e4))).all())
+    return bool(((sizes > 5e-4) & (sizes < _MOST)).all())
 
 
 def _remarks(selection: SelectionRecord) -> dict[int, list[str]]:
@@ -405,7 +410,8 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         errors = f"{changes['previous_error']:.6g} on these data, now {changes['error']:.6g}"
         yield f"The previous columns have error {errors}"
     if changes["bound"] is not None and changes["distance"] is not None:
-        yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error"
+        among = f" {changes.get('scope', '')}".rstrip()  # older results have none
+        yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error{among}"
     if proof := changes.get("proof"):  # older results have none
         yield proof
     if verdicts := changes.get("verdicts"):  # older results have none

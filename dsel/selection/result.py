@@ -169,7 +169,8 @@ class Selection(SelectionRecord):
         out the constants that all sizes share. Results of older versions lack them for "poisson", "gamma" and "cox". A
         row of weight 2 counts as that row twice, as a frequency weight of statsmodels does.
 
-        The subsets are those of `front`, of which a run with a smaller k may find better ones.
+        The subsets are those of `front` with at most k columns, of which a run with a smaller k may find better ones.
+        Where a criterion prefers k itself, it may prefer more columns in a run with a larger k.
 
         Parameters
         ----------
@@ -179,9 +180,9 @@ class Selection(SelectionRecord):
         Returns
         -------
         list of CriterionRow
-            One row for each criterion. `proved` needs a certificate of every size: ``dsel.certify(..., sizes="all")``.
-            It is true if the certificate of the preferred size is optimal, and the criterion at the bound of every
-            other size is no better, up to a share of 1e-9.
+            One row for each criterion. `proved` needs a certificate of every size up to k: ``dsel.certify(...,
+            sizes="all")``. It is true if the certificate of the preferred size is optimal, and the criterion at the
+            bound of every other size up to k is no better, up to a share of 1e-9.
 
         Raises
         ------

@@ -127,6 +127,11 @@ class SubsetClassifier(ClassifierMixin, _SubsetPredictor):  # type: ignore[misc]
         found = self._predicted(X, "mean")
         return np.column_stack([1.0 - found, found]) if found.ndim == 1 else found
 
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of the probability of each class, shape (m, q)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def decision_function(self, X: Any) -> Floats:
         """Return the logarithm of the odds of the second class, shape (m,), or a score for each of q classes (m, q)."""
         return self._predicted(X, "link")

@@ -322,7 +322,7 @@ def test_ratios_are_by_standard_deviations_where_units_make_them_unreadable() ->
     scale[[3, 7]] = 1e6, 1e-3
     s = dsel.select(X * scale, CLASSES, k=2, loss="logistic")
     odds = np.exp(s.coefficients[:, 0] * (X * scale)[:, s.indices].std(axis=0))
-    unit = "for one more standard deviation of a column, since its unit is small or large"
+    unit = "for one more standard deviation of a column, since some units are small or large"
     assert f"Odds ratios, {unit}: x3 {odds[0]:.4g}, x7 {odds[1]:.4g}" in str(s).splitlines()
     assert s.ratios[:, 0] == pytest.approx(np.exp(s.coefficients[:, 0]))
     of_older = replace(s, statistics=None)
@@ -375,7 +375,7 @@ def test_texts_name_the_loss_and_its_deviance() -> None:
 
 
 def test_the_table_has_ratios() -> None:
-    for y, loss, name in ((CLASSES, "logistic", "odds_ratio"), (AMOUNTS, "gamma", "rate_ratio")):
+    for y, loss, name in ((CLASSES, "logistic", "odds_ratio"), (AMOUNTS, "gamma", "mean_ratio")):
         table = dsel.select(X, y, k=2, loss=loss).to_frame()
         np.testing.assert_allclose(table[name], np.exp(table["coefficient"]))
     assert "odds_ratio" not in dsel.select(X, CLASSES, k=2).to_frame()
@@ -398,7 +398,7 @@ def test_texts_name_what_rounding_and_gaps_are_shares_of() -> None:
     rounded = {**row, "rounding_error": 2e-8, "status": "optimal"}
     assert "proved optimal to 2e-08 of the deviance without columns" in str(replace(found, certificate=(rounded,)))
     near = {**row, "status": "bounded", "gap": 2e-5 * row["value"], "relative_gap": 2e-5}
-    assert ", 2e-05 of the error;" in str(replace(found, certificate=(near,)))
+    assert ", 0.002% of the error;" in str(replace(found, certificate=(near,)))
     squared = {**rounded, "method": "branch-and-bound"}
     assert "to 2e-08 of ||Y||^2" in str(replace(found, certificate=(squared,)))
 

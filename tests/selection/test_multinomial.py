@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
@@ -320,3 +321,13 @@ def test_rows_without_weight_have_no_score() -> None:
     found = dsel.select(X, y, k=2, loss="multinomial", lam=1.0)
     with pytest.raises(DataError, match="the weights add up to 0"):
         found.score(X, y, sample_weight=np.zeros(120))
+
+
+def test_a_class_that_is_separated_is_named() -> None:
+    X, target = load_iris(return_X_y=True)
+    y = np.array(["setosa", "versicolor", "virginica"])[target]
+    selection = dsel.select(X, y, k=1, loss="multinomial")
+    assert selection.notes[0].startswith("columns x2 separate setosa from the other classes: without a penalty")
+    assert selection.score(X, y)["accuracy"] < 1.0
+    apart = dsel.select(target[:, None] + 0.1 * X[:, :1] / X[:, 0].max(), y, k=1, loss="multinomial")
+    assert any(note.startswith("columns x0 separate the classes: without a penalty") for note in apart.notes)

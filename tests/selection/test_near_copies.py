@@ -443,3 +443,14 @@ def test_kept_columns_that_are_nearly_multiples_are_excepted_from_a_proof(distan
         assert row["proven"] == (not distance)
         # Both columns together explain nearly all of Y, which the Gram matrix does not show.
         assert row["dependent_gap"] == pytest.approx(row["value"] / row["total"] if distance else 0.0)
+
+
+def test_figures_about_a_bound_say_which_subsets_it_is_about() -> None:
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(120, 6))
+    y = X[:, 0] - X[:, 3] + 0.3 * rng.normal(size=120)
+    near = np.c_[X, X[:, 0] + 1e-4 * rng.normal(size=120)]
+    first, kept = (dsel.certify(dsel.select(near, y, k=2, near_copies=rule), near, y) for rule in ("first", "keep"))
+    notes = compare_selections(first, kept, ("first", "kept")).notes
+    words = "among subsets without 1 column that another one represents"
+    assert [note for note in notes if "the best" in note] == [f"the error of the best in first is {words}"]

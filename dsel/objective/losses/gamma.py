@@ -28,7 +28,7 @@ class Gamma(Loss):
 
     name = "gamma"
     link = "log"
-    ratio = "rate ratio"
+    ratio = "mean ratio"
     summary = "amounts above 0: the deviance of gamma regression with the log link"
     scale_parameters = 1
 

@@ -336,9 +336,8 @@ def caveat(
     if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
         sentences.append("The gap is rounding alone: a log of the proof and dsel verify decide it in more digits.")
     if row.get("represented"):
-        which = counted(row["represented"], "column that another one represents", "columns that others represent")
         sentences.append(
-            f"The proof does not cover subsets with {'' if row['represented'] == 1 else 'any of '}{which} "
+            f"The proof does not cover subsets with {'' if row['represented'] == 1 else 'any of '}{_represented(row)} "
             "(near_copies=keep covers the independent ones)."
         )
         multiples = sum(len(copies) - 1 for copies in counts.get("copies", ())) - row["represented"]
@@ -440,6 +439,23 @@ def covered(row: Mapping[str, Any]) -> str:
     if row.get("coefficients"):
         return f"among subsets whose squared coefficients sum to at most {row['coefficients']:.3g} of ||Y||^2"
     return ""
+
+
+def _represented(row: Mapping[str, Any]) -> str:
+    return counted(row["represented"], "column that another one represents", "columns that others represent")
+
+
+def scope(row: Mapping[str, Any]) -> str:
+    """Return which subsets the bound of a proof is about, in words; empty if it is about all.
+
+    row: what `Certificate.as_dict` returns.
+    """
+    words = [covered(row)]
+    if row.get("represented"):
+        words.append(f"among subsets without {_represented(row)}")
+    elif row["dependent_gap"]:
+        words.append("among independent subsets")
+    return ", ".join(filter(None, words))
 
 
 def effort(row: Mapping[str, Any]) -> str:

@@ -137,10 +137,8 @@ class ProofLog:
             self.flush()
 
     def require_whole(self) -> None:
-        """Read the files that are part of the proof. Raises DamagedFileError or OSError for one that cannot be read."""
-        for i in range(self.files):
-            with (self.folder / f"{i:06d}.npz").open("rb") as file:
-                read_npz(file)
+        """Read the files that are part of the proof. Errors: those of `read_files`."""
+        read_files(self.folder, [f"{i:06d}.npz" for i in range(self.files)])
 
     def flush(self) -> int:
         """Write all segments, and return the number of files."""
@@ -184,3 +182,10 @@ class ProofLog:
                 f"The proof log in {self.folder} cannot be written: {error.strerror}.",
                 "Free some space there, change the folder's permissions, or prove without a log.",
             ) from error
+
+
+def read_files(folder: AnyPath, names: Iterable[str]) -> None:
+    """Read files of a log. Raises DamagedFileError or OSError for one that cannot be read."""
+    for name in names:
+        with (folder / name).open("rb") as file:
+            read_npz(file)

@@ -24,7 +24,7 @@ from dsel.errors import DataError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Scaling
-from dsel.search.exact.certificate import claim, effort
+from dsel.search.exact.certificate import claim, effort, scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_of_values
 from dsel.selection.context import SelectionRun
@@ -348,7 +348,7 @@ def with_bound(selection: Selection) -> Selection:
         return selection
     bound, status, before = float(rows[0]["bound"]), rows[0]["status"], selection.changes["previous_error"]
     distance = None if before is None or status == "no-useful-bound" else max(before - bound, 0.0)
-    found: dict[str, Any] = {"bound": bound, "status": status, "distance": distance}
+    found: dict[str, Any] = {"bound": bound, "status": status, "distance": distance, "scope": scope(rows[0])}
     if (words := claim(rows[0])) is not None:
         found["proof"] = f"{words[0].upper()}{words[1:]}: {effort(rows[0])}"
     return replace(selection, changes={**selection.changes, **found})

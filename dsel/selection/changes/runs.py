@@ -164,6 +164,7 @@ def render_history(runs: Sequence[RunSummary], width: int | None = None) -> str:
     for run in runs:
         bound = "" if run.bound is None else f"{run.bound:.6g}"
         bound = "none of use" if run.status == "no-useful-bound" else bound
+        bound += " except near-copies" if run.status == "optimal-except-near-copies" else ""
         size = (str(run.k), str(len(run.columns))) if of_groups else (str(run.k),)
         table.add_row(
             run.run, f"{run.rows:,}", *size, f"{run.error:.6g}", f"{run.r2:.6f}", bound, f"{run.seconds:.1f} s",

@@ -8,6 +8,7 @@ from typing import Any
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, percent, printable, shorten
+from dsel.search.exact.certificate import scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
@@ -113,7 +114,7 @@ def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a"
         only_first=tuple(label for label in a.labels if str(label) not in second),
         only_second=tuple(label for label in b.labels if str(label) not in first),
         verdicts={**changed_verdicts(a.alternatives, b.alternatives)},
-        notes=tuple(_notes(a, b)),
+        notes=tuple(_notes(a, b, names)),
         machine={name: pair for name, pair in differences.items() if name in in_both},
     )
 
@@ -121,7 +122,7 @@ def compare_selections(a: Selection, b: Selection, names: tuple[str, str] = ("a"
 def _figures(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
     return {
         "columns": (len(a), len(b)),
-        "R2": (a.r2, b.r2),
+        " or ".join(dict.fromkeys((a.share_name, b.share_name))): (a.r2, b.r2),
         "error": (a.error, b.error),
         "error of the best is at least": (_bound(a), _bound(b)),
         "criterion": (a.criterion, b.criterion),
@@ -132,10 +133,13 @@ def _figures(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
 
 def _bound(selection: Selection) -> float | None:
     """Return the proved bound on the error for the chosen size, if there is a useful one."""
-    for row in selection.certificate:
-        if row["size"] == len(selection) and row["status"] != "no-useful-bound":
-            return float(row["value"] if row["proven"] else row["bound"])
-    return None
+    row = _proof(selection)
+    return None if row is None else float(row["value"] if row["proven"] else row["bound"])
+
+
+def _proof(selection: Selection) -> dict[str, Any] | None:
+    rows = (row for row in selection.certificate if row["size"] == len(selection))
+    return next((row for row in rows if row["status"] != "no-useful-bound"), None)
 
 
 def _differences(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
@@ -154,8 +158,12 @@ def _flat(selection: Selection) -> dict[str, Any]:
     return {**values, **{f"options.{name}": value for name, value in options.items()}}
 
 
-def _notes(a: Selection, b: Selection) -> list[str]:
+def _notes(a: Selection, b: Selection, names: tuple[str, str]) -> list[str]:
     notes = []
+    for name, one in zip(names, (a, b), strict=True):
+        proof = _proof(one)
+        if proof is not None and (among := scope(proof)):
+            notes.append(f"the error of the best in {name} is {among}")
     if a.shape != b.shape or a.targets != b.targets:
         notes.append(f"the data differ: {_data(a)}; {_data(b)}")
     elif a.fingerprint is not None and b.fingerprint is not None and a.fingerprint != b.fingerprint:
