@@ -95,14 +95,21 @@ def names_columns(Y: Any) -> bool:
 
 
 def targets_of_store(Y: Any) -> str:
-    """Return how to give the targets of a store whose path Y is; empty where Y is no path of a Zarr group."""
+    """Return how to give the targets of a store whose path Y is; empty where Y is no path of a Zarr group.
+
+    A store without the array Y has the targets as X.
+    """
     if not isinstance(Y, str):
         return ""
     try:
-        there = any((as_path(Y) / name).is_file() for name in ("zarr.json", ".zgroup"))
+        path = as_path(Y)
+        if not any((path / name).is_file() for name in ("zarr.json", ".zgroup")):
+            return ""
+        array = "Y" if (path / "Y").exists() else "X"
     except (DselError, OSError, ValueError):
         return ""
-    return f"Give the targets of this store as an array: xarray.open_zarr({json.dumps(Y)}).Y." if there else ""
+    opened_store = f"xarray.open_zarr({json.dumps(Y)}, consolidated=False)"  # without it, xarray may warn
+    return f"Give the targets of this store as an array: {opened_store}.{array}."
 
 
 def named_in(X: Any, Y: Any) -> list[str]:
@@ -229,7 +236,8 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
         )
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"X has no column {shorten(map(repr, missing))}.", suggest(missing[0], labels, listed=8))
+        remedy = targets_of_store(names) or suggest(missing[0], labels, listed=8)
+        raise DataError(f"X has no column {shorten(map(repr, missing))}.", remedy)
     if type(frame).__name__ == "Table":
         kept = frame.select([name for name in labels if name not in wanted])
         return kept, _series(frame, names) if isinstance(names, str) else frame.select(wanted)
