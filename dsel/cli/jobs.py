@@ -44,6 +44,13 @@ LossOption = Annotated[
     typer.Option("--loss", help='What is minimized, as in a job file: poisson, or "{quantile: {level: 0.9}}".'),
 ]
 Lam = Annotated[float | None, typer.Option("--lam", min=0, help="The ridge penalty; used instead of the job file's.")]
+MethodOption = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        help="The method; used instead of the job file's. The options of the file must be those of this method.",
+    ),
+]
 Events = Annotated[
     list[str] | None,
     typer.Option(
@@ -113,6 +120,7 @@ def run(
     choose_k: ChooseK = None,
     loss: LossOption = None,
     lam: Lam = None,
+    method: MethodOption = None,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one.")
     ] = False,
@@ -133,7 +141,7 @@ def run(
     from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
-    asked = job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam)
+    asked = job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam, method=method)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
@@ -205,13 +213,16 @@ def plan(
     choose_k: ChooseK = None,
     loss: LossOption = None,
     lam: Lam = None,
+    method: MethodOption = None,
     json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
 
-    made = calibrated(*plan_job(job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam)))
+    made = calibrated(
+        *plan_job(job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam, method=method))
+    )
     print_answer(json, made.as_dict(), lambda: made)
     made.require()
 

@@ -146,7 +146,8 @@ def as_dataset(
 def _require_values(Y: Any, store: Any, targets: Sequence[str | int] | None) -> None:
     """Raise OptionError where Y next to a store names columns, and where `targets` is given, too."""
     if frames.names_columns(Y):
-        remedy = "Name targets of the store by targets. Give classes as an array: numpy.array(Y)."
+        other = "Name targets of the store by targets. Give classes as an array: numpy.array(Y)."
+        remedy = frames.targets_of_store(Y) or other
         raise OptionError(f"Y is text, and X is the store {store}.", remedy)
     if Y is not None and targets is not None:
         remedy = "Leave Y out to choose targets of the store, or give as Y those that you want."

@@ -198,6 +198,16 @@ def named_columns(dataset: Dataset, items: Items, wanted: Sequence[str | int], a
     return items.resolve(single, dataset.features, argument)
 
 
+def grouped_categories(dataset: Dataset, exclude: Sequence[str | int]) -> list[str]:
+    """Return the categories of several indicator columns, without those that labels exclude as a whole."""
+    names = {one for one in exclude if isinstance(one, str)}
+    return [
+        str(source)
+        for source, labels in _indicators(dataset).items()
+        if len(labels) > 1 and str(source) not in names and not names.issuperset(labels)
+    ]
+
+
 def divided_groups(dataset: Dataset, items: Items, wanted: Sequence[str | int]) -> list[str]:
     """Return the names of the groups of which columns are named, but neither all of these nor the group."""
     if isinstance(items, SingleColumns):

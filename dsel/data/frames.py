@@ -5,6 +5,7 @@ The optional libraries are recognised by the name of a type, so that none of the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -22,7 +23,8 @@ from dsel.data.formats.tables.scan import (
     is_date_type,
 )
 from dsel.data.labels import Labels, as_labels, column_of, is_a, require_unique
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError, DselError, OptionError
+from dsel.storage.paths import as_path
 
 
 def frame_labels(data: Any) -> list[str] | None:
@@ -92,6 +94,24 @@ def names_columns(Y: Any) -> bool:
     return isinstance(Y, str) or (isinstance(Y, list | tuple) and bool(Y) and all(isinstance(y, str) for y in Y))
 
 
+def targets_of_store(Y: Any) -> str:
+    """Return how to give the targets of a store whose path Y is; empty where Y is no path of a Zarr group.
+
+    A store without the array Y has the targets as X.
+    """
+    if not isinstance(Y, str):
+        return ""
+    try:
+        path = as_path(Y)
+        if not any((path / name).is_file() for name in ("zarr.json", ".zgroup")):
+            return ""
+        array = "Y" if (path / "Y").exists() else "X"
+    except (DselError, OSError, ValueError):
+        return ""
+    opened_store = f"xarray.open_zarr({json.dumps(Y)}, consolidated=False)"  # without it, xarray may warn
+    return f"Give the targets of this store as an array: {opened_store}.{array}."
+
+
 def named_in(X: Any, Y: Any) -> list[str]:
     """Return the labels of the columns that Y names in X; none where Y holds values."""
     if names_columns(Y):
@@ -147,6 +167,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
         require_no_target(weights, named_in(X, Y), "sample_weight")
     if frame_labels(X) is not None and isinstance(weights, str):
         X, weights = split_targets(X, weights)
+    if is_a(Y, "polars", "Expr"):
+        names = Y.meta.root_names()
+        raise DataError("Y is an expression of polars.", f"Name the column: {names[0] if names else 'y'!r}.")
     if isinstance(Y, bool):
         raise DataError(f"Y is {Y}.", "Give the targets as an array, or the name of a column.")
     refuse_positions(X, [Y])
@@ -209,11 +232,12 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     if labels is None:
         raise DataError(
             f"Y is {names!r}, and X is no frame with a column of this name.",
-            "Give a frame, or Y as an array, such as xarray.open_zarr(STORE).Y of another store.",
+            targets_of_store(names) or "Give a frame, or Y as an array, such as xarray.open_zarr(STORE).Y of a store.",
         )
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
-        raise DataError(f"X has no column {shorten(map(repr, missing))}.", suggest(missing[0], labels, listed=8))
+        remedy = targets_of_store(names) or suggest(missing[0], labels, listed=8)
+        raise DataError(f"X has no column {shorten(map(repr, missing))}.", remedy)
     if type(frame).__name__ == "Table":
         kept = frame.select([name for name in labels if name not in wanted])
         return kept, _series(frame, names) if isinstance(names, str) else frame.select(wanted)

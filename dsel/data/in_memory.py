@@ -170,7 +170,9 @@ def _checked_rows(data: Any, what: str) -> Any:
 def _require_real_matrix(data: Any, what: str) -> None:
     if data.ndim != 2:
         columns = "targets" if what == "Y" else "features"
-        raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
+        by_name = " Or give the name of a column of a frame." if what == "Y" and data.ndim == 0 else ""
+        remedy = f"It must have two dimensions: samples x {columns}.{by_name}"
+        raise DataError(f"{what} has shape {data.shape}.", remedy)
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
         objects = " Convert it by astype(float)." if data.dtype.kind == "O" else ""
         raise DataError(f"{what} has dtype {data.dtype}.", f"It must be real numbers of at most 8 bytes.{objects}")

@@ -12,6 +12,7 @@ from typing import Any
 from dsel._lib.text import counted
 from dsel.data.column_groups import Items, SingleColumns, column_groups, named_columns
 from dsel.data.requested import dataset_of
+from dsel.data.schema import SOURCE
 from dsel.engine.connect import engine_of
 from dsel.errors import MissingInputError, OptionError
 from dsel.jobs.locations import unchanged_dataset
@@ -81,8 +82,6 @@ def verify(
     represent shows which are multiples. Each leaf then costs one elimination of at most
     n columns, O(n^3). A check that is interrupted continues where it was. Files that changed since are checked again.
     """
-    from dsel.planning.validation import with_category_groups  # here: it imports the methods
-
     path, state = resolve_run(as_path(folder)), None if state is None else Path(state).expanduser()
     _require_sense(path, sample, seed, tolerance, state)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
@@ -101,7 +100,8 @@ def verify(
     request = job.request()
     if not selection.groups:  # as of a version that did not group categories by default
         request = request.model_copy(update={"categories": "columns"})
-    request = with_category_groups(dataset, request)
+    elif request.groups is None and dataset.categories is not None:
+        request = request.model_copy(update={"groups": SOURCE})
     items: Items = SingleColumns(dataset.n)
     if request.groups is not None:
         items = column_groups(dataset, request.groups, request.categories == "groups")

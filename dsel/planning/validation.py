@@ -15,7 +15,14 @@ from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import INFORMATION, SizeRule
 from dsel.config.types import first_error, suggest_option
-from dsel.data.column_groups import ColumnGroups, Items, SingleColumns, column_groups, named_columns
+from dsel.data.column_groups import (
+    ColumnGroups,
+    Items,
+    SingleColumns,
+    column_groups,
+    grouped_categories,
+    named_columns,
+)
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import split_held_out
 from dsel.data.labels import format_labels
@@ -367,7 +374,8 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
 def with_category_groups(dataset: Dataset, request: SelectionRequest) -> SelectionRequest:
     """Return the request with the indicator columns of each category as a group, where that is the default.
 
-    That is so for frames and stores, if the method can choose groups and the data are not too wide for their search.
+    That is so for frames and stores with a category that is not excluded, if the method can choose groups and the data
+    are not too wide for their search.
     Errors: OptionError where categories are refused.
     """
     if request.groups is not None or dataset.categories is None or request.categories == "columns":
@@ -379,6 +387,8 @@ def with_category_groups(dataset: Dataset, request: SelectionRequest) -> Selecti
             f"{counted(len(named), 'column')} became indicator columns of categories: {shorten(named)}.",
             'Exclude them, or use categories="groups".',
         )
+    if not grouped_categories(dataset, request.exclude):
+        return request
     method = find_method(request.method)
     able = method.takes_groups and not _options(method, request).conflict_with_groups() and request.criterion is None
     return request.model_copy(update={"groups": SOURCE}) if able and dataset.n < MOST_GROUPED else request

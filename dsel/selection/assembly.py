@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.positive_definite import inverse
-from dsel._lib.text import counted, shorten
+from dsel._lib.text import counted, counted_items, shorten
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
 from dsel.config.size_rule import INFORMATION
 from dsel.data.blocks import load_block
+from dsel.data.column_groups import grouped_categories
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.data.offset import IN_MEMORY, with_name
@@ -223,7 +224,8 @@ def _notes(answer: Answer) -> Iterator[str]:
         instead = f", and {_instead(len(levels))}" if alone and takes_loss else ""
         yield _on_classes(name, levels) + (f"; their squared error is minimized{instead}" if squared else "")
     validated = answer.run.validated
-    if dataset.categories is not None and validated.request.categories == "groups" and validated.groups is None:
+    request, by_name = validated.request, grouped_categories(dataset, validated.request.exclude)
+    if by_name and request.categories == "groups" and validated.groups is None:
         why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
         yield f"{why} chooses the indicator columns of categories one by one, not as groups"
     groups, categories = validated.groups, dataset.categories
@@ -262,7 +264,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if dataset.row_part is not None:
         yield f"{dataset.row_part.description}: they take no part in the selection and in the fit"
     if answer.by_criterion and not np.isfinite(answer.best.value):
-        yield "the criterion is +inf for every subset that was evaluated"
+        yield "the criterion is +inf for every subset that was evaluated" + _only_largest(answer)
     if not answer.chosen.size and not dependent.size:
         why = "no subset that was evaluated has a smaller error than the empty one"
         yield f"no column is chosen: {why if answer.curve is None else f'0 is {answer.curve.description}'}"
@@ -273,6 +275,16 @@ def _notes(answer: Answer) -> Iterator[str]:
             what = "was left out" if one else "were left out"
         which = counted(dependent.size, "column that depends", "columns that depend")
         yield f"{which} on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _only_largest(answer: Answer) -> str:
+    """Return that a method tries subsets of the size asked for alone; empty for one that tries smaller ones, too."""
+    validated = answer.run.validated
+    from_smaller = getattr(validated.options, "start", "random") == "forward"
+    if validated.method.every_size or from_smaller or answer.curve is not None:
+        return ""
+    size = counted_items(validated.request.limit, validated.items.noun)
+    return f": {validated.method.name} tries subsets of exactly {size}, and forward and poss also try smaller ones"
 
 
 def _with_ones(answer: Answer) -> dict[str, float]:

@@ -43,8 +43,6 @@ MOST_RELAXED, LEAST_POOL = 3000, 2000
 Shares = Callable[[Sequence[int]], Iterable[tuple[int, float | None, int | None]]]
 #: F of the selection is the same again up to this share of F.
 _SAME = 1e-6
-#: What begins the note on a proof whose gap no node can close.
-_STALLED = "no node is open in the proof for"
 #: At most this many listed subsets are looked at for the reliance on each column, and fitted at a time.
 _MOST_RELIANCE, _FITS = 100, 200
 
@@ -100,7 +98,7 @@ def certify_loss(
     sizes = range(min(base + 1, selection.k), selection.k + 1) if all_sizes else [selection.k]
     found: dict[int, Certificate] = {}
     proved = all_sizes or selection.size_curve is None
-    notes = [note for note in selection.notes if not (note.startswith(_STALLED) or (proved and OF_MODELS in note))]
+    notes = [note for note in selection.notes if not (proved and OF_MODELS in note)]
     listed: dict[int, NearBestAnswer] = {}
     with prover.reading() as prover:
         for size, seconds, nodes in shares(sizes):
@@ -120,12 +118,6 @@ def certify_loss(
             found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)
             if proof.near_best is not None and size > base:
                 listed[size] = proof.near_best
-            if proof.ended == "rounding":
-                penalty = "a larger lam" if data.lam > 0.0 else "lam"
-                notes.append(
-                    f"{_STALLED} size {size}, and a gap is left, because fits by the loss do not converge: more time "
-                    f"does not help; set {penalty} or coefficient_limit"
-                )
             if proof.ended == "interrupted":
                 break
     if listed:
@@ -310,6 +302,7 @@ def _certificate(
         proof.seconds, method, better, rounding_error=rounding,
         largest_coefficient=limit if np.isfinite(limit) else 0.0, leaves_checked=proof.checked,
         leaves_searched=proof.searched, began_again=proof.began_again, cpu_seconds=proof.cpu_seconds,
+        closed=proof.ended in ("proven", "rounding"),
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def search_sizes(run: SelectionRun) -> SizeChoice:
     context = None if validated.held_out is not None else _criterion_context(run)
     outcome, subsets = every_size(run)
     if context is None:
-        curve = _chosen(validated, _held_out_points(run, subsets), "the error on held-out rows")
+        curve = _chosen(validated, _held_out_points(run, subsets), "held-out rows")
     else:
         curve = _by_criterion(run, subsets, context)
     run = _with_size(run, curve.k)
@@ -303,7 +303,7 @@ def _along_path(run: SelectionRun) -> SizeChoice:
         curve = _by_criterion(at_lam, subsets, _criterion_context(at_lam))
     else:
         points = [SizePoint(size, best[size][0]) for size in sorted(best)]
-        words = "the errors on left-out rows along the path" if rule.by == "path" else "the error on held-out rows"
+        words = "left-out rows along the path" if rule.by == "path" else "held-out rows"
         curve = _chosen(run.validated, points, words)
     outcome = _ending_with(outcome, run.objective, best[curve.k][1])
     return SizeChoice(_with_size(run, curve.k), outcome, curve, path)

@@ -12,6 +12,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
 import xarray as xr
@@ -140,6 +141,11 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("columns that lack", lambda: saved().predict(FRAME[["f"]]), DATA, "X lacks 2 of the 2 chosen columns", "Add or rename"),
     ("few columns", lambda: saved().predict(X[:, :2]), DATA, "X has 2 columns without labels", "Give all"),
     ("names of a store", select("data.zarr", "a"), OPTION, "Y is text, and X is the store data.zarr", "by targets"),
+    ("two stores", select("data.zarr", "data.zarr"), OPTION, "Y is text", r"open_zarr\(\"data.zarr\", .*\)\.Y\."),
+    ("a store as Y", select(X, "data.zarr"), DATA, "Y is 'data.zarr'", r"open_zarr\(\"data.zarr\", .*\)\.Y\."),
+    ("a store for a frame", select(FRAME, "data.zarr"), DATA, "no column 'data.zarr'", r"open_zarr\(\"data.zarr\", .*\)\.Y\."),
+    ("an expression as Y", select(FRAME, pl.col("a")), DATA, "Y is an expression of polars", "Name the column: 'a'"),
+    ("a number as Y", select(FRAME, 3.5), DATA, r"Y has shape \(\)", "give the name of a column"),
     ("a misspelled rule", select(X, Y, k="auto", choose_k={"fold": 3}), OPTION, "'choose_k.fold'", "mean 'folds'"),
     ("few rows for folds", select(X[:3], Y[:3], k="auto"), OPTION, "3 rows are too few for 5 folds", "at least 4 rows"),
     ("a fold per row and one", select(X, Y, method="kfold", folds=61), OPTION, "too few for 61 folds", "fewer folds"),

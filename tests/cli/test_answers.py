@@ -64,6 +64,16 @@ class TestInit:
         assert dsel.open_selection(folder / "ridge").lam == 2.5
         assert "1 task" in invoke("plan", folder / "job.yaml", "--lam", 2.5)
 
+    def test_the_method_of_the_job_can_be_replaced(self, folder: Path, tmp_path: Path) -> None:
+        invoke("run", folder / "job.yaml", "--method", "forward", "--out", folder / "forward")
+        assert dsel.open_selection(folder / "forward").method == "forward"
+        job = yaml.safe_load((folder / "job.yaml").read_text())
+        job |= {"store": str(folder / "data.zarr"), "method": "poss", "options": {"iterations": 9}}
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+        for command in ("run", "plan"):
+            with pytest.raises(OptionError, match="forward has no option 'iterations'"):
+                invoke(command, tmp_path / "job.yaml", "--method", "forward")
+
     def test_it_does_not_replace_a_file_unless_told(self, folder: Path, tmp_path: Path) -> None:
         (tmp_path / "job.yaml").touch()
         with pytest.raises(OutputError, match="overwrite"):

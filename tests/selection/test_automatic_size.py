@@ -155,6 +155,7 @@ def test_a_held_out_share_and_held_out_rows() -> None:
         X[:150], y[:150], k="auto", max_k=5, method="forward", choose_k={"held_out": (X[150:], y[150:])}
     )
     assert other.size_curve is not None
+    assert other.size_curve.description == "the size of least error, by held-out rows"
     values = values * y.var() / y[:150].var()
     assert [point.value for point in other.size_curve.points] == pytest.approx(values, rel=1e-8)
     squares = (y[150:, 0] - other.intercept - X[150:][:, other.indices] @ other.coefficients[:, 0]) ** 2 / y[:150].var()

@@ -114,6 +114,8 @@ class Certificate:
         ``bound - noise * total``, with probability 1 - 1e-6.
     node_seconds : float
         If not 0, the last run visited no node, because its time was shorter than a node takes: about these seconds.
+    closed : bool
+        Whether no node is open in a proof by a loss. A gap that is left then comes from fits that do not converge.
     time_limit, time_needed : float
         If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
@@ -161,6 +163,7 @@ class Certificate:
     node_seconds: float = 0.0
     time_limit: float = 0.0
     time_needed: float = 0.0
+    closed: bool = False
 
     @property
     def gap(self) -> float:
@@ -231,6 +234,7 @@ class Certificate:
             leaves_searched=max(self.leaves_searched, other.leaves_searched),
             cpu_seconds=self.cpu_seconds + other.cpu_seconds, began_again=other.began_again or self.began_again,
             node_seconds=other.node_seconds, time_limit=other.time_limit, time_needed=other.time_needed,
+            closed=other.closed,
         )  # fmt: skip
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
@@ -320,7 +324,12 @@ def caveat(
     selection, with all copies, and its columns. All sizes give one advice about them.
     """
     sentences = []
-    if row["status"] == "no-useful-bound":
+    if row.get("closed") and not row["status"].startswith("optimal"):
+        sentences.append(
+            "All nodes are closed, but fits by the loss do not converge: more time does not help. A larger ridge "
+            "penalty (lam) does, and a limit for coefficients may: where lam is 0, the best fit can be infinite."
+        )
+    elif row["status"] == "no-useful-bound":
         sentences.append(_why_useless(row))
     if row.get("node_seconds") and not row["status"].startswith("optimal"):
         sentences.append(_time_for_a_node(row))

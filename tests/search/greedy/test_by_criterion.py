@@ -51,6 +51,21 @@ def literal_forward(f: Any, n: int, k: int) -> list[Subset]:
     return path
 
 
+def test_a_note_says_which_methods_also_try_subsets_below_a_budget() -> None:
+    X, y = problem()
+
+    def within_budget(S: Subset) -> float:
+        return float(S[0]) if len(S) <= 2 else math.inf
+
+    found = {m: dsel.select(X, y, k=4, method=m, criterion=within_budget) for m in ("exchange", "forward")}
+    assert not found["exchange"].indices
+    why = "exchange tries subsets of exactly 4 columns, and forward and poss also try smaller ones"
+    assert f"the criterion is +inf for every subset that was evaluated: {why}" in found["exchange"].notes
+    assert found["forward"].criterion == 0.0
+    nothing = dsel.select(X, y, k=4, method="forward", criterion=lambda S: math.inf)
+    assert "the criterion is +inf for every subset that was evaluated" in nothing.notes
+
+
 def test_forward_inserts_the_column_of_least_criterion() -> None:
     criterion = Absolute()
     path = literal_forward(Absolute(), 12, 4)

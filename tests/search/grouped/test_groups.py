@@ -111,6 +111,23 @@ def test_the_best_single_group_is_chosen_with_every_seed(method: str) -> None:
         assert found.error == pytest.approx(best(X, Y, groups, 1), rel=1e-8), (seed, found.groups)
 
 
+@pytest.mark.parametrize("excluded", [["site"], ["site=a", "site=b", "site=c"]])
+def test_a_store_whose_categories_are_all_excluded_counts_columns_as_a_frame_does(
+    tmp_path: Path, excluded: list[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("pqrs")).assign(site=list("abc") * 20)
+    y = frame.p - frame.r + 0.1 * rng.normal(size=60)
+    dsel.ingest(frame.assign(y=y), tmp_path / "data.zarr", target="y", categorical=["site"])
+    found = dsel.select(tmp_path / "data.zarr", k=2, exclude=excluded)
+    expected = dsel.select(frame, y, k=2, exclude=["site"])
+    assert (found.labels, found.groups, found.notes) == (expected.labels, expected.groups, expected.notes)
+    assert str(found).startswith("2 of 7 columns explain")
+    divided = dsel.select(tmp_path / "data.zarr", k=2, exclude=["site=a"])
+    assert list(divided.groups) == list(found.labels)
+    assert "the group site is never chosen: exclude names columns of it" in divided.notes
+
+
 @pytest.mark.parametrize("start", ["forward", "exchange"])
 @pytest.mark.parametrize("method", PARETO)
 def test_a_pareto_search_is_never_below_its_start(method: str, start: str) -> None:
