@@ -346,3 +346,12 @@ def test_columns_that_separate_all_classes_are_named() -> None:
     apart = target[:, None] + 0.1 * X[:, :1] / X[:, 0].max()
     notes = dsel.select(apart, np.array(["a", "b", "c"])[target], k=1, loss="multinomial").notes
     assert any(note.startswith("columns x0 separate the classes: without a penalty") for note in notes)
+
+
+@pytest.mark.parametrize(("preprocess", "k"), [("standardize", 2), ("center", 1), ("center", 2)])
+def test_a_class_that_exchanges_nothing_with_another_weakens_no_bound(preprocess: Any, k: int) -> None:
+    X, target = load_iris(return_X_y=True)
+    selection = dsel.select(X, target, k=k, loss="multinomial", lam=0.01, preprocess=preprocess)
+    (proof,) = dsel.certify(selection, X, target).certificate
+    assert proof["status"] == "optimal"
+    assert proof["bound"] == pytest.approx(selection.error, rel=1e-8)

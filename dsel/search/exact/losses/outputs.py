@@ -58,7 +58,7 @@ def _balanced(moved: Floats, y: Ints) -> Floats:
     """Return values between 0 and `moved` (m, q) with which each class gets exactly as much as it gives.
 
     moved: what each row gives to the classes that are not its own. Values are multiples of one power of two, so that
-    float64 has their sums exactly. If nothing else does it, all are 0.
+    float64 has their sums exactly. A class that exchanges too little with the others gives and gets nothing.
     """
     q = moved.shape[1]
     of_class = np.eye(q)[y]
@@ -77,18 +77,27 @@ def _balanced(moved: Floats, y: Ints) -> Floats:
         return np.zeros_like(moved)
     quantum = 2.0 ** (np.ceil(np.log2(top)) - 51.0)
     units = np.trunc(moved / quantum)
-    for _ in range(q * q):
-        flows = of_class.T @ units
-        rest = flows.sum(axis=0) - flows.sum(axis=1)  # more than 0: the class gets too much
-        if not rest.any():
-            return np.asarray(units * quantum)
-        for source in np.flatnonzero(rest < 0.0):
-            for target in np.flatnonzero(rest > 0.0):
-                surplus = min(rest[target], -rest[source], flows[source, target])
-                if surplus > 0.0:
-                    _take(units[:, target], y == source, surplus)
-                    rest[target] -= surplus
-                    rest[source] += surplus
+    for _ in range(q):
+        for _ in range(q * q):
+            flows = of_class.T @ units
+            rest = flows.sum(axis=0) - flows.sum(axis=1)  # more than 0: the class gets too much
+            if not rest.any():
+                return np.asarray(units * quantum)
+            for source in np.flatnonzero(rest < 0.0):
+                for target in np.flatnonzero(rest > 0.0):
+                    between = np.flatnonzero(np.minimum(flows[source], flows[:, target]))
+                    for way in [((source, target),), *(((source, c), (c, target)) for c in between)]:
+                        surplus = min(rest[target], -rest[source], *(flows[step] for step in way))
+                        if surplus > 0.0:
+                            for giving, getting in way:
+                                _take(units[:, getting], y == giving, surplus)
+                                flows[giving, getting] -= surplus
+                            rest[target] -= surplus
+                            rest[source] += surplus
+        exchanged = np.where(rest, flows.sum(axis=0) + flows.sum(axis=1), np.inf)
+        apart = int(exchanged.argmin())
+        units[y == apart] = 0.0
+        units[:, apart] = 0.0
     return np.zeros_like(moved)
 
 
