@@ -94,7 +94,7 @@ class SizeRule(Section):
         subsets that the search finds on all rows. "path": the errors on left-out rows along the path of ``greedy-rls``
         or ``kfold``. "auc", "log-loss": one minus the area under the ROC curve, or the mean logarithmic loss, on
         left-out folds or held-out rows, with a loss for classes. With a loss, "folds" and "held-out" compare the
-        deviance, and the default is "bic" unless folds or held-out rows are asked for. Without a loss, the default is
+        deviance, and the default is "bic" unless folds, a standard error or held-out rows are asked for. Without a loss, the default is
         "path" for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
     folds : int
         The number of folds.
@@ -145,6 +145,16 @@ class SizeRule(Section):
     held_out: Any = None
     one_standard_error: Bool = False
     gamma: Float = Field(1.0, ge=0, le=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_folds(cls, values: Any) -> Any:
+        """Choose by folds where their options are given without a criterion, also with the default as their value."""
+        if isinstance(values, dict) and "by" not in values and values.get("held_out") is None:
+            named = {name for name, value in values.items() if value is not None}
+            if named & {"folds", "repeats", "split", "row_groups"}:
+                return {"by": "folds", **values}
+        return values
 
     @field_validator("held_out")
     @classmethod

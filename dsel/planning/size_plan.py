@@ -92,7 +92,9 @@ def _resolved(rule: SizeRule, method: Method) -> SizeRule:
 
 def _size_rule_of_loss(rule: SizeRule, loss: Loss) -> SizeRule:
     """Return the rule for a loss: an information criterion, by default BIC, or left-out rows."""
-    divided = "held-out" if rule.held_out is not None else "folds" if rule.divides_rows else "bic"
+    divided = (
+        "held-out" if rule.held_out is not None else "folds" if rule.divides_rows or rule.one_standard_error else "bic"
+    )
     by = rule.by or divided
     if by not in ("aic", "bic", "ebic", *LEFT_OUT):
         raise OptionError(

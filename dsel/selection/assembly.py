@@ -133,7 +133,7 @@ def answer_fields(run: SelectionRun, fit: Fit, chosen: Ints, dependent: Ints) ->
         "fill": statistics.mean_x[S] if request.missing == "mean" else None,
         "statistics": figures.reordered(order),
         "swaps": _substitutes(run, chosen),
-        "rank_error": None if dataset.n_targets else rank_error(run.whole, len(S)),
+        "rank_error": None if dataset.n_targets else rank_error(run.whole, len(chosen)),
     }
 
 

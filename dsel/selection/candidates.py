@@ -18,6 +18,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.formats.source import EXACT_INTEGERS
 from dsel.data.formats.tables.scan import rounding_note
 from dsel.data.labels import Labels, by_source, format_labels, of_means
+from dsel.data.schema import ATTR_FORMAT
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.column_objective import independent_columns
@@ -157,6 +158,11 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     if counts is not None:
         counts[unusable | ~is_asked] = 0
         notes += of_means(by_source(counts, labels, dataset.categories), dataset.m, labels)
+    elif filled and (dataset.store is None or ATTR_FORMAT not in dataset.store.attributes):
+        notes.append(
+            "missing values of X, if there are any, became the mean of their column: they are counted only in data in "
+            "memory and by an ingest"
+        )
     if filled and (had := dataset.missing_when_written()):
         notes.append(f"the mean of its column replaced each missing value; X had {had} when the store was written")
     if filled and isinstance(dataset.store, Store):

@@ -252,7 +252,8 @@ class SelectionRecord:
         """The squared error of X over that of the best approximation of the same rank, at least 1, where it is known.
 
         With lam = 0 it is ||X - X_S X_S^+ X||^2 over the sum of the squared singular values after the first |S|, as in
-        the POCSS paper. With lam > 0 the error is that of the ridge fit, ||X - X_S (X_S'X_S + lam I)^-1 X_S'X||^2.
+        the POCSS paper. Columns of S that depend on others do not count. With lam > 0 the error is that of the ridge
+        fit, ||X - X_S (X_S'X_S + lam I)^-1 X_S'X||^2.
         """
         return (1.0 - self.r2) / self.rank_error if self.rank_error else None
 

@@ -206,7 +206,8 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
         )
     if selection.error_ratio is not None:
         ridge = " of the ridge fit, without its penalty," if selection.lam > 0.0 else ""
-        yield f"Error ratio{ridge} to the best approximation of rank {len(selection)}: {selection.error_ratio:.4f}"
+        rank = int(selection.coefficients.any(axis=1).sum())  # columns that depend on others have coefficient 0
+        yield f"Error ratio{ridge} to the best approximation of rank {rank}: {selection.error_ratio:.4f}"
 
 
 #: The exponential of a larger exponent, above 10^4, cannot be read.

@@ -633,3 +633,14 @@ def test_classes_are_refused_by_a_loss_for_numbers(loss: str) -> None:
     X = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(OptionError, match=r'classes down, up.*Use loss="logistic"'):
         dsel.select(X, np.where(X[:, 0] > 0.0, "up", "down"), k=1, loss=loss)
+
+
+@pytest.mark.parametrize("asked", [{"folds": 5}, {"split": "random"}, {"repeats": 1}, {"one_standard_error": True}])
+def test_a_rule_that_names_options_of_folds_chooses_by_folds(asked: dict[str, Any]) -> None:
+    X, y = drawn("logistic")
+    found, expected = (
+        dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k=rule)
+        for rule in (asked, {**asked, "by": "folds"})
+    )
+    assert found.size_curve == expected.size_curve
+    assert dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k={}).size_curve.by == "bic"

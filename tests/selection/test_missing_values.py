@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
+import xarray as xr
 
 import dsel
 from dsel.data import in_memory
@@ -200,3 +201,18 @@ def test_a_column_of_mixed_kinds_is_one_of_the_problems() -> None:
     assert "X has 2 problems" in str(error.value)
     assert "column 'age' of type object holds values of several kinds: int, str. Give it one type" in str(error.value)
     assert dsel.select(frame, Y, k=1, exclude=["age"], dates="days").k == 1
+
+
+@pytest.mark.parametrize("lazy", ["dask", "xarray"])
+def test_values_that_are_not_counted_have_a_note(lazy: str) -> None:
+    values = np.random.default_rng(5).normal(size=(60, 4))
+    y = values[:, 1].copy()
+    values[:20, 1] = np.nan
+    X = da.from_array(values, chunks=(20, 4))
+    X = X if lazy == "dask" else xr.DataArray(X, dims=("time", "feature"))
+    expected, found = (dsel.select(data, y, k=1, missing="mean") for data in (values, X))
+    assert found.error == pytest.approx(expected.error)
+    assert "20 of 60 in 'x1'" in expected.notes[0]
+    assert "missing values of X, if there are any, became the mean of their column" in found.notes[0]
+    whole = dsel.select(np.nan_to_num(values), y, k=1, missing="mean")
+    assert not any("missing" in note for note in whole.notes)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -226,3 +227,14 @@ def test_the_guarantee_says_where_it_leaves_out_columns_that_others_represent() 
         exact = dsel.certify(dsel.select(X, y, k=2, lam=lam, method="forward"), X, y)
         assert (about_the_others in str(exact)) == restricted
         assert "explain (proved)" in str(exact)
+
+
+def test_the_error_ratio_counts_no_column_that_depends_on_others() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90), "city": rng.choice(["x", "y", "z"], 90)})
+    frame["c"] = frame["a"] + rng.normal(size=90)
+    selection = dsel.select(frame, k=1, include=["city"])
+    Z = pd.concat([frame[["a", "b", "c"]], pd.get_dummies(frame["city"]).astype(float)], axis=1).to_numpy()
+    squares = np.linalg.svd((Z - Z.mean(axis=0)) / Z.std(axis=0), compute_uv=False) ** 2
+    assert selection.error_ratio == pytest.approx(selection.error / squares[2:].sum())
+    assert f"of rank 2: {selection.error_ratio:.4f}" in str(selection)
