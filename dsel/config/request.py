@@ -232,7 +232,8 @@ class SelectionRequest(Section):
     max_k : int, optional
         The upper limit of ``k="auto"``; by default 30, or fewer where there are few rows or columns.
     choose_k : SizeRule, optional
-        How ``k="auto"`` chooses; by default by folds, or with a loss by BIC. The name of a criterion stands for a rule with that `by`.
+        How ``k="auto"`` chooses; by default by folds, or with a loss by BIC. The name of a criterion stands for a rule
+        with that `by`.
     method : str
         The name of a method.
     options : dict

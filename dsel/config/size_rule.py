@@ -94,8 +94,8 @@ class SizeRule(Section):
         subsets that the search finds on all rows. "path": the errors on left-out rows along the path of ``greedy-rls``
         or ``kfold``. "auc", "log-loss": one minus the area under the ROC curve, or the mean logarithmic loss, on
         left-out folds or held-out rows, with a loss for classes. With a loss, "folds" and "held-out" compare the
-        deviance, and the default is "bic" unless folds, a standard error or held-out rows are asked for. Without a loss, the default is
-        "path" for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
+        deviance, and the default is "bic" unless folds, a standard error or held-out rows are asked for. Without a
+        loss, the default is "path" for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
     folds : int
         The number of folds.
     split : {"random", "blocks", "forward"}

@@ -643,4 +643,4 @@ def test_a_rule_that_names_options_of_folds_chooses_by_folds(asked: dict[str, An
         for rule in (asked, {**asked, "by": "folds"})
     )
     assert found.size_curve == expected.size_curve
-    assert dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k={}).size_curve.by == "bic"
+    assert dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k={}).size_curve.rule == "bic"
