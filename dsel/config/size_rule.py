@@ -151,8 +151,7 @@ class SizeRule(Section):
     def _of_folds(cls, values: Any) -> Any:
         """Choose by folds where their options are given without a criterion, also with the default as their value."""
         if isinstance(values, dict) and "by" not in values and values.get("held_out") is None:
-            named = {name for name, value in values.items() if value is not None}
-            if named & {"folds", "repeats", "split", "row_groups"}:
+            if any(values.get(name) is not None for name in _FOLD_OPTIONS):
                 return {"by": "folds", **values}
         return values
 

@@ -250,11 +250,11 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         return as_dataset(X, unsupervised=True, sample_weight=False)
     if isinstance(X, Dataset):
         return X
-    import pandas as pd
-
     X = collected(X)
     X = X.to_pandas() if is_a(X, "pyarrow", "Table") else X
     if is_annotated(X):  # of a wide one, only the chosen columns become dense
+        import pandas as pd
+
         chosen = [name for name in selection.names if name in X.var_names]
         X = X[:, chosen].to_df() if len(chosen) == len(selection.names) else pd.DataFrame(columns=X.var_names)
     if _is_frame(X):
