@@ -150,10 +150,9 @@ class SizeRule(Section):
     @classmethod
     def _of_folds(cls, values: Any) -> Any:
         """Choose by folds where their options are given without a criterion, also with the default as their value."""
-        if isinstance(values, dict) and "by" not in values and values.get("held_out") is None:
-            if any(values.get(name) is not None for name in _FOLD_OPTIONS):
-                return {"by": "folds", **values}
-        return values
+        unsaid = isinstance(values, dict) and "by" not in values and values.get("held_out") is None
+        of_folds = unsaid and any(values.get(name) is not None for name in _FOLD_OPTIONS)
+        return {"by": "folds", **values} if of_folds else values
 
     @field_validator("held_out")
     @classmethod
