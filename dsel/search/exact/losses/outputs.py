@@ -123,6 +123,9 @@ def relax_outputs(
     b = feasible(problem, S, problem.coefficients(start), fixed, q)
     eta = Zt[problem.members(S)].T @ b + b0
     value = problem.loss_at(eta) + penalty_of(problem, S, b, fixed, q)
+    nothing = np.zeros_like(eta)
+    if not value <= (without := problem.loss_at(nothing)):  # Newton steps from far away may never come back
+        S, b, b0, eta, value = START.S, np.zeros((0, t)), np.zeros(t), nothing, without
     best: tuple[float, Dual] | None = None
     tried = eta
     for step in range(_STEPS):
@@ -132,6 +135,8 @@ def relax_outputs(
             best = bound, dual
         missing = enough - best[0]
         if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), 1e-12 * abs(value))):
+            break
+        if step and value <= close * enough < np.inf:  # no bound up to this closes the node, nor tells what to split
             break
         S, b = with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         columns = Zt[problem.members(S)]

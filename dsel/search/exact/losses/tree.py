@@ -112,6 +112,8 @@ class LossTree:
         self._closed = self._cut = np.inf
         self._kept: KeptLeaves | None = None
         self._leaves: list[Leaf] = []
+        #: Leaves whose fit did not come close enough to say whether they are near-best: bounds and columns.
+        self._unsettled: list[tuple[float, Ints]] = []
         #: The bound of what is open and not in the heap: everything, before the first node.
         self._open = self.root_bound = 0.0
 
@@ -386,10 +388,14 @@ class LossTree:
             fixed, free, q = fixed | free if q > 0 else fixed, np.zeros_like(free), 0
         relaxed = relax_near(self._problem, fixed, free, q, parent.relaxed, self.cutoff, 0.0 if leaf else CLOSE)
         self.nodes += 1
+        if leaf and relaxed.bound < self.cutoff < relaxed.value:  # steps from the node above did not reach the fit
+            relaxed = max(relaxed, refit(self._problem, np.flatnonzero(fixed)), key=lambda fit: fit.bound)
         node = Node(fixed, free, relaxed, parent.bound, path=path)
         if leaf:
             if self._list is None or relaxed.bound < self.cutoff:  # else the fit ended before it was exact
                 self._offer(relaxed, np.flatnonzero(fixed))
+            if relaxed.bound < self.cutoff < relaxed.value:
+                self._unsettled.append((node.bound, self._columns[fixed]))
             self._close(node.bound)
             self._leave(node)
             return
@@ -426,6 +432,8 @@ class LossTree:
         for _, _, node in self._heap:
             inside, possible = self._columns[node.fixed], self._columns[node.fixed | node.free]
             self._list.include(opened, node.bound, inside, possible)
+        for bound, S in self._unsettled:
+            self._list.include(opened, bound, S, S)
         return self._list.answer(opened, self.bound, proven)
 
     @cached_property
