@@ -345,7 +345,7 @@ def test_columns_that_separate_all_classes_are_named() -> None:
     X, target = load_iris(return_X_y=True)
     apart = target[:, None] + 0.1 * X[:, :1] / X[:, 0].max()
     notes = dsel.select(apart, np.array(["a", "b", "c"])[target], k=1, loss="multinomial").notes
-    assert any(note.startswith("columns x0 separate the classes: without a penalty") for note in notes)
+    assert any(note.startswith("column x0 separates the classes: without a penalty") for note in notes)
 
 
 @pytest.mark.parametrize(("preprocess", "k"), [("standardize", 2), ("center", 1), ("center", 2)])
