@@ -22,6 +22,7 @@ from xdist.scheduler import LoadFileScheduling
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+gc.set_threshold(20_000)  # importing the tests makes 600 collections otherwise, of 0.7 s
 # RuntimeWarnings in dsel are errors here (pyproject.toml) and, by a sitecustomize module, in processes of the tests.
 _STRICT = str(Path(__file__).parent / "strict_warnings")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STRICT, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -115,7 +116,6 @@ def pytest_collection_finish() -> None:
     """Exempt what stays until the end, such as modules and the tests themselves, from collections of garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)  # else collections take 3 % of the time of the tests
 
 
 #: Files that start first, in this order; the others are short. The first and the one after the gap each compile a
