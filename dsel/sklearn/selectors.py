@@ -315,15 +315,18 @@ class GreedyRLSSelector(BaseSelector):
 
     def _method_fields(self) -> dict[str, Any]:
         options = {"lam_grid": self.lam_grid, "direction": self.direction}
+        if self.cv is not None and self.folds is not None:
+            raise ValueError("cv and folds are both given: folds is the earlier name of cv.")
         cv = self.folds if self.cv is None else self.cv
+        lam = self.lam if self.lam_grid is None else 0.0
         if cv is None:
             if self._row_groups is not None:
                 raise ValueError("groups need cv: without it, each row alone is left out. Give a number of folds.")
-            return {"method": "greedy-rls", "options": {**options, "loss": self.loss}}
+            return {"method": "greedy-rls", "lam": lam, "options": {**options, "loss": self.loss}}
         if self.loss != "squared":
             raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave cv out.")
         divided = "folds" if isinstance(cv, numbers.Integral) else "split"
-        return {"method": "kfold", "options": {**options, divided: cv, "row_groups": self._row_groups}}
+        return {"method": "kfold", "lam": lam, "options": {**options, divided: cv, "row_groups": self._row_groups}}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
