@@ -188,9 +188,13 @@ def assemble(
 
 
 def _limit_of_size(run: SelectionRun, curve: SizeCurve) -> Iterator[str]:
-    """Yield a note where the best size is the largest that was compared, and there are more columns or groups."""
+    """Yield a note where the best size is the largest that was compared, and there are more columns, or Y = X."""
     limit = run.validated.request.max_k
-    if limit is not None and curve.ends_at_least(limit) and run.validated.included + run.subject.n > limit:
+    if limit is None or not curve.ends_at_least(limit):
+        return
+    if not run.dataset.n_targets:
+        yield curve.note_on_x_itself()
+    elif run.validated.included + run.subject.n > limit:
         words = "k is the limit" if curve.k == limit else "the least value is at the limit"
         yield f"{words} max_k: {limit:,}, so a larger subset may be better: raise max_k"
 

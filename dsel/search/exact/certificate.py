@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from dsel._lib.text import counted, noun, shorten
+from dsel._lib.text import counted, counted_items, noun, shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -21,12 +21,14 @@ STATUS_WORDS: dict[str, str] = {
 }  # fmt: skip
 #: What older versions called fields. They do not have all fields.
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
-#: The `method` of a certificate whose size counts groups of columns.
+#: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
 ALL_SIZES = "leaps and bounds over all sizes"
 #: The `method` of a certificate without a bound: the proof had too little time to begin.
 NO_TIME = "no time for a bound"
+#: How the `method` of a certificate begins where only one subset may be chosen.
+NOTHING = "nothing to choose"
 #: How the `method` of a certificate ends whose bound is that of a reduced problem, lowered by what it leaves out.
 REDUCED = ", on a reduced problem"
 #: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
@@ -57,7 +59,7 @@ class Certificate:
     Attributes
     ----------
     size : int
-        The most columns, always included ones counted.
+        The most columns or groups of columns, always included ones counted.
     value : float
         f of the best known subset.
     bound : float
@@ -116,6 +118,8 @@ class Certificate:
         If not 0, the last run visited no node, because its time was shorter than a node takes: about these seconds.
     closed : bool
         Whether no node is open in a proof by a loss. A gap that is left then comes from fits that do not converge.
+    groups : bool
+        Whether `size` counts groups of columns.
     time_limit, time_needed : float
         If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
@@ -164,6 +168,7 @@ class Certificate:
     time_limit: float = 0.0
     time_needed: float = 0.0
     closed: bool = False
+    groups: bool = False
 
     @property
     def gap(self) -> float:
@@ -283,6 +288,15 @@ class Certificate:
         return cls(**{name: value for name, value in known.items() if value is not None})
 
 
+def counted_size(row: Mapping[str, Any]) -> str:
+    """Return the size of a certificate and what it counts, in words. row: what `Certificate.as_dict` returns."""
+    return counted_items(row["size"], "groups of columns" if _over_groups(row) else "columns")
+
+
+def _over_groups(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("groups", row["method"].startswith(GROUPS)))  # older ones have the method only
+
+
 def whole_of(row: Mapping[str, Any]) -> str:
     """Return what the shares of a proof are relative to, in words. row: what `Certificate.as_dict` returns."""
     return "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
@@ -349,7 +363,7 @@ def caveat(
         known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
         sentences.append(f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6.")
     if row["dependent_gap"]:
-        compared = "sets of groups" if row["method"].startswith(GROUPS) else "subsets"
+        compared = "sets of groups" if _over_groups(row) else "subsets"
         sentences.append(dependence(row["near_copies"], chosen, row["dependent_gap"], label, compared))
     return " ".join(sentences)
 
@@ -463,6 +477,8 @@ def effort(row: Mapping[str, Any]) -> str:
 
     row: what `Certificate.as_dict` returns.
     """
+    if row["method"].startswith(NOTHING):
+        return "only one subset may be chosen"
     words = f"{row['nodes']:,} {noun(row['nodes'], 'node')}"
     if row["method"] == ALL_SIZES:
         words = f"{words} of one search for all sizes"
@@ -486,7 +502,7 @@ def nothing_to_choose(objective: Objective, rounding: float) -> Certificate:
     size, bound = len(objective.included), max(objective.c - rounding * objective.total, 0.0)
     return Certificate(
         size, objective.c, bound, objective.total, tuple(objective.included), rounding_error=rounding,
-        method="nothing to choose",
+        method=NOTHING,
     )  # fmt: skip
 
 
