@@ -26,7 +26,7 @@ from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
 from dsel.selection.alternatives import Alternatives
-from dsel.selection.assembly import answer_fields
+from dsel.selection.answer import answer_fields
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data, of_fit

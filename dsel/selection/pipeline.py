@@ -32,7 +32,8 @@ from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
 from dsel.selection.add_certificates import with_certificates
-from dsel.selection.assembly import Answer, assemble, option_as_json
+from dsel.selection.answer import Answer
+from dsel.selection.assembly import assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.near_copies import judged, nearly_multiples, one_of_each
