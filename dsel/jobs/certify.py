@@ -33,7 +33,8 @@ from dsel.planning.representations.choice import choose
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort, whole_of
+from dsel.search.exact.certificate import GROUPS
+from dsel.search.exact.certificate_words import caveat, claim, covered, effort, whole_of
 from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements

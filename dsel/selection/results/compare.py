@@ -8,7 +8,7 @@ from typing import Any
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, percent, printable, shorten
-from dsel.search.exact.certificate import scope
+from dsel.search.exact.certificate_words import scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
