@@ -288,6 +288,7 @@ def _by_loss(
     run: SelectionRun, rows: Dataset, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str
 ) -> Selection:
     """Return the selection that minimizes a loss other than the squared error. rows: the data, or their copy."""
+    from dsel.selection.loss_notes import loss_notes
     from dsel.selection.loss_search import LossSearch, loss_data
     from dsel.selection.loss_sizes import choose_size
 
@@ -316,7 +317,7 @@ def _by_loss(
         class_figures=figures,
         weight_sum=search.problem.weight_sum if weighted else None,
     )
-    notes = (*notes, *search.notes(run))
+    notes = (*notes, *loss_notes(search, run))
     selection = assemble(answer, notes, timer.seconds, provenance(started))
     if run.context.compare is None:
         return selection

@@ -31,7 +31,8 @@ from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
-from dsel.selection.loss_search import INFINITE, NO_FINITE, modelled_rows
+from dsel.selection.loss_notes import INFINITE, NO_FINITE
+from dsel.selection.loss_search import modelled_rows
 from dsel.selection.near_copies import one_of_each
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.search_sizes import subsets_of_part
