@@ -14,6 +14,11 @@ from dsel.objective.objective_interface import ItemObjective, Objective
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
 #: What older versions called fields. They do not have all fields.
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
+#: Of two certificates that are merged: the fields that are added, those of which the larger one counts, and those of
+#: which the newer one does.
+_ADDED = ("nodes", "seconds", "cpu_seconds")
+_LARGEST = ("dependent_gap", "columns", "screened", "read", "passes", "leaves_checked", "leaves_searched")
+_NEWEST = ("node_seconds", "time_limit", "time_needed", "closed")
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
@@ -212,18 +217,13 @@ class Certificate:
             return self._widest(other)
         best = other if other.value < self.value else self
         bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in (*_ADDED, *_LARGEST)}
+        joined: dict[str, Any] = {name: sum(pairs[name]) for name in _ADDED}
+        joined |= {name: max(pairs[name]) for name in _LARGEST} | {name: getattr(other, name) for name in _NEWEST}
         return replace(
             best, bound=max(bounds), rounding_error=(self if bounds[0] > bounds[1] else other).rounding_error,
-            dependent_gap=max(self.dependent_gap, other.dependent_gap),
-            near_copies=other.near_copies or self.near_copies, nodes=self.nodes + other.nodes,
-            seconds=self.seconds + other.seconds, better=self.better or other.better,
-            columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
-            read=max(self.read, other.read), passes=max(self.passes, other.passes),
-            leaves_checked=max(self.leaves_checked, other.leaves_checked),
-            leaves_searched=max(self.leaves_searched, other.leaves_searched),
-            cpu_seconds=self.cpu_seconds + other.cpu_seconds, began_again=other.began_again or self.began_again,
-            node_seconds=other.node_seconds, time_limit=other.time_limit, time_needed=other.time_needed,
-            closed=other.closed,
+            near_copies=other.near_copies or self.near_copies, better=self.better or other.better,
+            began_again=other.began_again or self.began_again, **joined,
         )  # fmt: skip
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
