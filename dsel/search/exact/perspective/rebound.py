@@ -291,7 +291,7 @@ def rebound(
     return int(nodes.shape[0])
 
 
-@compiled("b1(b1[:,:,::1], i8, i8)", inner=True)
+@compiled("b1(b1[:,:,::1], i8, i8)", inner=True, allocates=True)
 def _contradicts(masks: Bools, depth: Int, step: Int) -> bool:
     """Write the columns that are in and out after a step from the depth above; return whether it contradicts them."""
     for side in range(2):
@@ -301,7 +301,7 @@ def _contradicts(masks: Bools, depth: Int, step: Int) -> bool:
     return bool(masks[1 - way, depth, j])
 
 
-@compiled("void(i8[:,::1], b1[:,:,::1], f8[::1], i8, i8, b1[::1], b1[::1], f8)", inner=True)
+@compiled("void(i8[:,::1], b1[:,:,::1], f8[::1], i8, i8, b1[::1], b1[::1], f8)", inner=True, allocates=True)
 def _open(
     opened: Ints, masks: Bools, bounds: Floats, i: Int, step: Int, fixed: Bools, out: Bools, bound: float
 ) -> None:  # fmt: skip
