@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
-from dsel._lib.text import counted_items, percent, shorten
+from dsel._lib.text import percent, shorten
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -33,8 +33,7 @@ from dsel.planning.representations.choice import choose
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.exact.certificate import GROUPS
-from dsel.search.exact.certificate_words import caveat, claim, covered, effort, whole_of
+from dsel.search.exact.certificate_words import caveat, claim, counted_size, covered, effort, whole_of
 from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
@@ -325,15 +324,13 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
 
 def describe(row: dict[str, Any], selection: Selection) -> str:
     """Return one line for a log about a certificate of a selection. row: what `Certificate.as_dict` returns."""
-    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         words = f"{useless}at most {percent(row['relative_to_total'])} of {whole_of(row)} from the best{among}"
-    return " ".join(
-        [f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts, selection.indices)]
-    ).strip()
+    left = caveat(row, selection.label, selection.counts, selection.indices)
+    return f"{counted_size(row)}: {words} ({effort(row)}) {left}".rstrip()
 
 
 def with_ratio(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> Selection:

@@ -178,7 +178,7 @@ class _SizeProofs:
                     return
 
     def _note(self, size: int, words: str) -> str:
-        self.proved.notes.append(f"{FAILED} {counted(self._base + size, 'column')} {words}")
+        self.proved.notes.append(f"{FAILED} {counted_items(self._base + size, self._run.validated.items.noun)} {words}")
         return self.proved.notes[-1]
 
     def _prove(self, size: int, deadline: Deadline, nodes: int | None, runner: Runner | None) -> bool:

@@ -20,6 +20,7 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
 from dsel.search.exact.certificate import NO_TIME
+from dsel.search.exact.certificate_words import counted_size
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside, resolve_run
@@ -180,9 +181,9 @@ def _unverified(certificates: Sequence[dict[str, Any]], checks: Sequence[ProofCh
     for one in certificates:
         proofs = (c.bound + 2.0 * TOLERANCE * c.total for c in checks if c.accepted and c.size >= one["size"])
         if not any(bound >= one["bound"] for bound in proofs):
-            size, every = counted(one["size"], "column"), "--all-sizes " if one["size"] < largest else ""
+            every = "--all-sizes " if one["size"] < largest else ""
             remedy = f"dsel certify {every}--log makes one"
-            yield f"the bound {one['bound']:.10g} for {size} ({one['method']}) has no valid log: {remedy}"
+            yield f"the bound {one['bound']:.10g} for {counted_size(one)} ({one['method']}) has no valid log: {remedy}"
 
 
 def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) -> Iterable[str]:
@@ -195,7 +196,7 @@ def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) 
         return
     for size, one in found.by_size.items():
         near = logged.get(size)
-        what = f"the list of near-best subsets of {counted(size, 'column')}"
+        what = f"the list of near-best subsets of {counted(size, one.noun)}"
         if near is None:
             yield f"{what} has no valid log"
             continue

@@ -43,7 +43,10 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     """
     counts = selection.counts
     noise = float(counts.get("noise", {}).get("share", 0.0))
-    merged = {size: replace(over_copies(one, counts), noise=noise) for size, one in found.items()}
+    groups = selection.request.groups is not None
+    merged = {
+        size: replace(over_copies(one, counts, selection.k), noise=noise, groups=groups) for size, one in found.items()
+    }
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         if new is None:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, counted_items, exponential, noun, passes_over_data, percent, printable, shorten
+from dsel._lib.text import counted, exponential, noun, passes_over_data, percent, printable, shorten
 from dsel._lib.types import Floats
-from dsel.search.exact.certificate import GROUPS
-from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, covered, effort
+from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, counted_size, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import SizeCurve
@@ -347,7 +346,7 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
+    size = counted_size(row)
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""

@@ -19,12 +19,14 @@ _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 _ADDED = ("nodes", "seconds", "cpu_seconds")
 _LARGEST = ("dependent_gap", "columns", "screened", "read", "passes", "leaves_checked", "leaves_searched")
 _NEWEST = ("node_seconds", "time_limit", "time_needed", "closed")
-#: The `method` of a certificate whose size counts groups of columns.
+#: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
 ALL_SIZES = "leaps and bounds over all sizes"
 #: The `method` of a certificate without a bound: the proof had too little time to begin.
 NO_TIME = "no time for a bound"
+#: How the `method` of a certificate begins where only one subset may be chosen.
+NOTHING = "nothing to choose"
 #: How the `method` of a certificate ends whose bound is that of a reduced problem, lowered by what it leaves out.
 REDUCED = ", on a reduced problem"
 #: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
@@ -51,7 +53,7 @@ class Certificate:
     Attributes
     ----------
     size : int
-        The most columns, always included ones counted.
+        The most columns or groups of columns, always included ones counted.
     value : float
         f of the best known subset.
     bound : float
@@ -110,6 +112,8 @@ class Certificate:
         If not 0, the last run visited no node, because its time was shorter than a node takes: about these seconds.
     closed : bool
         Whether no node is open in a proof by a loss. A gap that is left then comes from fits that do not converge.
+    groups : bool
+        Whether `size` counts groups of columns.
     time_limit, time_needed : float
         If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
@@ -158,6 +162,7 @@ class Certificate:
     time_limit: float = 0.0
     time_needed: float = 0.0
     closed: bool = False
+    groups: bool = False
 
     @property
     def gap(self) -> float:
@@ -288,7 +293,7 @@ def nothing_to_choose(objective: Objective, rounding: float) -> Certificate:
     size, bound = len(objective.included), max(objective.c - rounding * objective.total, 0.0)
     return Certificate(
         size, objective.c, bound, objective.total, tuple(objective.included), rounding_error=rounding,
-        method="nothing to choose",
+        method=NOTHING,
     )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dsel._lib.text import counted, noun, shorten
-from dsel.search.exact.certificate import ALL_SIZES, GROUPS, is_finished
+from dsel._lib.text import counted, counted_items, noun, shorten
+from dsel.search.exact.certificate import ALL_SIZES, GROUPS, NOTHING, is_finished
 
 #: A status in words for people.
 STATUS_WORDS: dict[str, str] = {
@@ -21,6 +21,15 @@ STATUS_WORDS: dict[str, str] = {
 _NAMED_ROUNDING = 1e-8
 #: Sets of nearly dependent columns that a sentence names, and columns of one set.
 _MOST_SETS, _MOST_MEMBERS = 50, 6
+
+
+def counted_size(row: Mapping[str, Any]) -> str:
+    """Return the size of a certificate and what it counts, in words."""
+    return counted_items(row["size"], "groups of columns" if _over_groups(row) else "columns")
+
+
+def _over_groups(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("groups", row["method"].startswith(GROUPS)))  # older ones have the method only
 
 
 def whole_of(row: Mapping[str, Any]) -> str:
@@ -81,7 +90,7 @@ def _open_questions(
         known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
         yield f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6."
     if row["dependent_gap"]:
-        compared = "sets of groups" if row["method"].startswith(GROUPS) else "subsets"
+        compared = "sets of groups" if _over_groups(row) else "subsets"
         yield _dependence(row["near_copies"], chosen, row["dependent_gap"], label, compared)
 
 
@@ -185,6 +194,8 @@ def scope(row: Mapping[str, Any]) -> str:
 
 def effort(row: Mapping[str, Any]) -> str:
     """Return what a proof took, in words: nodes, and if it made passes over the data, what they screened."""
+    if row["method"].startswith(NOTHING):
+        return "only one subset may be chosen"
     words = f"{row['nodes']:,} {noun(row['nodes'], 'node')}"
     if row["method"] == ALL_SIZES:
         words = f"{words} of one search for all sizes"

@@ -138,7 +138,8 @@ def _bound(selection: Selection) -> float | None:
 
 
 def _proof(selection: Selection) -> dict[str, Any] | None:
-    rows = (row for row in selection.certificate if row["size"] == len(selection))
+    size = len(selection.groups) or len(selection)
+    rows = (row for row in selection.certificate if row["size"] == size)
     return next((row for row in rows if row["status"] != "no-useful-bound"), None)
 
 

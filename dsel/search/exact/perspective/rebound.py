@@ -291,24 +291,26 @@ def rebound(
     return int(nodes.shape[0])
 
 
-@compiled("b1(b1[:,:,::1], i8, i8)", inner=True, allocates=True)
+@compiled("b1(b1[:,:,::1], i8, i8)", inner=True)
 def _contradicts(masks: Bools, depth: Int, step: Int) -> bool:
     """Write the columns that are in and out after a step from the depth above; return whether it contradicts them."""
     for side in range(2):
-        masks[side, depth] = masks[side, depth - 1]
+        for i in range(masks.shape[2]):
+            masks[side, depth, i] = masks[side, depth - 1, i]
     j, way = max(step, -step) - 1, 0 if step > 0 else 1
     masks[way, depth, j] = True
     return bool(masks[1 - way, depth, j])
 
 
-@compiled("void(i8[:,::1], b1[:,:,::1], f8[::1], i8, i8, b1[::1], b1[::1], f8)", inner=True, allocates=True)
+@compiled("void(i8[:,::1], b1[:,:,::1], f8[::1], i8, i8, b1[::1], b1[::1], f8)", inner=True)
 def _open(
     opened: Ints, masks: Bools, bounds: Floats, i: Int, step: Int, fixed: Bools, out: Bools, bound: float
 ) -> None:  # fmt: skip
     """Add a row to the open nodes: node i, or its child after a step."""
     row = opened[0, 0]
     opened[row, 0], opened[row, 1], bounds[row] = i, step, bound
-    masks[0, row], masks[1, row] = fixed, out
+    for j in range(fixed.size):
+        masks[0, row, j], masks[1, row, j] = fixed[j], out[j]
     if step != 0:
         masks[0 if step > 0 else 1, row, max(step, -step) - 1] = True
     opened[0, 0] = row + 1
