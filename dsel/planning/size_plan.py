@@ -56,7 +56,7 @@ def plan_size(
         raise OptionError(f"choose_k {rule.by} needs a loss for classes.", 'Use loss="logistic" or "multinomial".')
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
-        raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
+        raise OptionError(f"choose_k {rule.by} needs targets Y.", "Give Y, or k as a number.")
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()

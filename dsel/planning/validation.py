@@ -339,9 +339,12 @@ def _options(method: Method, request: SelectionRequest) -> Options:
         known = [*method.options.model_fields, *SelectionRequest.model_fields]
         hint = suggest_option(name, known)
         if hint.startswith("Known"):
-            hint = f"Its options: {', '.join(method.options.model_fields) or 'none'}."
+            own = ", ".join(method.options.model_fields)
+            hint = f"Its options: {own}." if own else "It takes none: leave options out, in a job file the whole key."
         if name.rstrip("s") in ("cost", "price", "budget"):
-            hint = "A criterion can refuse subsets above a budget: see Costs of columns in how-to/custom-criteria."
+            hint = (
+                "A criterion can refuse subsets above a budget: deploy/docs/how-to/custom-criteria.md#costs-of-columns."
+            )
         raise OptionError(f"{method.name} has no option {name!r}.", hint) from error
     by_criterion = request.criterion is not None
     if by_criterion and not method.takes_criterion:

@@ -36,12 +36,13 @@ _LEAST_RATIO = 1e-200
 
 
 def candidates_of(
-    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
+    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, asked: Ints | None = None
 ) -> tuple[Objective, tuple[str, ...]]:
     """Return the objective over the columns that may be chosen, given the included ones, and notes for the user.
 
-    whole: the objective over all columns. Errors: OptionError where no column is left, or an included one is constant;
-    DataError where the targets are out of range.
+    whole: the objective over all columns. asked: the columns that the user excludes, where others are, too.
+    Errors: OptionError where no column is left, or an included one is constant; DataError where the targets are out of
+    range.
     """
     request, labels = validated.request, dataset.features
     require_variation(whole.total, squared=not dataset.n_targets)
@@ -50,7 +51,7 @@ def candidates_of(
     lost, include, dropped = _included(validated, unusable, whole)
     if lost.size:
         raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
-    notes = _notes_on_columns(dataset, validated, statistics)
+    notes = _notes_on_columns(dataset, validated, statistics, validated.exclude if asked is None else asked)
     allowed = ~unusable
     allowed[validated.exclude] = False
     allowed[dropped] = False
@@ -139,10 +140,12 @@ def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: O
     return groups.columns(gone), np.sort(order), dependent
 
 
-def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
+def _notes_on_columns(
+    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, exclude: Ints
+) -> list[str]:
     """Return notes on columns that explain nothing and are not excluded, and on values that nobody wrote."""
     is_asked = np.ones(dataset.n, bool)
-    is_asked[validated.exclude] = False
+    is_asked[exclude] = False
     labels, notes = dataset.features, [*_on_rounded(dataset, statistics, is_asked)]
     divided = divided_groups(dataset, validated.items, validated.request.exclude)
     if divided:

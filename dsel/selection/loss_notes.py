@@ -25,9 +25,11 @@ def loss_notes(search: LossSearch, run: SelectionRun) -> list[str]:
             f"itself: dsel.certify proves that{every}"
         )
     if fit.infinite:
-        names = format_labels(run.dataset.features, fit.columns)
+        names, one = format_labels(run.dataset.features, fit.columns), fit.columns.size == 1
+        verb, _, what = _separation(search).partition(" ")
+        said = f"column {names} {verb}s {what}" if one else f"columns {names} {verb} {what}"
         notes.append(
-            f"columns {names} {_separation(search)}: without a penalty {INFINITE}, and the "
+            f"{said}: without a penalty {INFINITE}, and the "
             "coefficients are those where it was stopped; set lam above 0 for finite ones"
         )
     elif fit.endless.size:

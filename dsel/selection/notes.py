@@ -94,11 +94,13 @@ def _categories(answer: Answer) -> Iterator[str]:
 
 @_note
 def _limit_of_size(answer: Answer) -> Iterator[str]:
-    """Say that the best size is the largest that was compared, where there are more columns or groups."""
+    """Say that the best size is the largest that was compared, where there are more columns, or Y = X."""
     run, curve, limit = answer.run, answer.curve, answer.run.validated.request.max_k
-    if curve is None or limit is None:
+    if curve is None or limit is None or not curve.ends_at_least(limit):
         return
-    if curve.ends_at_least(limit) and run.validated.included + run.subject.n > limit:
+    if not run.dataset.n_targets:
+        yield curve.note_on_x_itself()
+    elif run.validated.included + run.subject.n > limit:
         words = "k is the limit" if curve.k == limit else "the least value is at the limit"
         yield f"{words} max_k: {limit:,}, so a larger subset may be better: raise max_k"
 

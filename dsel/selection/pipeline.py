@@ -204,8 +204,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
+        exclude = validated.exclude
         validated, copies = one_of_each(validated, prepared.statistics, whole, context.engine)
-        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
+        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole, exclude)
         notes = (*notes, *copies.notes)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, copies=copies)
         if targets is not None:

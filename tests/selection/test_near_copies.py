@@ -85,6 +85,18 @@ def test_columns_next_to_groups_represent_each_other_and_groups_stay_whole() -> 
     assert dsel.certify(found, X, Y).certificate[-1]["bound"] <= found.error
 
 
+def test_missing_values_of_represented_columns_are_counted() -> None:
+    data = pd.DataFrame(BASE).rename(columns=lambda j: f"x{j}")
+    data.loc[:6, "x2"] = np.nan
+    data["triple"] = 3.0 * data["x2"]
+    counted = f"7 of {M} in 'x2', 7 of {M} in 'triple'"
+    for rule in ("first", "keep"):
+        notes = dsel.select(data, Y, k=3, method="forward", missing="mean", near_copies=rule).notes
+        assert any(note.endswith(counted) for note in notes), rule
+    notes = dsel.select(data, Y, k=3, method="forward", missing="mean", exclude=["triple"]).notes
+    assert any(note.endswith(f"7 of {M} in 'x2'") for note in notes)
+
+
 def test_near_copies_are_kept_or_refused_on_request() -> None:
     X = with_copies(1e-5)
     kept = dsel.select(X, Y, k=3, method="forward", near_copies="keep")
