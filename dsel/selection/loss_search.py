@@ -444,9 +444,11 @@ class LossSearch:
                 f"itself: dsel.certify proves that{every}"
             )
         if fit.infinite:
-            names = format_labels(run.dataset.features, fit.columns)
+            names, one = format_labels(run.dataset.features, fit.columns), fit.columns.size == 1
+            verb, _, what = self._separation().partition(" ")
+            said = f"column {names} {verb}s {what}" if one else f"columns {names} {verb} {what}"
             notes.append(
-                f"columns {names} {self._separation()}: without a penalty {INFINITE}, and the "
+                f"{said}: without a penalty {INFINITE}, and the "
                 "coefficients are those where it was stopped; set lam above 0 for finite ones"
             )
         elif fit.endless.size:

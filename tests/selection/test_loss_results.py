@@ -549,7 +549,7 @@ def test_columns_that_separate_the_classes_are_named() -> None:
     y = (X[:, 4] > 0).astype(float)
     s = dsel.select(X, y, k=1, loss="logistic")
     assert s.indices == (4,)
-    assert any(note.startswith("columns x4 separate the classes") for note in s.notes)
+    assert any(note.startswith("column x4 separates the classes") for note in s.notes)
     assert not any("separate" in note for note in dsel.select(X, y, k=1, loss="logistic", lam=0.1).notes)
 
 
