@@ -87,6 +87,16 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     run_here(monkeypatch)
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures out of the report, for tests of its words: matplotlib takes half a second for a page."""
+    from markupsafe import Markup
+
+    from dsel.selection.report import figures
+
+    monkeypatch.setattr(figures, "svg", lambda *arguments: Markup(""))
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let each process import the test files from another file on.
 
@@ -105,6 +115,7 @@ def pytest_collection_finish() -> None:
     """Exempt what stays until the end, such as modules and the tests themselves, from collections of garbage."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)  # else collections take 3 % of the time of the tests
 
 
 #: Files that start first, in this order; the others are short. The first and the one after the gap each compile a

@@ -15,7 +15,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.search.exact.certificate import caveat
+from dsel.search.exact.certificate_words import caveat
 from dsel.selection.result import Selection
 from dsel.sklearn.base_selector import BaseSelector
 from dsel.sklearn.inputs import EncodedTarget, Task
