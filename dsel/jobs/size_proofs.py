@@ -27,7 +27,7 @@ from dsel.search.greedy.path import forward
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, criterion_list_in_data, reliance_of
 from dsel.selection.alternatives import Alternatives
-from dsel.selection.assembly import explained_share
+from dsel.selection.answer import explained_share
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection

@@ -19,7 +19,8 @@ from dsel.jobs.locations import unchanged_dataset
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
-from dsel.search.exact.certificate import NO_TIME, NOTHING, counted_size
+from dsel.search.exact.certificate import NO_TIME, NOTHING
+from dsel.search.exact.certificate_words import counted_size
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside, resolve_run

@@ -25,8 +25,9 @@ from dsel.objective.column_objective import independent_columns
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.statistics import MOST_DUPLICATES, ColumnScales, duplicates
+from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
-from dsel.selection.context import SelectionRun
+from dsel.selection.context import RunContext, SelectionRun
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
@@ -71,6 +72,13 @@ def candidates_of(
         return _conditioned(whole, include, include, labels).restrict(chosen_from), tuple(notes)
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return _conditioned(objective, np.searchsorted(keep, include), include, labels), tuple(notes)
+
+
+def run_over(validated: ValidatedRequest, context: RunContext, prepared: Prepared) -> SelectionRun:
+    """Return a run over the columns that may be chosen. Errors: see `candidates_of`."""
+    whole = prepared.objective(validated.request.lam)
+    objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
+    return SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
 
 
 def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labels) -> Objective:

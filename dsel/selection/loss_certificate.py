@@ -26,10 +26,11 @@ from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
 from dsel.selection.alternatives import Alternatives
-from dsel.selection.assembly import answer_fields
+from dsel.selection.answer import answer_fields
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
-from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data, of_fit
+from dsel.selection.loss_notes import OF_MODELS, loss_notes, of_fit
+from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
@@ -338,6 +339,6 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
     notes = [note for note in selection.notes if not of_fit(note)]
-    notes += [note for note in search.notes(search.run) if of_fit(note)]
+    notes += [note for note in loss_notes(search, search.run) if of_fit(note)]
     answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*notes, note))
     return compared_again(search.run, last, answer, selection, search)

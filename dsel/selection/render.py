@@ -11,7 +11,7 @@ import numpy as np
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, exponential, noun, passes_over_data, percent, printable, shorten
 from dsel._lib.types import Floats
-from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, counted_size, covered, effort
+from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, counted_size, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import SizeCurve

@@ -340,7 +340,7 @@ class Selection(SelectionRecord):
             `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2 with
             ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together. A figure that the rows
             do not define is nan: `d2` and `r2` where the deviance of the best constant is 0, as for rows of one class
-            or of equal targets, and `auc` where some class has no row.
+            or of equal targets, `auc` where some class has no row, and `concordance` where no two rows have an order.
 
         Raises
         ------

@@ -24,8 +24,9 @@ from dsel._lib.tolerances import copies_share
 from dsel.data.column_groups import Items
 from dsel.engine.engine_protocol import Engine
 from dsel.storage.paths import AnyPath
-from dsel.verification.bounds import Checker, Failure, checker_of, checker_of_claim, relaxation_bound
+from dsel.verification.bounds import Checker, Failure, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult
+from dsel.verification.group_bounds import checker_of, checker_of_claim
 from dsel.verification.problem import Claim, ExtendedSums, Problem
 from dsel.verification.report import Copies, ListCheck, ProofCheck
 from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest

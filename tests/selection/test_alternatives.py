@@ -18,7 +18,7 @@ from dsel.data.as_dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
 from dsel.search.exact.proof import Proof
-from dsel.selection import assembly
+from dsel.selection import answer
 from dsel.selection.render import render
 from dsel.selection.results.compare import compare_selections
 from tests.datasets import load
@@ -354,7 +354,7 @@ def test_without_substitutes_the_result_says_why(how: dict[str, Any], says: str)
 
 
 def test_substitutes_of_many_columns_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembly, "_MOST_SUBSTITUTED", 2)
+    monkeypatch.setattr(answer, "_MOST_SUBSTITUTED", 2)
     with pytest.raises(OptionError, match="k is too large"):
         dsel.select(X, Y, k=K, method="forward").substitutes()
 

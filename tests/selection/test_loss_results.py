@@ -481,6 +481,8 @@ def test_curves_of_classes_are_drawn_for_given_rows() -> None:
     s = dsel.select(X, CLASSES, k=2, loss="logistic")
     ax = s.plot.roc(X, CLASSES)
     assert ax.get_legend_handles_labels()[1] == [f"area {s.score(X, CLASSES)['auc']:.3f}"]
+    alone = s.plot.roc(X[CLASSES > 0], CLASSES[CLASSES > 0])
+    assert alone.get_legend_handles_labels()[1] == ["one class only, so no area"]
     line = s.plot.calibration(X, CLASSES).get_lines()[-1]
     predicted, observed = line.get_xdata(), line.get_ydata()
     p = np.sort(s.predict(X))

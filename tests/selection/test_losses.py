@@ -458,6 +458,7 @@ def test_a_list_has_as_many_columns_as_may_be_chosen() -> None:
     assert (found.size, set(found.verdicts.values())) == (3, {"necessary"})
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_alternatives_by_a_loss_are_shown_and_saved(tmp_path: Path) -> None:
     X, y = drawn("logistic", seed=4)
     selection = dsel.select(X, y, k=3, loss="logistic", lam=1.0)

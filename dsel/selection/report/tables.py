@@ -10,7 +10,8 @@ import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import noun, percent, shorten
-from dsel.search.exact.certificate import NOTHING, STATUS_WORDS, caveat, claim, covered
+from dsel.search.exact.certificate import NOTHING
+from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values

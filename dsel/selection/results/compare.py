@@ -9,7 +9,7 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, percent, printable, shorten
 from dsel.config.size_rule import SizeRule
-from dsel.search.exact.certificate import scope
+from dsel.search.exact.certificate_words import scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
