@@ -100,7 +100,8 @@ def verify(
         raise MissingInputError(f"{path} holds no complete proof log.", _how_to_log(path, selection.certificate))
     dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
     request = job.request()
-    if not selection.groups:  # as of a version that did not group categories by default
+    by_groups = bool(selection.groups) or selection.request.groups is not None
+    if not by_groups:  # as of a version that did not group categories by default
         request = request.model_copy(update={"categories": "columns"})
     elif request.groups is None and dataset.categories is not None:
         request = request.model_copy(update={"groups": SOURCE})
