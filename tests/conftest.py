@@ -22,6 +22,7 @@ from xdist.scheduler import LoadFileScheduling
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+gc.set_threshold(20_000)  # importing the tests makes 600 collections otherwise, of 0.7 s
 # RuntimeWarnings in dsel are errors here (pyproject.toml) and, by a sitecustomize module, in processes of the tests.
 _STRICT = str(Path(__file__).parent / "strict_warnings")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STRICT, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -85,6 +86,16 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.no_workers import run_here
 
     run_here(monkeypatch)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures out of the report, for tests of its words: matplotlib takes half a second for a page."""
+    from markupsafe import Markup
+
+    from dsel.selection.report import figures
+
+    monkeypatch.setattr(figures, "svg", lambda *arguments: Markup(""))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

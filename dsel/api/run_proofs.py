@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Never
+from typing import Any
 
 from dsel._lib.events import Event, telling
 from dsel.api.run_select import running
@@ -12,9 +12,10 @@ from dsel.config.job import ListLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.connect import active_client
-from dsel.errors import CapacityError, OptionError
+from dsel.errors import OptionError
 from dsel.jobs.certify import certify_selection, data_again, proof_events
 from dsel.jobs.proof_store import ProofBudget
+from dsel.jobs.size_proofs import why_no_list
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.context import RunContext
@@ -80,18 +81,8 @@ def alternatives_from(
     with running(None if dataset.in_memory else active_client(), RunContext(cache=cache), progress) as context:
         proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
     if proved.alternatives is None:
-        return _no_alternatives([note for note in proved.notes if note not in selection.notes])
+        raise why_no_list(proved)
     return proved.alternatives
-
-
-def _no_alternatives(failures: Sequence[str]) -> Never:
-    """Raise the error that says why there is no near-best subset."""
-    if failures:
-        raise CapacityError(f"There is no near-best subset: {'; '.join(failures)}.", "Allow more time.")
-    raise OptionError(
-        "There is no near-best subset: there is no column to choose besides those that are included.",
-        "Select for a larger k.",
-    )
 
 
 def _require_selection(selection: Any) -> None:

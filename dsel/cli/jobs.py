@@ -309,13 +309,17 @@ def alternatives(
     from dsel.config.types import parse_duration
     from dsel.jobs.proof_store import ProofBudget
     from dsel.jobs.runner import certify_run
+    from dsel.jobs.size_proofs import why_no_list
     from dsel.selection.render import render_alternatives
 
     limits = ListLimits.of(within=within, nbest=nbest, by=by, limit=limit)
     sizes = "all" if all_sizes else "chosen"
     budget = ProofBudget.of(seconds=parse_duration(time), sizes=sizes, log=log, near_best=limits)
     selection = certify_run(path_of(folder), budget, workers, reporter_of(log_format, events), trust=trust)
-    values = None if selection.alternatives is None else selection.alternatives.as_dict()
+    if selection.alternatives is None:
+        print_answer(json, None, lambda: why_no_list(selection))
+        return
+    values = selection.alternatives.as_dict()
     print_answer(json, values, lambda: render_alternatives(selection, terminal_width()).rstrip("\n"))
 
 

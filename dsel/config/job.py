@@ -125,7 +125,7 @@ class ListLimits(Section):
     within : float or str
         How much less than the best subset a near-best one may explain: 0.01 or 1%.
     nbest : int, optional
-        List this many best subsets instead, whatever they explain.
+        List this many best subsets instead, whatever they explain, without `within` and `limit`.
     by : {"aic", "aicc", "bic", "ebic", "cp", "adjusted-r2"}, optional
         List the `nbest` best subsets of any size by this criterion. It is for single columns.
     limit : int
@@ -141,6 +141,9 @@ class ListLimits(Section):
     def _a_criterion_ranks(self) -> Self:
         if self.by is not None and self.nbest is None:
             raise ValueError("by ranks the best subsets: say how many in nbest")
+        given = [name for name in ("within", "limit") if self.nbest is not None and self.is_changed(name)]
+        if given:
+            raise ValueError(f"{given[0]} and nbest exclude each other: nbest alone says which subsets are listed")
         return self
 
 

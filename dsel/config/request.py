@@ -214,6 +214,12 @@ def _class_weight(value: Any) -> Any:
     return found
 
 
+def _plain_loss(value: Any) -> Any:
+    """Return the name of a loss without parameters."""
+    names = [name for name, parameters in value.items() if not parameters] if isinstance(value, Mapping) else []
+    return names[0] if names and len(value) == 1 else value
+
+
 def _targets(value: Any) -> Any:
     """Validate the names of targets, of which one may be text."""
     return _columns([value] if isinstance(value, str | numbers.Integral) else value)
@@ -322,7 +328,7 @@ class SelectionRequest(Section):
     reduce: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
-    loss: Any = "squared"
+    loss: Annotated[Any, BeforeValidator(_plain_loss)] = "squared"
     offset: Any = None
     class_weight: Annotated[Any, BeforeValidator(_class_weight)] = None
 

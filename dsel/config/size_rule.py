@@ -60,13 +60,17 @@ def _row_groups(value: Any) -> Any:
 RowGroups = Annotated[Any, BeforeValidator(_row_groups)]
 
 
-def check_split(split: Any, repeats: int, row_groups: Any, gap: int = 0) -> None:
-    """Raise ValueError for options that exclude each other."""
+def check_split(split: Any, repeats: int, row_groups: Any, gap: int = 0, folds: bool = False) -> None:
+    """Raise ValueError for options that exclude each other. folds: whether a number of folds is asked for."""
     if gap and not (isinstance(split, str) and split != "random"):
         raise ValueError("gap goes with split blocks or forward; a splitter has its own")
     if not isinstance(split, str):
         if repeats > 1:
             raise ValueError("repeats goes with split random: a splitter has its own")
+        if folds:
+            raise ValueError("folds goes with a split by name: a splitter, or pairs of rows, have a number of folds")
+        if row_groups is not None and not hasattr(split, "split"):
+            raise ValueError("row_groups goes with a splitter or a split by name: pairs of rows are given as they are")
         return
     if row_groups is not None and split != "random":
         raise ValueError(f"row_groups and split {split} exclude each other: groups are divided at random")
@@ -94,14 +98,15 @@ class SizeRule(Section):
         subsets that the search finds on all rows. "path": the errors on left-out rows along the path of ``greedy-rls``
         or ``kfold``. "auc", "log-loss": one minus the area under the ROC curve, or the mean logarithmic loss, on
         left-out folds or held-out rows, with a loss for classes. With a loss, "folds" and "held-out" compare the
-        deviance, and the default is "bic" unless folds, a standard error or held-out rows are asked for. Without a
-        loss, the default is "path" for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
+        deviance, and the default is "bic". An option of folds makes the default "folds", whatever its value, and a
+        standard error does so with a loss. Otherwise, the default is "held-out" where `held_out` is given, "path" for
+        these two methods, and "folds" for others.
     folds : int
         The number of folds.
     split : {"random", "blocks", "forward"}
         Divide the rows at random, or into blocks of consecutive rows. With "forward" each block but the first is
         predicted from the blocks before it, as for a time series. Or a splitter of scikit-learn, or pairs of row
-        numbers to train and to test on; then `folds` is not used.
+        numbers to train and to test on, without `folds`.
     gap : int
         With split "blocks" or "forward": rows next to a tested block that no model of it is trained on.
     row_groups : str or (m,) array, optional
@@ -149,10 +154,14 @@ class SizeRule(Section):
     @model_validator(mode="before")
     @classmethod
     def _of_folds(cls, values: Any) -> Any:
-        """Choose by folds where their options are given without a criterion, also with the default as their value."""
-        unsaid = isinstance(values, dict) and "by" not in values and values.get("held_out") is None
+        """Choose by folds where their options are given without a criterion, also with the default as their value.
+
+        A rule that was saved has every key, and asked for no folds if it has no criterion.
+        """
+        unsaid = isinstance(values, dict) and values.get("by") is None and values.get("held_out") is None
+        unsaid = unsaid and not values.keys() >= cls.model_fields.keys()
         of_folds = unsaid and any(values.get(name) is not None for name in _FOLD_OPTIONS)
-        return {"by": "folds", **values} if of_folds else values
+        return {**values, "by": "folds"} if of_folds else values
 
     @field_validator("held_out")
     @classmethod
@@ -161,7 +170,7 @@ class SizeRule(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_split(self.split, self.repeats, self.row_groups, self.gap)
+        check_split(self.split, self.repeats, self.row_groups, self.gap, self.is_changed("folds"))
         if self.held_out is not None and (self.gap or not isinstance(self.split, str)):
             raise ValueError("gap and splitters cannot be used with held_out: give pairs of rows as split")
         if self.by == "held-out" and self.held_out is None:
@@ -172,29 +181,21 @@ class SizeRule(Section):
             raise ValueError(
                 f"one_standard_error needs folds or held-out rows: there is no standard error by {self.by}"
             )
-        given = [name for name in _FOLD_OPTIONS if self._is_changed(name)]
+        given = [name for name in _FOLD_OPTIONS if self.is_changed(name)]
         if given and self.by in (*INFORMATION, "path"):
             raise ValueError(f"{', '.join(given)} cannot be used by {self.by}: it divides no rows")
         if self.held_out is not None and ("folds" in given or "repeats" in given):
             raise ValueError("folds and repeats cannot be used with held_out: give one of them")
         if self.held_out is not None and given and not isinstance(self.held_out, float):
             raise ValueError(f"{', '.join(given)} cannot be used together with held-out rows")
-        if self._is_changed("gamma") and self.by != "ebic":
+        if self.is_changed("gamma") and self.by != "ebic":
             raise ValueError("gamma goes with by ebic")
         return self
 
     @property
     def divides_rows(self) -> bool:
         """Whether folds or held-out rows are asked for."""
-        return self.held_out is not None or any(self._is_changed(name) for name in _FOLD_OPTIONS)
-
-    def _is_changed(self, name: str) -> bool:
-        value, default = getattr(self, name), type(self).model_fields[name].default
-        return (
-            hasattr(value, "shape")
-            or (isinstance(default, str) and not isinstance(value, str))
-            or bool(value != default)
-        )
+        return self.held_out is not None or any(self.is_changed(name) for name in _FOLD_OPTIONS)
 
 
 def size_rule(value: Any) -> Any:

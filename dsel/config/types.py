@@ -256,6 +256,12 @@ class Section(BaseModel):
             named[present] = value
         return named
 
+    def is_changed(self, name: str) -> bool:
+        """Return whether a key differs from its default. A key that is given as its default is as one left out."""
+        value, default = getattr(self, name), type(self).model_fields[name].get_default(call_default_factory=True)
+        is_array = hasattr(value, "shape") or (isinstance(default, str) and not isinstance(value, str))
+        return is_array or bool(value != default)
+
     @classmethod
     def of(cls, **values: Any) -> Self:
         """Return the model with these values.

@@ -177,7 +177,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     if _is_whole(Y) or Y in own:
         Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
     elif isinstance(Y, list | tuple) and Y and all(map(_is_whole, Y)):
-        named = numbered(X) or set(Y) <= set(getattr(X, "columns", ()))
+        named = numbered(X) or (not is_a(X, "pyarrow", "Table") and set(Y) <= set(getattr(X, "columns", ())))
+        if len(Y) <= len(frame_labels(X) or ()) and len(Y) != len(X):
+            refuse_positions(X, Y)  # they are too few for the values of one target
         Y = Y if not named or len(Y) == len(X) else [str(name) for name in Y]  # as many as rows are one target's values
     if names_columns(Y):
         X, Y = split_targets(X, Y)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dsel._lib.events import emit, is_observed
-from dsel._lib.text import counted_items, percent, shorten
+from dsel._lib.text import percent, shorten
 from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -33,13 +33,13 @@ from dsel.planning.representations.choice import choose
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.representation import Prepared, ProblemShape
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.exact.certificate import GROUPS, caveat, claim, covered, effort, whole_of
+from dsel.search.exact.certificate_words import caveat, claim, counted_size, covered, effort, whole_of
 from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
-from dsel.selection.candidates import candidates_of
-from dsel.selection.context import RunContext, SelectionRun
+from dsel.selection.candidates import run_over
+from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.represented import left_out, listed_over_copies
 from dsel.selection.result import Selection
@@ -141,12 +141,10 @@ def _certified(
     if validated.loss is not None:
         return _certified_loss(validated, context, selection, budget, folder)
     with log_passes() as made:
-        prepared = _prepare(validated, context, budget)
-        whole = prepared.objective(request.lam)
-        objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
+        run = run_over(validated, context, _prepare(validated, context, budget))
+        whole, objective = run.whole, run.objective
         _require_gram(objective, validated, budget)
         require_same_data(objective, selection)
-        run = SelectionRun(dataset, validated, context, prepared, whole, objective)
         proved = prove_sizes(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
     selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
@@ -176,10 +174,7 @@ def _certified_loss(
     from dsel.selection.loss_certificate import certify_loss
 
     with log_passes() as made:
-        prepared = _prepare(validated, context, budget)
-        whole = prepared.objective(validated.request.lam)
-        objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
-        run = SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
+        run = run_over(validated, context, _prepare(validated, context, budget))
         trees = None if folder is None else trees_of(run, folder)
         selection = certify_loss(
             run, selection, budget.shares, limit=budget.limit and budget.limit[1], all_sizes=budget.sizes == "all",
@@ -329,15 +324,13 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, limits: Proo
 
 def describe(row: dict[str, Any], selection: Selection) -> str:
     """Return one line for a log about a certificate of a selection. row: what `Certificate.as_dict` returns."""
-    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
     words = claim(row)
     if words is None:
         among = f" {covered(row)}".rstrip()
         useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
         words = f"{useless}at most {percent(row['relative_to_total'])} of {whole_of(row)} from the best{among}"
-    return " ".join(
-        [f"{size}: {words} ({effort(row)})", caveat(row, selection.label, selection.counts, selection.indices)]
-    ).strip()
+    left = caveat(row, selection.label, selection.counts, selection.indices)
+    return f"{counted_size(row)}: {words} ({effort(row)}) {left}".rstrip()
 
 
 def with_ratio(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> Selection:
@@ -356,7 +349,6 @@ def with_ratio(selection: Selection, X: Any, Y: Any, sample_weight: Any) -> Sele
         resources = available_resources(engine.workers, engine.worker_memory, not engine.in_process)
         shape = ProblemShape.of(dataset, validated.request.limit, Requirements(whole_gram=True))
         prepared = choose(shape, resources).prepare(validated, engine)
-    whole = prepared.objective(validated.request.lam)
-    objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
+    objective = run_over(validated, RunContext(), prepared).objective
     require_same_data(objective, selection)
     return with_submodularity(selection, objective)

@@ -23,6 +23,8 @@ from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError, OutputError
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import MANIFEST, RunFolder, RunFolders, proof_logs
+from dsel.jobs.same_work import is_same_work
+from dsel.search.exact.certificate import NOTHING
 from dsel.selection.result import Selection
 from dsel.storage.locks import is_free
 from dsel.storage.object_store import listed_once
@@ -69,7 +71,7 @@ def unchanged_dataset(job: JobFile, identity: dict[str, Any], folder: AnyPath) -
     if dataset.fingerprint != identity["fingerprint"]:
         raise DataError(
             f"The store {job.store} was written to since {folder} was made.",
-            "Run the job again in another folder (--out).",
+            "Run the job again in another folder (--out), or with out: {folder: runs}, where each run gets its own.",
         )
     return dataset
 
@@ -205,13 +207,13 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
     if manifest is None or not is_there:  # then the run says what is wrong
         return None
     identity = manifest["identity"]
-    if identity["job"] != job.identity():
+    if not is_same_work({"job": identity["job"]}, {"job": job.identity()}):
         return None
     saved = folder.finished(identity)
     if saved is None or not is_complete(job, folder, saved):
         return None  # before the store is opened: the run opens it
     previous = identity.get("previous") if isinstance(job.out, RunSeries) else None
-    if with_previous(identity_of(job, job_dataset(job)), previous) != identity:
+    if not is_same_work(with_previous(identity_of(job, job_dataset(job)), previous), identity):
         return None
     with reporter.showing():
         folder.tidy(reporter)
@@ -227,4 +229,5 @@ def is_complete(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
     if job.certify is None:
         return True
     logged = not job.certify.log or any("near-best" not in log.name for log in proof_logs(folder.path))
+    logged = logged or any(row["method"].startswith(NOTHING) for row in selection.certificate)
     return bool(selection.certificate) and logged

@@ -27,6 +27,7 @@ from dsel.config.job import JobFile
 from dsel.errors import DataError, DselError, Interrupted, MissingInputError, OutputError
 from dsel.jobs.observers.registry import observed
 from dsel.jobs.reporting import Reporter, output_errors
+from dsel.jobs.same_work import is_same_work
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import STATUS, Command, StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
@@ -168,7 +169,7 @@ class RunFolder:
                 f"{own} was not written by a job, and this job would replace it.",
                 "Choose another folder with --out, or move the file.",
             )
-        if before is not None and before["identity"] != identity and self._has_work():
+        if before is not None and not is_same_work(before["identity"], identity) and self._has_work():
             what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
             raise OutputError(
                 f"{self.path} holds the work of {what}: {_difference(before['identity'], identity)}.",
@@ -198,7 +199,9 @@ class RunFolder:
     def finished(self, identity: dict[str, Any]) -> Selection | None:
         """Return the result of this work if it is complete, else None."""
         manifest = self.read_manifest()
-        if manifest is None or manifest["identity"] != identity or not (self.path / SELECTION).is_file():
+        if manifest is None or not (self.path / SELECTION).is_file():
+            return None
+        if not is_same_work(manifest["identity"], identity):
             return None
         try:
             return open_selection(self.path)
@@ -251,8 +254,10 @@ class RunFolder:
         """Return the state that this work saved, or None if there is no complete one."""
         if self.is_absent(self.checkpoint):
             return None
-        saved, header = read_json(self.checkpoint), checkpoint_header(identity)
-        if not isinstance(saved, dict) or {name: saved.get(name) for name in header} != header:
+        saved = read_json(self.checkpoint)
+        if not isinstance(saved, dict) or saved.get("format") != CHECKPOINT_FORMAT:
+            return None
+        if not isinstance(saved.get("identity"), dict) or not is_same_work(saved["identity"], identity):
             return None
         state = saved.get("state")
         return state if isinstance(state, dict) and state else None

@@ -39,6 +39,7 @@ from dsel.jobs.locations import (
 from dsel.jobs.proof_store import MOST_TREE_BYTES, ProofBudget
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import RunFolder, RunFolders
+from dsel.jobs.same_work import is_same_work
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import Command
 from dsel.jobs.workers import engine_of_job
@@ -411,12 +412,13 @@ class _Series:
         dataset = job_dataset(self._job)
         identity = identity_of(self._job, dataset)
         name, previous, left = self._folders.unfinished(), self._previous(), None
-        if name is not None and self._saved_identity(name) != self._after(previous, identity):
+        if name is not None and not is_same_work(self._saved_identity(name), self._after(previous, identity)):
             self._finish(name)
             name, previous, left = None, self._previous(), name
         if name is None and previous is not None:
             saved = self._saved_identity(previous.name)
-            if saved == with_previous(identity, saved.get("previous")):  # that of another previous run is as good
+            # The same work after another previous run is as good.
+            if is_same_work(saved, with_previous(identity, saved.get("previous"))):
                 RunFolder(self._series.folder / previous.name).tidy(self._reporter)
                 log.info("run %s has the same data and the same job: nothing to do", previous.name)
                 return previous.selection

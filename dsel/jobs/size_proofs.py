@@ -13,7 +13,7 @@ from typing import Any
 from dsel._lib.damage import DamagedFileError
 from dsel._lib.text import counted, counted_items, round_up
 from dsel.config.size_rule import InformationCriterion
-from dsel.errors import Interrupted, OptionError
+from dsel.errors import CapacityError, DselError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofBudget, ProofStore, SeriesOfProofs, files_of_proof
 from dsel.jobs.run_folder import proof_log_name
 from dsel.search.anytime import Deadline, OutOfTime
@@ -27,7 +27,7 @@ from dsel.search.greedy.path import forward
 from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, criterion_list_in_data, reliance_of
 from dsel.selection.alternatives import Alternatives
-from dsel.selection.assembly import explained_share
+from dsel.selection.answer import explained_share
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection
@@ -70,6 +70,24 @@ def prove_sizes(
     if not sizes.carry() and not sizes.prove_together():
         sizes.prove_each(runner)
     return sizes.proved
+
+
+def why_no_list(selection: Selection) -> DselError:
+    """Return the error that says why the proof of a selection left no list of near-best subsets."""
+    what, k = "There is no near-best subset:", selection.k
+    if failures := [note for note in selection.notes if note.startswith(FAILED)]:
+        return CapacityError(f"{what} {'; '.join(failures)}.", "Allow more time.")
+    if len(selection) > len(selection.include):
+        return CapacityError(f"{what} the time did not suffice.", "Allow more time.")
+    if (curve := selection.size_curve) is not None:
+        others = " besides the included ones" if selection.include else ""
+        why = f"no column is chosen{others}, because {k} is {curve.description}"
+        return OptionError(f"{what} {why}.", f"Select with a number as k, such as {k + 1}.")
+    if k > selection.front[-1].size:
+        why = "no column can be chosen besides the included ones"
+        return OptionError(f"{what} {why}.", "Include or exclude fewer columns.")
+    items = "columns" if selection.request.groups is None else "groups of columns"
+    return OptionError(f"{what} k is {k}, and as many {items} are included.", "Select for a larger k.")
 
 
 class _SizeProofs:
@@ -178,7 +196,7 @@ class _SizeProofs:
                     return
 
     def _note(self, size: int, words: str) -> str:
-        self.proved.notes.append(f"{FAILED} {counted(self._base + size, 'column')} {words}")
+        self.proved.notes.append(f"{FAILED} {counted_items(self._base + size, self._run.validated.items.noun)} {words}")
         return self.proved.notes[-1]
 
     def _prove(self, size: int, deadline: Deadline, nodes: int | None, runner: Runner | None) -> bool:

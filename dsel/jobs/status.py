@@ -118,8 +118,8 @@ class RunStatus:
     folder : str
         The folder.
     state : {"starting", "running", "finished", "interrupted", "failed", "silent", "not started"}
-        "starting": a run holds the folder and has written nothing yet. "silent": it should be running, and gave
-        no sign of life for a minute.
+        "starting": a run holds the folder and has written nothing yet. "silent": it should be running, but its process
+        on this machine is gone, or on another machine it gave no sign of life for a minute.
     job : dict
         The store, k and the method.
     command : {"run", "certify", "alternatives"}
@@ -211,7 +211,9 @@ class RunStatus:
             "finished": "finished",
             "interrupted": f"interrupted; continue it with: {command}",
             "failed": f"failed; after the remedy, continue it with: {command}",
-            "silent": "no sign of life: it was killed, its machine is down, or its storage does not answer; "
+            "silent": f"killed: its process is gone; continue it with: {command}"
+            if self.host == socket.gethostname()
+            else "no sign of life: it was killed, its machine is down, or its storage does not answer; "
             f"once it has ended, continue it with: {command}",
             "not started": f"it never ran to a checkpoint; start it with: dsel resume {self.folder}",
         }[self.state]

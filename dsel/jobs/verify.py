@@ -19,11 +19,12 @@ from dsel.jobs.locations import unchanged_dataset
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.data_pass import log_passes
-from dsel.search.exact.certificate import NO_TIME
+from dsel.search.exact.certificate import NO_TIME, NOTHING
+from dsel.search.exact.certificate_words import counted_size
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.result import open_selection
 from dsel.storage.paths import AnyPath, as_path, is_inside, resolve_run
-from dsel.verification.check import TOLERANCE, Progress, check_log
+from dsel.verification.check import TOLERANCE, Progress, check_log, check_only_subset
 from dsel.verification.problem import EPSILON, extended_sums
 from dsel.verification.report import ProofCheck, Verification
 from dsel.verification.tree import read_manifest
@@ -94,23 +95,25 @@ def verify(
             "A certificate by a loss is what its proof has shown: certify again to repeat the proof."
             if selection.by_loss else "Select by the squared error to prove a selection with a log.",
         )  # fmt: skip
-    if not logs:
+    alone = [one for one in selection.certificate if one["method"].startswith(NOTHING)]
+    if not logs and not alone:
         raise MissingInputError(f"{path} holds no complete proof log.", _how_to_log(path, selection.certificate))
     dataset = unchanged_dataset(job, identity, path) if store is None else dataset_of(job, store)
     request = job.request()
-    if not selection.groups:  # as of a version that did not group categories by default
+    by_groups = bool(selection.groups) or selection.request.groups is not None
+    if not by_groups:  # as of a version that did not group categories by default
         request = request.model_copy(update={"categories": "columns"})
     elif request.groups is None and dataset.categories is not None:
         request = request.model_copy(update={"groups": SOURCE})
     items: Items = SingleColumns(dataset.n)
     if request.groups is not None:
         items = column_groups(dataset, request.groups, request.categories == "groups")
-    given = (request.include, request.exclude)
-    include, exclude = (named_columns(dataset, items, columns, "columns").tolist() for columns in given)
+    asked = (request.include, request.exclude)
+    include, exclude = (named_columns(dataset, items, columns, "columns").tolist() for columns in asked)
     shown = nullcontext() if reporter is None else reporter.showing()
     reporter = reporter or Reporter()
 
-    files = max(len(read_manifest(log)["files"]) for log in logs)
+    files = max((len(read_manifest(log)["files"]) for log in logs), default=1)
 
     def checked(done: int, total: int) -> None:
         reporter.tasks(done, total, "files of the log")
@@ -119,14 +122,15 @@ def verify(
 
     with shown, log_passes() as made, _processes(workers) as client, engine_of(client, reporter.tasks) as engine:
         reporter.stage("sums in extended precision")
-        sums, found = extended_sums(dataset, request.preprocess, request.missing, engine, files), []
+        sums = extended_sums(dataset, request.preprocess, request.missing, engine, files)
+        given = {"lam": request.lam, "included": include, "items": items, "tolerance": tolerance}
+        found = [check_only_subset(one, sums, **given) for one in alone]
         for number, log in enumerate(logs, 1):
             reporter.stage(f"check of log {number} of {len(logs)}")
             found.append(
                 check_log(
-                    log, sums, engine, lam=request.lam, included=include, excluded=exclude, items=items, sample=sample,
-                    seed=seed, tolerance=tolerance, state=state, progress=checked,
-                    one_of_copies=request.near_copies == "first",
+                    log, sums, engine, **given, excluded=exclude, sample=sample, seed=seed, state=state,
+                    progress=checked, one_of_copies=request.near_copies == "first",
                 )
             )  # fmt: skip
 
@@ -180,9 +184,9 @@ def _unverified(certificates: Sequence[dict[str, Any]], checks: Sequence[ProofCh
     for one in certificates:
         proofs = (c.bound + 2.0 * TOLERANCE * c.total for c in checks if c.accepted and c.size >= one["size"])
         if not any(bound >= one["bound"] for bound in proofs):
-            size, every = counted(one["size"], "column"), "--all-sizes " if one["size"] < largest else ""
+            every = "--all-sizes " if one["size"] < largest else ""
             remedy = f"dsel certify {every}--log makes one"
-            yield f"the bound {one['bound']:.10g} for {size} ({one['method']}) has no valid log: {remedy}"
+            yield f"the bound {one['bound']:.10g} for {counted_size(one)} ({one['method']}) has no valid log: {remedy}"
 
 
 def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) -> Iterable[str]:
@@ -195,7 +199,7 @@ def _unverified_lists(found: Alternatives | None, checks: Sequence[ProofCheck]) 
         return
     for size, one in found.by_size.items():
         near = logged.get(size)
-        what = f"the list of near-best subsets of {counted(size, 'column')}"
+        what = f"the list of near-best subsets of {counted(size, one.noun)}"
         if near is None:
             yield f"{what} has no valid log"
             continue

@@ -18,8 +18,9 @@ from dsel.search.exact.perspective.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.perspective.sparse_eigenvalues import SPARSE_KERNELS
 from dsel.search.exact.proof import Proof
-from dsel.search.pareto.kernel import look_ahead, merge_external
+from dsel.search.pareto.kernel import merge_external
 from dsel.search.pareto.kernel import run as run_pareto
+from dsel.search.pareto.look_ahead import look_ahead
 from dsel.search.pareto.options import ParetoOptions
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection

@@ -33,10 +33,14 @@ def eigh_request(
 
     Errors: OptionError for values that make no sense.
     """
-    rule = None
-    if rank is not None or accuracy is not None:
-        rule = SketchRule.of(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
-    return SelectionRequest.of(k=1, method="forward", unsupervised=True, reduce=rule, **more)
+    whole = rank is None and accuracy is None
+    rule = SketchRule.of(
+        rank=1 if whole else rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations
+    )
+    given = [name for name in ("oversampling", "power_iterations") if whole and rule.is_changed(name)]
+    if given:
+        raise OptionError(f"{given[0]} is for a randomized eigendecomposition.", "Give rank or accuracy.")
+    return SelectionRequest.of(k=1, method="forward", unsupervised=True, reduce=None if whole else rule, **more)
 
 
 def plan_lines(validated: ValidatedRequest, method: EighMethod, available: Resources) -> list[str]:

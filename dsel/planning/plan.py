@@ -365,21 +365,18 @@ def make_plan(
     saved = Saved() if cache is None else chosen.saved(validated, cache)
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     saves_check = cache is not None and cache.on_disk and grows(dataset)
-    known = (chosen.holds_gram or shape.rounds) and rounds_are_known(validated) and rewrite_every is None
-    known = known and validated.loss is None
-    disk_bytes += 0 if copy is None else dataset.x_bytes
+    by_rounds = (chosen.holds_gram or shape.rounds) and rounds_are_known(validated) and rewrite_every is None
+    known = by_rounds and validated.loss is None and not saves_check and not _reads_chosen_chunks(dataset)
+    disk_bytes += 2 * row_cache_bytes + (0 if copy is None else dataset.x_bytes)
     stages = list(_stages(validated, chosen, saved, state, rewrite_every, cache, copy))
     read = PassCost.total("in all", stages).bytes_read
     trial = [chosen.trial(dataset).cost()] if read >= CALIBRATED_BYTES else []  # of one block, for the estimate
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        (*trial, *stages),
-        available.workers, worker_bytes, available.worker_memory, max(chosen.client_bytes, proof_client_bytes),
-        available.client_memory,
-        disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
+        (*trial, *stages), available.workers, worker_bytes, available.worker_memory,
+        max(chosen.client_bytes, proof_client_bytes), available.client_memory, disk_bytes, known,
         (*_notes(validated, chosen, saved, planned, row_cache_bytes, saves_check, copy_note), *placement.notes),
-        iterations=placement.iterations or needs.iterations,
-        iteration_seconds=needs.seconds,
+        iterations=placement.iterations or needs.iterations, iteration_seconds=needs.seconds,
         lacks=lack[0], remedy=lack[1], rewrite_every=rewrite_every, placement=placement, search_workers=search_workers,
         copies_columns=copy is not None, proof_bytes=proof_bytes,
     )  # fmt: skip

@@ -49,14 +49,10 @@ def plan_size(
     """
     if request.k != "auto":
         return SizePlan(request)
-    rule = _resolved(request.choose_k or SizeRule(), method)
-    if loss is not None:
-        rule = _size_rule_of_loss(request.choose_k or SizeRule(), loss)
-    elif rule.by in ("auc", "log-loss"):
-        raise OptionError(f"choose_k {rule.by} needs a loss for classes.", 'Use loss="logistic" or "multinomial".')
+    rule = resolved_rule(request.choose_k or SizeRule(), method, loss)
     _check_method(rule, method, options)
     if rule.by in INFORMATION and not dataset.n_targets:
-        raise OptionError(f"choose_k {rule.by} needs targets Y.", "Choose by folds, or give Y.")
+        raise OptionError(f"choose_k {rule.by} needs targets Y.", "Give Y, or k as a number.")
     partition: RowPartition | None = None
     held_out: Dataset | None = None
     notes: tuple[str, ...] = ()
@@ -85,8 +81,13 @@ def plan_size(
     return SizePlan(request, rule, partition, held_out, notes)
 
 
-def _resolved(rule: SizeRule, method: Method) -> SizeRule:
+def resolved_rule(rule: SizeRule, method: Method, loss: Loss | None) -> SizeRule:
+    """Return the rule with its criterion. Errors: OptionError for a criterion that does not go with the loss."""
+    if loss is not None and loss.name != "squared":
+        return _size_rule_of_loss(rule, loss)
     by = rule.by or ("held-out" if rule.held_out is not None else "path" if method.uses_rows else "folds")
+    if by in ("auc", "log-loss"):
+        raise OptionError(f"choose_k {by} needs a loss for classes.", 'Use loss="logistic" or "multinomial".')
     return rule.model_copy(update={"by": by})
 
 

@@ -174,6 +174,8 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
             for block in dataset.blocks:
                 require_finite(np.asarray(block.y, np.float64), "X", "Y", block.start)
     loss = _loss(dataset, request, method)
+    if loss is not None:
+        _require_fit(method, options.conflict_with_loss())
     if loss is not None and request.offset is not None:
         dataset = with_offset(dataset, request.offset)
     request = with_category_groups(dataset, request)
@@ -339,9 +341,12 @@ def _options(method: Method, request: SelectionRequest) -> Options:
         known = [*method.options.model_fields, *SelectionRequest.model_fields]
         hint = suggest_option(name, known)
         if hint.startswith("Known"):
-            hint = f"Its options: {', '.join(method.options.model_fields) or 'none'}."
+            own = ", ".join(method.options.model_fields)
+            hint = f"Its options: {own}." if own else "It takes none: leave options out, in a job file the whole key."
         if name.rstrip("s") in ("cost", "price", "budget"):
-            hint = "A criterion can refuse subsets above a budget: see Costs of columns in how-to/custom-criteria."
+            hint = (
+                "A criterion can refuse subsets above a budget: deploy/docs/how-to/custom-criteria.md#costs-of-columns."
+            )
         raise OptionError(f"{method.name} has no option {name!r}.", hint) from error
     by_criterion = request.criterion is not None
     if by_criterion and not method.takes_criterion:
@@ -352,10 +357,14 @@ def _options(method: Method, request: SelectionRequest) -> Options:
             f"polish: {request.polish} lowers the error of the fit, which is not what {method.name} minimizes here.",
             "Leave polish out.",
         )
-    conflict = options.conflict(by_criterion)
+    _require_fit(method, options.conflict(by_criterion))
+    return options.resolved(by_criterion)
+
+
+def _require_fit(method: Method, conflict: str) -> None:
+    """Raise OptionError for options that do not fit, which `conflict` says; an empty string for none."""
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
-    return options.resolved(by_criterion)
 
 
 def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:
@@ -365,9 +374,7 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     if not method.takes_groups:
         able = ", ".join(methods_with("takes_groups"))
         raise OptionError(f"{method.name} cannot choose groups of columns: {method.no_groups}.", f"Use one of {able}.")
-    conflict = options.conflict_with_groups()
-    if conflict:
-        raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
+    _require_fit(method, options.conflict_with_groups())
     return column_groups(dataset, request.groups, request.categories == "groups")
 
 

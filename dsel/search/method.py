@@ -51,6 +51,10 @@ class Options(Section):
         """Return which options cannot be used for groups of columns, or an empty string."""
         return ""
 
+    def conflict_with_loss(self) -> str:
+        """Return which options cannot be used with a loss other than the squared error, or an empty string."""
+        return ""
+
 
 OnSlice = Callable[[AnytimeSearch], None]
 #: f of a subset of ascending columns.

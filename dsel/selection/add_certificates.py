@@ -17,10 +17,11 @@ from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.alternatives import Alternatives, Price
-from dsel.selection.assembly import FROM_NOISE, answer_fields, explained_share, noise_note
+from dsel.selection.answer import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
+from dsel.selection.notes import FROM_NOISE, noise_note
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import over_copies
 from dsel.selection.result import Selection
@@ -42,7 +43,10 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     """
     counts = selection.counts
     noise = float(counts.get("noise", {}).get("share", 0.0))
-    merged = {size: replace(over_copies(one, counts), noise=noise) for size, one in found.items()}
+    groups = selection.request.groups is not None
+    merged = {
+        size: replace(over_copies(one, counts, selection.k), noise=noise, groups=groups) for size, one in found.items()
+    }
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
         if new is None:

@@ -288,8 +288,10 @@ class Alternatives:
             near += ", not proved"
         elif self.more:
             near += f", and more; the list is complete within {percent_below(self.complete_within)}"
-        else:
+        elif self.complete_within:
             near += f"; proved complete within {percent_below(self.complete_within)} only"
+        else:
+            near += "; only the best subset is proved" if self.proven else "; nothing is proved yet"
         if self.largest_coefficient:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]

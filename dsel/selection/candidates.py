@@ -25,8 +25,9 @@ from dsel.objective.column_objective import independent_columns
 from dsel.objective.groups import GroupedObjective
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.statistics import MOST_DUPLICATES, ColumnScales, duplicates
+from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest
-from dsel.selection.context import SelectionRun
+from dsel.selection.context import RunContext, SelectionRun
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
@@ -35,12 +36,13 @@ _LEAST_RATIO = 1e-200
 
 
 def candidates_of(
-    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
+    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective, asked: Ints | None = None
 ) -> tuple[Objective, tuple[str, ...]]:
     """Return the objective over the columns that may be chosen, given the included ones, and notes for the user.
 
-    whole: the objective over all columns. Errors: OptionError where no column is left, or an included one is constant;
-    DataError where the targets are out of range.
+    whole: the objective over all columns. asked: the columns that the user excludes, where others are, too.
+    Errors: OptionError where no column is left, or an included one is constant; DataError where the targets are out of
+    range.
     """
     request, labels = validated.request, dataset.features
     require_variation(whole.total, squared=not dataset.n_targets)
@@ -49,7 +51,7 @@ def candidates_of(
     lost, include, dropped = _included(validated, unusable, whole)
     if lost.size:
         raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
-    notes = _notes_on_columns(dataset, validated, statistics)
+    notes = _notes_on_columns(dataset, validated, statistics, validated.exclude if asked is None else asked)
     allowed = ~unusable
     allowed[validated.exclude] = False
     allowed[dropped] = False
@@ -70,6 +72,13 @@ def candidates_of(
         return _conditioned(whole, include, include, labels).restrict(chosen_from), tuple(notes)
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return _conditioned(objective, np.searchsorted(keep, include), include, labels), tuple(notes)
+
+
+def run_over(validated: ValidatedRequest, context: RunContext, prepared: Prepared) -> SelectionRun:
+    """Return a run over the columns that may be chosen. Errors: see `candidates_of`."""
+    whole = prepared.objective(validated.request.lam)
+    objective, _ = candidates_of(validated.dataset, validated, prepared.statistics, whole)
+    return SelectionRun(validated.dataset, validated, context, prepared, whole, objective)
 
 
 def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labels) -> Objective:
@@ -131,10 +140,12 @@ def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: O
     return groups.columns(gone), np.sort(order), dependent
 
 
-def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
+def _notes_on_columns(
+    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, exclude: Ints
+) -> list[str]:
     """Return notes on columns that explain nothing and are not excluded, and on values that nobody wrote."""
     is_asked = np.ones(dataset.n, bool)
-    is_asked[validated.exclude] = False
+    is_asked[exclude] = False
     labels, notes = dataset.features, [*_on_rounded(dataset, statistics, is_asked)]
     divided = divided_groups(dataset, validated.items, validated.request.exclude)
     if divided:

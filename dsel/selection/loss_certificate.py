@@ -18,7 +18,7 @@ from dsel.passes.loss_data import LossData
 from dsel.passes.loss_fits import LossFit, fit_subsets
 from dsel.passes.loss_products import LossColumns
 from dsel.search.exact.alternatives import NearBestAnswer
-from dsel.search.exact.certificate import GROUPS, Certificate
+from dsel.search.exact.certificate import GROUPS, NOTHING, Certificate
 from dsel.search.exact.losses.grouping import Grouping
 from dsel.search.exact.losses.problem import lengths
 from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prove_loss
@@ -26,10 +26,11 @@ from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
 from dsel.selection.alternatives import Alternatives
-from dsel.selection.assembly import answer_fields
+from dsel.selection.answer import answer_fields
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
-from dsel.selection.loss_search import OF_MODELS, LossSearch, candidate_columns, loss_data, of_fit
+from dsel.selection.loss_notes import OF_MODELS, loss_notes, of_fit
+from dsel.selection.loss_search import LossSearch, candidate_columns, loss_data
 from dsel.selection.record_values import FrontRow
 from dsel.selection.represented import listed_over_copies
 from dsel.selection.result import Selection
@@ -86,8 +87,8 @@ def certify_loss(
     known = search.known[tuple(sorted(selection.indices))]
     _require_same(search, known, selection)
     unit = _units(run, data)
-    in_units = (known.coefficients.T * unit[known.columns]).T
-    largest = None if limit is None else limit * float(lengths(in_units).max(initial=0.0))
+    in_units = float(lengths((known.coefficients.T * unit[known.columns]).T).max(initial=0.0))
+    largest = None if limit is None else limit * in_units
     prover = _Prover.of(run, data.in_units(unit), selection.front, largest or None)
     if listing is not None and prover.items is None:
         raise CapacityError(
@@ -114,7 +115,10 @@ def certify_loss(
                 elif fit.value < proof.value:  # the answer has coefficients beyond the limit
                     proof = replace(proof, value=fit.value)
             limit_of_proof = min(proof.limit, largest or np.inf)
-            method = f"{'branch-and-bound' if run.validated.groups is None else GROUPS} ({data.loss.name} loss)"
+            how = NOTHING if size == base else "branch-and-bound" if run.validated.groups is None else GROUPS
+            method = f"{how} ({data.loss.name} loss)"
+            if size == base and largest is None and known.converged and in_units < limit_of_proof:
+                limit_of_proof = np.inf  # F is convex: its minimum within the limit is that without
             found[size] = _certificate(size, proof, best, total, better, method, limit_of_proof)
             if proof.near_best is not None and size > base:
                 listed[size] = proof.near_best
@@ -335,6 +339,6 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
     notes = [note for note in selection.notes if not of_fit(note)]
-    notes += [note for note in search.notes(search.run) if of_fit(note)]
+    notes += [note for note in loss_notes(search, search.run) if of_fit(note)]
     answer = replace(selection, **fields, class_figures=figures, counts=counts, notes=(*notes, note))
     return compared_again(search.run, last, answer, selection, search)

@@ -19,7 +19,6 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Dataset
-from dsel.data.labels import format_labels
 from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
@@ -50,10 +49,6 @@ log = logging.getLogger("dsel")
 
 #: Swaps of the best subset whose true fit is computed in each round.
 _SWAPS = 60
-#: What an exact method does with a loss, in the note on it.
-OF_MODELS = "proves the best subset of quadratic models"
-#: How notes say that a fit has no end.
-INFINITE, NO_FINITE, _STOPPED = "the fit is infinite", "no finite", "the fit stopped before its minimum"
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
@@ -432,58 +427,6 @@ class LossSearch:
         if not problem.loss.classifies:
             return None
         return ClassFigures.of(class_tables(problem, [self.known[self.best]])[0], class_names(problem))
-
-    def notes(self, run: SelectionRun) -> list[str]:
-        """Return notes on the targets and on the fit."""
-        notes = [*self.problem.loss.notes()]
-        fit = self.known[self.best]
-        if self.exact:
-            every = "" if run.validated.size_rule is None else ' (with sizes="all" for each size)'
-            notes.append(
-                f"{run.validated.method.name} {OF_MODELS} of the {self.problem.loss.name} loss, not of the loss "
-                f"itself: dsel.certify proves that{every}"
-            )
-        if fit.infinite:
-            names = format_labels(run.dataset.features, fit.columns)
-            notes.append(
-                f"columns {names} {self._separation()}: without a penalty {INFINITE}, and the "
-                "coefficients are those where it was stopped; set lam above 0 for finite ones"
-            )
-        elif fit.endless.size:
-            names, many = format_labels(run.dataset.features, fit.endless), fit.endless.size > 1
-            notes.append(
-                f"{NO_FINITE} {'coefficients' if many else 'coefficient'} of {names} {'fit' if many else 'fits'} best: "
-                "usually rows that such a column tells from others all have the same class, no count or no event; what "
-                "is shown is where the fit stopped; set lam above 0 for a minimum"
-            )
-        elif not fit.converged:
-            notes.append(
-                f"{_STOPPED}, because of rounding or of the number of steps: a better deviance is possible; "
-                f"{'a larger lam' if self.problem.lam > 0.0 else 'lam above 0'} helps"
-            )
-        return notes
-
-    def _separation(self) -> str:
-        """Return what the columns of a best fit without an end do, in words."""
-        figures = self.class_figures()
-        if figures is None:
-            return self.problem.loss.endless
-        wrong = np.array(figures.confusion) * (1.0 - np.eye(len(figures.names)))
-        apart = [
-            name
-            for name, weight in zip(figures.names, wrong.sum(axis=0) + wrong.sum(axis=1), strict=True)
-            if not weight
-        ]
-        if len(apart) == len(figures.names):
-            return self.problem.loss.endless
-        return (
-            f"separate {' and '.join(apart)} from the other classes" if apart else "separate some of the rows by class"
-        )
-
-
-def of_fit(note: str) -> bool:
-    """Return whether a note says that the fit of the answer has no end, or stopped before it."""
-    return INFINITE in note or note.startswith((NO_FINITE, _STOPPED))
 
 
 def candidate_columns(run: SelectionRun) -> Ints:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.types import Floats
 from dsel.data.row_partition import Part
 from dsel.errors import DataError
 from dsel.passes.class_tables import class_tables
-from dsel.passes.columns.column_statistics import part_squares, scales_of_parts
+from dsel.passes.columns.column_statistics import ScalesOfParts
 from dsel.passes.loss_data import LossData, on_rows
 from dsel.passes.loss_fits import LossFit, deviances
 from dsel.selection.candidates import by_gain
@@ -68,7 +67,9 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
     run, data = search.run, search.problem
     folds = run.validated.loss_folds
     assert folds is not None
-    values, weights, scales = [], [], _ScalesOfFolds(run)
+    request, statistics = run.validated.request, run.prepared.statistics
+    scales = ScalesOfParts(run.dataset, folds, statistics.mean_x, request, run.context.engine)
+    values, weights = [], []
     for number, model in enumerate(folds.tests()):
         log.info("choice of k: model %d", number + 1)
         trained, tested = (_rows_of(run, parts) for parts in (model.train, model.test))
@@ -80,7 +81,10 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
         if by == "auc":
             which = f"Model {number + 1} of the choice of k has no AUC: it is tested on rows"
             _require_classes(test, which, "Choose by log-loss, or on fewer or other folds.")
-        unit = scales.of(model.train) / data.scaling.scale_x
+        scale = statistics.scaling(request.preprocess).scale_x
+        if request.scales_matter:  # to a penalty only
+            scale = scales.of(sum(scales.sums(repetition)[part] for repetition, part in model.train))
+        unit = scale / data.scaling.scale_x
         test = test.in_units(unit)
         fits = _fits_of_fold(run, on_rows(data, trained).in_units(unit), number)
         weights.append(weight)
@@ -92,30 +96,6 @@ def _left_out(search: LossSearch, by: str) -> tuple[SizePoint, ...]:
     spread = np.zeros(mean.size) if len(table) == 1 else table.std(axis=0, ddof=1) / np.sqrt(len(table))
     base = run.validated.included
     return tuple(SizePoint(base + s, float(mean[s]), float(spread[s])) for s in range(mean.size))
-
-
-class _ScalesOfFolds:
-    """The scales of the columns on the rows that a model is trained on, which matter to a penalty only."""
-
-    def __init__(self, run: SelectionRun) -> None:
-        self._run = run
-        self._sums: dict[int, Floats] = {}
-
-    def of(self, parts: tuple[Part, ...]) -> Floats:
-        """Return (n,) the scales on some parts of the rows. Takes a pass where the sums of their repetition are new."""
-        run, statistics = self._run, self._run.prepared.statistics
-        request, folds = run.validated.request, run.validated.loss_folds
-        if not request.scales_matter:
-            return statistics.scaling(request.preprocess).scale_x
-        assert folds is not None
-        total: Any = 0.0
-        for repetition, part in parts:
-            if repetition not in self._sums:
-                self._sums[repetition] = part_squares(
-                    run.dataset, folds, statistics.mean_x, request.missing, run.context.engine, repetition
-                )
-            total = total + self._sums[repetition][part]
-        return scales_of_parts(total, statistics.mean_x, request.preprocess)
 
 
 def _rows_of(run: SelectionRun, parts: tuple[Part, ...]) -> NDArray[np.bool_]:

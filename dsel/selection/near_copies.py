@@ -78,7 +78,8 @@ def one_of_each(
     is left out. Errors: OptionError if the request refuses near-copies.
     """
     request, labels = validated.request, validated.dataset.features
-    if validated.criterion is not None or whole.n != validated.summary.n:
+    sees_all = validated.criterion is not None and request.near_copies != "refuse"
+    if sees_all or whole.n != validated.summary.n:
         return validated, NearCopies()
     wide = not whole.has_gram
     if wide and (request.near_copies == "keep" or not isinstance(statistics, ColumnStatistics)):

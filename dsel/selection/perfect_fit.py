@@ -5,7 +5,7 @@ Beyond that point, columns are chosen by rounding errors. As many columns as row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,13 +48,12 @@ def perfect_only(run: SelectionRun, front: Sequence[FrontPoint]) -> tuple[FrontP
     return tuple(front[: places[0] + 1]) if places else tuple(front)
 
 
-def saturation(run: SelectionRun, size: int) -> str | None:
-    """Return a note if nearly as many columns as rows are chosen."""
+def saturation(run: SelectionRun, size: int) -> Iterator[str]:
+    """Yield a note if nearly as many columns as rows are chosen."""
     rows = run.dataset.m - (run.validated.request.preprocess in ("standardize", "center"))
-    if size < _SATURATED * rows or run.whole.n < 2 or not run.dataset.n_targets:
-        return None
-    fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.m, 'row')}"
-    return f"{fit} nearly whatever Y is: R2 says nothing about new rows; choose fewer"
+    if size >= _SATURATED * rows and run.whole.n >= 2 and run.dataset.n_targets:
+        fit = f"{counted(size, 'column')} {'fits' if size == 1 else 'fit'} {counted(run.dataset.m, 'row')}"
+        yield f"{fit} nearly whatever Y is: R2 says nothing about new rows; choose fewer"
 
 
 def _is_perfect(run: SelectionRun, point: FrontPoint) -> bool:

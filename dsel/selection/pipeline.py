@@ -32,7 +32,8 @@ from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
 from dsel.selection.add_certificates import with_certificates
-from dsel.selection.assembly import Answer, assemble, option_as_json
+from dsel.selection.answer import Answer
+from dsel.selection.assembly import assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.near_copies import judged, nearly_multiples, one_of_each
@@ -203,8 +204,9 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
         prepared = plan.chosen.prepare(validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
+        exclude = validated.exclude
         validated, copies = one_of_each(validated, prepared.statistics, whole, context.engine)
-        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
+        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole, exclude)
         notes = (*notes, *copies.notes)
         run = SelectionRun(dataset, validated, context, prepared, whole, objective, copies=copies)
         if targets is not None:
@@ -287,6 +289,7 @@ def _by_loss(
     run: SelectionRun, rows: Dataset, targets: Targets, notes: tuple[str, ...], timer: StageTimer, started: str
 ) -> Selection:
     """Return the selection that minimizes a loss other than the squared error. rows: the data, or their copy."""
+    from dsel.selection.loss_notes import loss_notes
     from dsel.selection.loss_search import LossSearch, loss_data
     from dsel.selection.loss_sizes import choose_size
 
@@ -315,7 +318,7 @@ def _by_loss(
         class_figures=figures,
         weight_sum=search.problem.weight_sum if weighted else None,
     )
-    notes = (*notes, *search.notes(run))
+    notes = (*notes, *loss_notes(search, run))
     selection = assemble(answer, notes, timer.seconds, provenance(started))
     if run.context.compare is None:
         return selection

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: Values that differ by at most this share are equal, and the smaller size wins.
 _TIE = 1e-12
+#: What a note on an automatic k says first where Y = X, and the shares of X for which it names sizes.
+NO_CHOICE = "no rule can choose k for X itself, because each column explains more, also of left-out rows"
+SHARES = (0.9, 0.95, 0.99)
 #: The dimensions of the arrays, as they are saved.
 _DIMS = {
     "gains": ("selected",),
@@ -117,6 +120,16 @@ class SizeCurve:
             limit = best.value + best.standard_error
         k = min(point.size for point in points if point.value <= limit)
         return cls(rule, description, k, one_standard_error, points)
+
+    def note_on_x_itself(self) -> str:
+        """Return why no size is chosen where Y = X, and sizes that explain most of the left-out rows."""
+        null = next((point.value for point in self.points if point.size == 0), 0.0)
+        enough: dict[int, float] = {}  # the largest share that each size explains
+        for share in SHARES:
+            sizes = (point.size for point in self.points if point.size and point.value <= (1.0 - share) * null)
+            enough |= {size: share for size in list(sizes)[:1]}
+        shown = ", ".join(f"k={size} explains {share:.0%}" for size, share in enough.items())
+        return f"{NO_CHOICE}: give k as a number{f' ({shown} of these rows)' if shown else ''}"
 
     def ends_at_least(self, limit: int) -> bool:
         """Return whether the least value is at the limit of the size, so that larger subsets may be better."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsel._lib.console import console_text, text_table
-from dsel._lib.text import counted, counted_items, exponential, noun, passes_over_data, percent, printable, shorten
+from dsel._lib.text import counted, exponential, noun, passes_over_data, percent, printable, shorten
 from dsel._lib.types import Floats
-from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
+from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, counted_size, covered, effort
 from dsel.selection.alternatives import VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import SizeCurve
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Subsets are printed in full up to this many characters where there is no terminal to ask.
 _FULL = 100
+#: Errors that differ by at most this share are equal up to rounding.
+_ROUNDING = 1e-9
 #: A smaller guarantee would be printed as 0.00%.
 _LEAST_GUARANTEE = 5e-5
 #: Near-best subsets that are printed, and columns that a line names.
@@ -102,7 +104,7 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
         Lines that end with a line break. Control characters in labels are escaped.
     """
     if selection.alternatives is None:
-        return "There are no alternatives: no column is chosen, or the time did not suffice.\n"
+        return "The selection has no list of near-best subsets.\n"
     parts = [part for found in selection.alternatives.by_size.values() for part in _alternatives(selection, found)]
     return console_text(parts, width)
 
@@ -346,7 +348,7 @@ def _size_curve(curve: SizeCurve) -> Table:
 
 
 def _proof(row: dict[str, Any], penalized: bool, share: str) -> str:
-    size = counted_items(row["size"], "groups of columns" if row["method"].startswith(GROUPS) else "columns")
+    size = counted_size(row)
     took = f"{effort(row)}, {row['seconds']:.1f} s"
     words, among = claim(row), f" {covered(row)}".rstrip()
     useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
@@ -399,6 +401,15 @@ def _planned_passes(planned: Mapping[str, Any]) -> str:
 LARGE_SHIFT = 1.0
 
 
+def _above_least(changes: dict[str, Any]) -> str:
+    """Return how far the error of the previous columns is above the least possible one."""
+    share = changes["distance"] / changes["previous_error"] if changes["previous_error"] > 0.0 else 0.0
+    same_columns = not changes["changed"] and str(changes.get("status")).startswith("optimal")
+    if same_columns or share <= _ROUNDING:
+        return "The previous columns have the least possible error up to rounding"
+    return f"The least possible error is at most {percent(share)} below that of the previous columns"
+
+
 def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
     """Yield lines about what changed, for people."""
     new = "" if changes["new_rows"] is None else f", {changes['new_rows']:,} new rows"
@@ -412,7 +423,7 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield f"The previous columns have error {errors}"
     if changes["bound"] is not None and changes["distance"] is not None:
         among = f" {changes.get('scope', '')}".rstrip()  # older results have none
-        yield f"The previous columns are at most {changes['distance']:.6g} above the least possible error{among}"
+        yield f"{_above_least(changes)}{among}"
     if proof := changes.get("proof"):  # older results have none
         yield proof
     if verdicts := changes.get("verdicts"):  # older results have none

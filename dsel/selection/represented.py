@@ -11,7 +11,7 @@ import numpy as np
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, copies_share
 from dsel.objective.objective_interface import Objective
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import NOTHING, Certificate
 from dsel.selection.alternatives import Alternatives
 
 #: Eigenvalues are computed of at most this many columns. Sums of products of unit columns, and so their eigenvalues,
@@ -84,12 +84,14 @@ def gain_of_copies(
     return float(min(moved + moved**2 + cheaper, 1.0))
 
 
-def over_copies(proof: Certificate, counts: Mapping[str, Any]) -> Certificate:
+def over_copies(proof: Certificate, counts: Mapping[str, Any], k: int) -> Certificate:
     """Return a certificate over representatives as a statement about all subsets, as far as it is one.
 
-    counts: those of the selection. Two copies share a coefficient between them, so that limits leave out multiples,
-    too.
+    counts: those of the selection. k: the columns that were asked for, or that a rule chose. If the included ones are
+    as many, no subset has a copy. Two copies share a coefficient between them, so that limits leave out multiples, too.
     """
+    if proof.method.startswith(NOTHING) and proof.size == k:
+        return proof
     if proof.coefficients or proof.largest_coefficient:
         return replace(proof, represented=len(left_out(counts.get("copies", ()))))
     represented = len(inexact_copies(counts)) or int(counts.get("represented", 0))

@@ -338,7 +338,9 @@ class Selection(SelectionRecord):
             under the ROC curve), `log_loss` (per row) and `accuracy`, and for the loss "cox" the `concordance`. The
             squared error has `deviance` and `r2`. For several targets, also those that three or more classes became,
             `deviance` is their sum, and `r2` weights them as the selection does: the mean of their R2 with
-            ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together.
+            ``preprocess="standardize"`` or ``"unit"``, otherwise 1 - SSE / SST of all together. A figure that the rows
+            do not define is nan: `d2` and `r2` where the deviance of the best constant is 0, as for rows of one class
+            or of equal targets, `auc` where some class has no row, and `concordance` where no two rows have an order.
 
         Raises
         ------

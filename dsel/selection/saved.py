@@ -110,6 +110,13 @@ def read_selection(path: str | AnyPath, kind: type[_Record]) -> _Record:
                 f"There is no {SELECTION} in {folder} yet: its run continues, or was stopped (see run.log).",
                 f"If it was stopped: dsel resume {folder}",
             )
+        from dsel.selection.changes.runs import run_names
+
+        if runs := run_names(folder):
+            raise MissingInputError(
+                f"{folder} has no finished run yet: the newest is {runs[-1]}.",
+                f"dsel status {folder} says what it does. If it was stopped: dsel resume {folder / runs[-1]}",
+            )
         raise MissingInputError(f"There is no {SELECTION} in {folder}.", "Name the folder that a run wrote to.")
     try:
         values, group = _opened(folder)

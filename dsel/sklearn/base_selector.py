@@ -28,6 +28,7 @@ from dsel.data.frames import frame_labels, numbered, target_labels
 from dsel.data.labels import as_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.statistics_cache import MemoryStatisticsCache, StatisticsCache
+from dsel.selection.record_values import NO_CHOICE
 from dsel.selection.result import Selection
 from dsel.selection.results.apply import take_columns
 from dsel.sklearn.inputs import (
@@ -303,6 +304,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "classes_"):
             del self.classes_
         for note in selection.notes:
+            if note.startswith(NO_CHOICE):
+                warnings.warn(f"{note}.", UserWarning, stacklevel=3)
             if note.startswith("Y has") and getattr(self, "task", None) == "auto":
                 warnings.warn(
                     f"{note.split(':')[0]}. If they are classes, set task='classification', else task='regression'.",

@@ -224,7 +224,7 @@ class SubsetRegressor(RegressorMixin, _SubsetPredictor):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return D2, the share of the deviance that is explained; for the squared error it is R2."""
-        if self.loss == "squared":
+        if find_loss(self.loss).name == "squared":
             return float(super().score(X, y, sample_weight))
         found = self.selection_.score(self._checked(X), self._target(y), sample_weight=sample_weight)
         return float(found["d2"])

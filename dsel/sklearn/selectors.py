@@ -15,7 +15,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.jobs.proof_store import ProofBudget
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.search.exact.certificate import caveat
+from dsel.search.exact.certificate_words import caveat
 from dsel.selection.result import Selection
 from dsel.sklearn.base_selector import BaseSelector
 from dsel.sklearn.inputs import EncodedTarget, Task
@@ -315,15 +315,18 @@ class GreedyRLSSelector(BaseSelector):
 
     def _method_fields(self) -> dict[str, Any]:
         options = {"lam_grid": self.lam_grid, "direction": self.direction}
+        if self.cv is not None and self.folds is not None:
+            raise ValueError("cv and folds are both given: folds is the earlier name of cv.")
         cv = self.folds if self.cv is None else self.cv
+        lam = self.lam if self.lam_grid is None else 0.0
         if cv is None:
             if self._row_groups is not None:
                 raise ValueError("groups need cv: without it, each row alone is left out. Give a number of folds.")
-            return {"method": "greedy-rls", "options": {**options, "loss": self.loss}}
+            return {"method": "greedy-rls", "lam": lam, "options": {**options, "loss": self.loss}}
         if self.loss != "squared":
             raise ValueError(f"loss={self.loss!r} goes with leave-one-out only: leave cv out.")
         divided = "folds" if isinstance(cv, numbers.Integral) else "split"
-        return {"method": "kfold", "options": {**options, divided: cv, "row_groups": self._row_groups}}
+        return {"method": "kfold", "lam": lam, "options": {**options, divided: cv, "row_groups": self._row_groups}}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

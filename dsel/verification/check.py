@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,13 +19,14 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel._lib.text import counted
+from dsel._lib.text import counted, counted_items
 from dsel._lib.tolerances import copies_share
 from dsel.data.column_groups import Items
 from dsel.engine.engine_protocol import Engine
 from dsel.storage.paths import AnyPath
-from dsel.verification.bounds import Checker, Failure, checker_of, checker_of_claim, relaxation_bound
+from dsel.verification.bounds import Checker, Failure, relaxation_bound
 from dsel.verification.files import CheckedFiles, FileResult
+from dsel.verification.group_bounds import checker_of, checker_of_claim
 from dsel.verification.problem import Claim, ExtendedSums, Problem
 from dsel.verification.report import Copies, ListCheck, ProofCheck
 from dsel.verification.tree import LogError, Node, RecordReader, Tree, columns_of, digest_of, read_manifest
@@ -200,6 +201,43 @@ def check_log(
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
         noun=items.noun, near_best=near and near.with_copies(copies, _replaced(manifest, near, copies, sums, slack)),
         represented=tuple(j for j, one in apart.items() if one == np.inf),
+    )  # fmt: skip
+
+
+def check_only_subset(
+    certificate: Mapping[str, Any], sums: ExtendedSums, *, lam: float, included: Sequence[int], items: Items,
+    tolerance: float = TOLERANCE,
+) -> ProofCheck:  # fmt: skip
+    """Check the certificate of the included columns where no others may be chosen, which needs no log.
+
+    Parameters
+    ----------
+    certificate : dict
+        What `Certificate.as_dict` returns.
+    sums, lam, included, items, tolerance
+        As in `check_log`.
+
+    Returns
+    -------
+    ProofCheck
+        Whether they are all that its size allows, and have its value.
+    """
+    start, S, size = time.perf_counter(), [int(j) for j in certificate["indices"]], items.count(included)
+    dropped = sorted(set(included) - set(S)) if items.keeps_dependent else []
+    failures = []
+    if certificate["size"] != size:
+        only = counted_items(size, items.noun)
+        failures = [f"selection.json: only one subset of {only} may be chosen, not one of {certificate['size']}"]
+    if sorted([*S, *dropped]) != sorted(included) or not _dependent(sums, {"included": S}, dropped, lam):
+        failures.append(f"selection.json: the certificate is about columns {S}, the request includes {included}")
+    problem = sums.problem((), [j for j in S if j in set(included)], lam)
+    value, total = float(problem.c), float(problem.total)
+    if not abs(value - certificate["value"]) <= tolerance * total:
+        failures.append(f"selection.json: the error is {value:.12g}, the certificate says {certificate['value']:.12g}")
+    return ProofCheck(
+        size=certificate["size"], bound=value, value=value, total=total, error=tolerance, indices=tuple(S), nodes=0,
+        leaves={}, checked=0, sampled=False, failures=tuple(failures), seconds=time.perf_counter() - start,
+        noun=items.noun, only=True,
     )  # fmt: skip
 
 

@@ -111,6 +111,8 @@ class ProofCheck:
     represented : tuple of int
         Columns of the data that the log leaves out, because others, which they nearly copy, represent them. Nothing is
         proved about subsets with them.
+    only : bool
+        Whether only one subset may be chosen, which needs no log. `value` is checked alone.
     labels, represented_labels : tuple of str
         The labels of `indices`, and of `represented`.
     """
@@ -131,6 +133,7 @@ class ProofCheck:
     noun: str = "columns"
     near_best: ListCheck | None = None
     represented: tuple[int, ...] = ()
+    only: bool = False
     labels: tuple[str, ...] = ()
     represented_labels: tuple[str, ...] = ()
 
@@ -189,6 +192,9 @@ class ProofCheck:
         ]
         if self.near_best is not None:
             lines.append(f"  {self.near_best}")
+        if self.only:
+            error = f"the error, which is {self.value:.12g}"
+            lines[1:] = [f"  only one subset may be chosen, so there is nothing to verify but {error}"]
         if self.failures:
             del lines[1:]
             lines += [f"  {failure}" for failure in self.failures]

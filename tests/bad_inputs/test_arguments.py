@@ -13,6 +13,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 import xarray as xr
@@ -101,6 +102,8 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("a target by position", select(FRAME, 1), DATA, "X has no column 1: its labels are text", r"X.columns\[1\], 'b'"),
     ("the same as target", select(FRAME, target=1), DATA, "no column 1: its labels are text", r"X.columns\[1\], 'b'"),
     ("targets by position", select(FRAME, targets=[1, 2]), DATA, "no column 1: its labels", r"X.columns\[1\], 'b'"),
+    ("targets by position", select(FRAME, [1, 2]), DATA, "no column 1: its labels are text", r"X.columns\[1\], 'b'"),
+    ("the same of Arrow", select(pa.Table.from_pandas(FRAME), [1, 2]), DATA, "no column 1: its labels are text", r"X.column_names\[1\], 'b'"),
     ("a target beyond", select(FRAME, 9), DATA, "X has no column 9: its labels are text", "by its label"),
     ("a truth value", select(FRAME, Y, include=[True]), OPTION, "True is not a column", "label as text"),
     ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column 'no'", "Known"),

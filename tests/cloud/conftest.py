@@ -42,15 +42,16 @@ def s3_server() -> Iterator[FaultProxy]:
 def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
     """The proxy without faults; the environment points to it."""
     s3_server.reset()
-    for name, value in {
+    environment = {
         **SECRETS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3_server.port}", "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": "us-east-1",
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(retry_settings, "FIRST_DELAY", timedelta(milliseconds=5))
     monkeypatch.setattr(retry_settings, "LONGEST_DELAY", timedelta(milliseconds=20))
     forget_connections()
-    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):  # workers have this environment
+    with dask.config.set({"distributed.nanny.environ": environment}):  # workers are forked from an older process
         yield s3_server
     forget_connections()
     s3_server.reset()

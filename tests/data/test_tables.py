@@ -550,6 +550,7 @@ def test_a_table_in_a_file_is_no_store_also_with_a_target(tmp_path: Path) -> Non
         dsel.select(str(tmp_path / "f.csv"), "y", k=1)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_messages_name_an_array_once_and_a_report_advises_what_works_for_arrays(tmp_path: Path) -> None:
     x = np.arange(20.0).reshape(10, 2) % 7
     bad = x.copy()

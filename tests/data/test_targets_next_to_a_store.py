@@ -58,6 +58,14 @@ def same(found: dsel.Selection, expected: dsel.Selection) -> None:
     np.testing.assert_array_equal(found.coefficients, expected.coefficients)
 
 
+def test_the_columns_of_another_store_are_targets(features: Path, tmp_path: Path) -> None:
+    dsel.ingest(BOTH, tmp_path / "targets.zarr")
+    y = xr.open_zarr(tmp_path / "targets.zarr", consolidated=False).X
+    found = dsel.select(features, y, **ASKED)
+    assert found.targets == ("score", "other")
+    same(found, dsel.select(features, BOTH, **ASKED))
+
+
 @pytest.mark.parametrize(
     ("y", "stored", "asked"),
     [

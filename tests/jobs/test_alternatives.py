@@ -206,3 +206,29 @@ def test_an_interrupted_list_continues(tmp_path: Path) -> None:
 def test_what_a_job_file_refuses(tmp_path: Path, more: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         job_file(tmp_path, **more)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            {"k": "auto", "choose_k": "ebic", "exclude": [0, 1, 2, 3, 4, 5]},
+            "no column is chosen, because 0 is the size of least EBIC (gamma 1). Select with a number as k, such as 1.",
+        ),
+        ({"k": 2, "include": [0, 1]}, "k is 2, and as many columns are included. Select for a larger k."),
+        (
+            {"k": 3, "include": [0, 1], "exclude": list(range(2, 14))},
+            "no column can be chosen besides the included ones. Include or exclude fewer columns.",
+        ),
+    ],
+)
+def test_the_command_and_python_say_why_there_is_no_list(tmp_path: Path, asked: dict[str, Any], says: str) -> None:
+    noise = np.random.default_rng(5).normal(size=60)
+    with pytest.raises(OptionError) as error:
+        dsel.alternatives(dsel.select(X, noise, **asked), X, noise)
+    assert str(error.value) == f"There is no near-best subset: {says}"
+    ingest_arrays(X, tmp_path / "store", y=noise[:, None])
+    job = job_file(tmp_path, method="poss", **asked)
+    finished(job)
+    code, text, _ = call("alternatives", job.out)
+    assert (code, text) == (0, f"{error.value}\n")

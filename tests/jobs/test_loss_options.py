@@ -75,6 +75,7 @@ def test_wrong_parameters_are_named(wrong: Any, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_job_file_and_the_command_line_set_them_and_the_result_has_them(job: Path, tmp_path: Path) -> None:
     X, y = numbers()
     assert call("run", job)[0] == 0

@@ -7,6 +7,9 @@ import json
 import os
 import random
 import shutil
+import socket
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -321,6 +324,7 @@ def test_the_result_says_what_changed_and_whether_it_is_better(job: Job, capsys:
     assert 0.8 < changes["on_new_rows"]["r2"] < 1.0
     assert changes["comparison"] is None
     assert changes["distance"] == pytest.approx(0.0, abs=1e-6)
+    assert "The previous columns have the least possible error up to rounding" in list(describe_changes(changes))
 
     dsel.append(night(3, 60), job.store)
     selection = run_job(job.file(certify={"time": "1h"}), Reporter(log_format="json"))
@@ -335,6 +339,8 @@ def test_the_result_says_what_changed_and_whether_it_is_better(job: Job, capsys:
     rest = y - Z.to_numpy() @ np.linalg.lstsq(Z.to_numpy(), y, rcond=None)[0]
     assert changes["previous_error"] == pytest.approx(rest @ rest, rel=1e-9)
     assert changes["distance"] == pytest.approx(changes["previous_error"] - changes["bound"], rel=1e-9)
+    below = f"{changes['distance'] / changes['previous_error']:.2%} below that of the previous columns"
+    assert f"The least possible error is at most {below}" in list(describe_changes(changes))
     comparison = changes["comparison"]
     assert comparison["gain"] == pytest.approx((changes["previous_error"] - selection.error) / len(y), rel=1e-6)
     assert comparison["beyond_splitting"]
@@ -445,6 +451,25 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
     path.write_text(yaml.safe_dump(keys))
     code, _, err = call("run", path, "--fail-on-change")
     assert (code, "needs a folder of runs" in err) == (64, True)
+
+
+def test_a_folder_whose_only_run_was_killed_has_no_finished_run(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "20260101T000000Z"
+    run.mkdir(parents=True)
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    (run / "job.json").write_text(json.dumps({"job": {"k": 2, "method": "poss", "store": "data.zarr"}}))
+    known = {"state": "running", "run": "a", "host": socket.gethostname(), "pid": gone.pid, "process_started": 0.0}
+    (run / "status.json").write_text(json.dumps({**known, "started": time.time() - 9, "updated": time.time() - 3}))
+    code, _, err = call("show", run.parent)
+    assert code == MissingInputError.exit_code
+    assert f"{run.parent} has no finished run yet: the newest is {run.name}." in err
+    assert f"dsel status {run.parent} says what it does. If it was stopped: dsel resume {run}" in err
+    first, _, second = call("status", run.parent)[1].splitlines()
+    assert first == f"{run}: killed: its process is gone; continue it with: dsel resume {run}"
+    assert ", last sign of life " in second
+    (run / "status.json").write_text(json.dumps({**known, "host": "another machine", "updated": time.time() - 90}))
+    assert "no sign of life: it was killed, its machine is down" in call("status", run.parent)[1].splitlines()[0]
 
 
 # --- a proof that replaces the answer of the search ---

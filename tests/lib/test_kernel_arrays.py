@@ -69,6 +69,8 @@ def test_layouts_that_are_not_bases_of_each_other_have_no_number_in_common() -> 
 def run(module: str, checked: str) -> list[str]:
     """The lines that a module of this folder prints in another process, with or without checks."""
     env = {**os.environ, "DSEL_CHECK_KERNELS": checked, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if checked:
+        env["NUMBA_OPT"] = "0"  # only the tests run checked kernels: compiling them takes longest
     command = [sys.executable, "-m", f"tests.lib.{module}"]
     found = subprocess.run(command, capture_output=True, text=True, env=env)
     assert found.returncode == 0, found.stderr

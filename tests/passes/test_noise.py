@@ -17,7 +17,7 @@ from dsel.data.as_dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.passes.noise import SENSITIVITY, Noise
 from dsel.passes.sums import Sums, noisy_sums_of
-from dsel.search.exact.certificate import caveat, claim
+from dsel.search.exact.certificate_words import caveat, claim
 from tests.cli_runner import call
 from tests.stores import make_store
 

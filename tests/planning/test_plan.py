@@ -236,6 +236,7 @@ def test_the_steps_of_fits_by_a_loss_count_for_data_in_memory(k: int) -> None:
     assert measured / 2 < planned < 2 * measured
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_read_for_columns_that_are_copies_is_measured_apart(tmp_path: Path) -> None:
     X, Y = regression()
     X[:, 20] = 3 * X[:, 2]

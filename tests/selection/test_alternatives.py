@@ -18,7 +18,7 @@ from dsel.data.as_dataset import as_dataset
 from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
 from dsel.search.exact.proof import Proof
-from dsel.selection import assembly
+from dsel.selection import answer
 from dsel.selection.render import render
 from dsel.selection.results.compare import compare_selections
 from tests.datasets import load
@@ -232,7 +232,8 @@ def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
     values, whole = every_subset(), dsel.alternatives(selection, X, Y, within=0.2)
     assert found is not None
     assert not found.complete
-    assert "proved complete within" in repr(found)
+    assert ("; proved complete within" in repr(found)) == bool(found.complete_within)
+    assert "within 0.00%" not in repr(found)
     for price in found.columns:
         assert price.verdict in ("undecided", whole.verdicts[price.label])
         assert price.bound_with <= min(f for S, f in values.items() if price.index in S) + 1e-9
@@ -271,7 +272,7 @@ def test_criteria_have_no_alternatives() -> None:
     with pytest.raises(OptionError, match="custom criterion"):
         dsel.alternatives(by_criterion, X, Y)
     included = dsel.select(X, Y, k=1, method="forward", include=[3])
-    with pytest.raises(OptionError, match="no column to choose besides those that are included"):
+    with pytest.raises(OptionError, match="k is 1, and as many columns are included"):
         dsel.alternatives(included, X, Y)
 
 
@@ -353,7 +354,7 @@ def test_without_substitutes_the_result_says_why(how: dict[str, Any], says: str)
 
 
 def test_substitutes_of_many_columns_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembly, "_MOST_SUBSTITUTED", 2)
+    monkeypatch.setattr(answer, "_MOST_SUBSTITUTED", 2)
     with pytest.raises(OptionError, match="k is too large"):
         dsel.select(X, Y, k=K, method="forward").substitutes()
 
@@ -433,3 +434,25 @@ def test_a_comparison_of_groups_is_short_and_says_what_slices_are() -> None:
     assert "group 0 (2), group 1 (2), group 2 (2) and 17 more" in compared.render()
     assert "divide a search into slices, and its result may depend on them" in str(compared.notes)
     assert max(map(len, compared.render().split("note:")[0].splitlines())) < 150
+
+
+@pytest.mark.parametrize(
+    ("complete_within", "proven", "says"),
+    [(0.004, True, "proved complete within 0.39% only"), (0.0, True, "only the best subset is proved"),
+     (0.0, False, "nothing is proved yet")],
+)  # fmt: skip
+def test_an_incomplete_list_says_what_is_proved(complete_within: float, proven: bool, says: str) -> None:
+    found = dsel.alternatives(dsel.select(X, Y, k=K, method="forward"), X, Y, within=0.05)
+    part = replace(found, complete=False, more=False, complete_within=complete_within, proven=proven)
+    assert repr(part).split("; ")[1] == says
+
+
+def test_a_comparison_shows_of_a_rule_what_differs_from_the_defaults() -> None:
+    a = dsel.select(X, Y, k="auto", max_k=3, choose_k="bic")
+    b = dsel.select(X, Y, k="auto", max_k=3, choose_k={"folds": 3, "split": "blocks"})
+    compared = compare_selections(a, b)
+    (line,) = (line for line in compared.render().splitlines() if line.startswith("choose_k"))
+    assert line.split(maxsplit=1)[1].split("  ") == ["by bic", "by folds, folds 3, split blocks"]
+    assert "gap" in compared.as_dict()["options"]["choose_k"][0]
+    (line,) = (x for x in compare_selections(a, dsel.select(X, Y, k=2)).render().splitlines() if x.startswith("choose"))
+    assert line.split() == ["choose_k", "by", "bic", "-"]

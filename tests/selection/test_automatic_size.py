@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import combinations
 from math import comb
@@ -29,6 +30,7 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.record_values import SizeCurve, SizePoint
 from dsel.selection.render import render
+from dsel.sklearn import ColumnSubsetSelector
 from tests.cli_runner import call
 from tests.stores import make_store
 
@@ -393,6 +395,35 @@ def test_every_method_finds_the_true_columns(method: str) -> None:
     found = dsel.select(X, y, k="auto", max_k=5, method=method, choose_k={"folds": 3, "one_standard_error": True})
     assert {1, 4, 6} <= set(found.indices)
     assert found.k == len(found) <= 4
+
+
+@pytest.mark.parametrize("asked", [{}, {"choose_k": {"held_out": 0.3}}, {"choose_k": {"one_standard_error": True}}])
+def test_no_rule_chooses_k_for_x_itself_and_a_note_names_sizes(asked: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 8)) + 0.5 * rng.normal(size=(200, 8))
+    found = dsel.select(X, k="auto", method="forward", **asked)
+    curve = found.size_curve
+    assert curve is not None
+    assert found.k == 8  # the error of left-out rows is 0 with all columns
+    (note,) = [note for note in found.notes if note.startswith("no rule can choose k for X itself")]
+    sizes = re.findall(r"k=(\d) explains (\d\d)%", note)
+    assert sizes
+    error = [point.value / curve.points[0].value for point in curve.points]
+    for size, share in sizes:
+        assert error[int(size)] <= 1.0 - int(share) / 100.0 < error[int(size) - 1]
+    limited = dsel.select(X, k="auto", max_k=2, method="forward", **asked)
+    assert any("no rule can choose k" in note for note in limited.notes)
+    assert not any("raise max_k" in note for note in limited.notes)
+    with pytest.warns(UserWarning, match="no rule can choose k for X itself"):
+        ColumnSubsetSelector("auto", method="forward").fit(X)
+
+
+def test_the_number_of_independent_columns_of_x_is_chosen() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 8))
+    found = dsel.select(X, k="auto", method="forward")
+    assert found.k == 3
+    assert not any("no rule" in note for note in found.notes)
 
 
 def test_columns_for_x_itself() -> None:

@@ -243,7 +243,7 @@ def test_columns_that_order_the_events_are_named() -> None:
     X, _ = drawn(50, 6)
     found = dsel.select(X, np.column_stack([X[:, 2] - X[:, 2].min(), np.ones(50)]), k=1, loss="cox")
     assert found.labels == ["x2"]
-    assert any("x2 order the events: without a penalty the fit is infinite" in note for note in found.notes)
+    assert any("column x2 orders the events: without a penalty the fit is infinite" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("seed", [2, 3, 8])

@@ -32,6 +32,7 @@ from dsel.objective.losses.huber import Huber
 from dsel.objective.losses.quantile import Quantile
 from dsel.search.exact.losses import relaxation
 from dsel.selection.results.predict_store import predict_store
+from dsel.sklearn import SubsetRegressor
 from tests.cli.test_cli import invoke
 from tests.stores import make_store
 
@@ -194,6 +195,64 @@ def test_scores_refuse_other_targets() -> None:
         s.score(X, np.where(np.arange(M) == 1, np.nan, CLASSES))
     with pytest.raises(DataError, match="y has the class no, and the classes are 0, 1"):
         s.score(X, np.where(CLASSES > 0, "yes", "no"))
+
+
+@pytest.mark.parametrize("offset", [None, EXPOSURE[:20]])
+@pytest.mark.parametrize(
+    ("loss", "y", "value", "deviance"),
+    [
+        ("logistic", CLASSES, 1.0, lambda eta, p: 2.0 * np.log1p(np.exp(-eta))),
+        ("logistic", CLASSES, 0.0, lambda eta, p: 2.0 * np.log1p(np.exp(eta))),
+        ("poisson", COUNTS, 0.0, lambda eta, p: 2.0 * p),
+    ],
+)
+def test_rows_whose_best_constant_is_infinite_have_a_deviance_and_no_d2(
+    loss: str, y: Any, value: float, deviance: Any, offset: Any
+) -> None:
+    s = dsel.select(X, y, k=2, loss=loss, offset=None if offset is None else EXPOSURE)
+    new = X[:20]
+    link, mean = s.predict(new, offset=offset, kind="link"), s.predict(new, offset=offset)
+    found = s.score(new, np.full(20, value), offset=offset)
+    assert found["deviance"] == pytest.approx(deviance(link, mean).sum(), rel=1e-9)
+    assert np.isnan(found["d2"])
+    assert loss == "poisson" or np.isnan(found["auc"])
+    weighted = s.score(new, y[:20], sample_weight=(y[:20] == value).astype(float), offset=offset)
+    assert np.isnan(weighted["d2"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "y"), [("squared", NUMBERS), ("huber", NUMBERS), ("quantile", NUMBERS), ("gamma", AMOUNTS)]
+)
+def test_equal_targets_have_no_d2(loss: str, y: Any) -> None:
+    found = dsel.select(X, y, k=2, loss=loss).score(X[:7], np.full(7, 0.1))  # the mean of 7 times 0.1 is not 0.1
+    assert np.isnan(found["r2" if loss == "squared" else "d2"])
+    assert found["deviance"] > 0.0
+
+
+def test_several_equal_targets_have_no_r2() -> None:
+    Y = np.column_stack([NUMBERS, COUNTS])
+    equal = np.column_stack([NUMBERS[:7], np.full(7, 0.1)])
+    for preprocess, constants in (("standardize", equal), ("center", np.full((7, 2), 0.1))):
+        found = dsel.select(X, Y, k=2, preprocess=preprocess).score(X[:7], constants)
+        assert np.isnan(found["r2"]), preprocess
+
+
+def test_a_class_without_a_row_leaves_the_area_of_three_classes_undefined() -> None:
+    classes = np.digitize(NUMBERS, [-0.5, 0.7])
+    s = dsel.select(X, classes, k=2, loss="multinomial")
+    found = s.score(X[classes < 2], classes[classes < 2])
+    assert np.isnan(found["auc"])
+    assert np.isfinite(found["d2"])
+
+
+def test_folds_and_estimators_take_rows_whose_counts_are_all_0() -> None:
+    order = np.argsort(COUNTS, kind="stable")
+    rule = {"folds": 5, "split": "blocks"}
+    assert not COUNTS[order][: M // 5].any()  # the first block
+    curve = dsel.select(X[order], COUNTS[order], k="auto", max_k=2, loss="poisson", choose_k=rule).size_curve
+    assert curve is not None
+    assert np.isfinite([point.value for point in curve.points]).all()
+    assert np.isnan(SubsetRegressor(2, loss="poisson").fit(X, COUNTS).score(X[:9], np.zeros(9)))
 
 
 def test_an_offset_is_given_again_to_predict() -> None:
@@ -422,6 +481,8 @@ def test_curves_of_classes_are_drawn_for_given_rows() -> None:
     s = dsel.select(X, CLASSES, k=2, loss="logistic")
     ax = s.plot.roc(X, CLASSES)
     assert ax.get_legend_handles_labels()[1] == [f"area {s.score(X, CLASSES)['auc']:.3f}"]
+    alone = s.plot.roc(X[CLASSES > 0], CLASSES[CLASSES > 0])
+    assert alone.get_legend_handles_labels()[1] == ["one class only, so no area"]
     line = s.plot.calibration(X, CLASSES).get_lines()[-1]
     predicted, observed = line.get_xdata(), line.get_ydata()
     p = np.sort(s.predict(X))
@@ -488,7 +549,7 @@ def test_columns_that_separate_the_classes_are_named() -> None:
     y = (X[:, 4] > 0).astype(float)
     s = dsel.select(X, y, k=1, loss="logistic")
     assert s.indices == (4,)
-    assert any(note.startswith("columns x4 separate the classes") for note in s.notes)
+    assert any(note.startswith("column x4 separates the classes") for note in s.notes)
     assert not any("separate" in note for note in dsel.select(X, y, k=1, loss="logistic", lam=0.1).notes)
 
 

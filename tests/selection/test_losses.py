@@ -358,7 +358,7 @@ def test_the_unit_of_columns_does_not_make_a_fit_infinite(preprocess: Any, loss:
         assert not any("separate" in note for note in found.notes)
     for unit in (1e-3, 1.0, 1e3):
         found = dsel.select(unit * X, (X[:, 3] > 0.0).astype(float), **{**asked, "loss": "logistic", "k": 1})
-        assert any("x3 separate the classes" in note for note in found.notes)
+        assert any("column x3 separates the classes" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("preprocess", ["center", "none", "unit"])
@@ -403,7 +403,7 @@ def test_columns_that_separate_the_classes_are_named() -> None:
     X, _ = drawn("logistic")
     found = dsel.select(X, (X[:, 3] > 0.0).astype(float), k=1, loss="logistic")
     assert found.indices == (3,)
-    assert any("x3" in note and "separate the classes" in note for note in found.notes)
+    assert any(note.startswith("column x3 separates the classes: ") for note in found.notes)
     finite = dsel.select(X, (X[:, 3] > 0.0).astype(float), k=1, loss="logistic", lam=1.0)
     assert not any("separate" in note for note in finite.notes)
 
@@ -458,6 +458,7 @@ def test_a_list_has_as_many_columns_as_may_be_chosen() -> None:
     assert (found.size, set(found.verdicts.values())) == (3, {"necessary"})
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_alternatives_by_a_loss_are_shown_and_saved(tmp_path: Path) -> None:
     X, y = drawn("logistic", seed=4)
     selection = dsel.select(X, y, k=3, loss="logistic", lam=1.0)
@@ -477,7 +478,7 @@ def test_what_there_is_for_the_squared_error_only_is_refused(tmp_path: Path) -> 
     found = dsel.select(X, y, k=2, loss="logistic", lam=1.0)
     with pytest.raises(OptionError, match="by: there is none for the loss logistic"):
         dsel.alternatives(found, X, y, nbest=2, by="bic")
-    with pytest.raises(OptionError, match="no column to choose"):
+    with pytest.raises(OptionError, match="k is 2, and as many columns are included"):
         dsel.alternatives(dsel.select(X, y, k=2, loss="logistic", lam=1.0, include=[0, 1]), X, y)
 
 

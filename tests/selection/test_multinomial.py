@@ -336,7 +336,8 @@ def test_where_one_class_is_separated_the_best_columns_are_those_that_tell_the_o
         selection = dsel.select(X[rows], y[rows], k=k, loss="multinomial")
         assert tuple(sorted(selection.indices)) == best
         assert selection.error == pytest.approx(fits[best], rel=1e-8)
-        assert "separate setosa from the other classes: without a penalty" in selection.notes[0]
+        verb = "separates" if k == 1 else "separate"
+        assert f" {verb} setosa from the other classes: without a penalty" in selection.notes[0]
         assert selection.score(X, y)["accuracy"] < 1.0
     assert dsel.certify(selection, X[rows], y[rows]).certificate[-1]["status"] == "optimal"
 
@@ -345,7 +346,7 @@ def test_columns_that_separate_all_classes_are_named() -> None:
     X, target = load_iris(return_X_y=True)
     apart = target[:, None] + 0.1 * X[:, :1] / X[:, 0].max()
     notes = dsel.select(apart, np.array(["a", "b", "c"])[target], k=1, loss="multinomial").notes
-    assert any(note.startswith("columns x0 separate the classes: without a penalty") for note in notes)
+    assert any(note.startswith("column x0 separates the classes: without a penalty") for note in notes)
 
 
 @pytest.mark.parametrize(("preprocess", "k"), [("standardize", 2), ("center", 1), ("center", 2)])

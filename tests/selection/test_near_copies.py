@@ -85,6 +85,18 @@ def test_columns_next_to_groups_represent_each_other_and_groups_stay_whole() -> 
     assert dsel.certify(found, X, Y).certificate[-1]["bound"] <= found.error
 
 
+def test_missing_values_of_represented_columns_are_counted() -> None:
+    data = pd.DataFrame(BASE).rename(columns=lambda j: f"x{j}")
+    data.loc[:6, "x2"] = np.nan
+    data["triple"] = 3.0 * data["x2"]
+    counted = f"7 of {M} in 'x2', 7 of {M} in 'triple'"
+    for rule in ("first", "keep"):
+        notes = dsel.select(data, Y, k=3, method="forward", missing="mean", near_copies=rule).notes
+        assert any(note.endswith(counted) for note in notes), rule
+    notes = dsel.select(data, Y, k=3, method="forward", missing="mean", exclude=["triple"]).notes
+    assert any(note.endswith(f"7 of {M} in 'x2'") for note in notes)
+
+
 def test_near_copies_are_kept_or_refused_on_request() -> None:
     X = with_copies(1e-5)
     kept = dsel.select(X, Y, k=3, method="forward", near_copies="keep")
@@ -457,3 +469,32 @@ def test_figures_about_a_bound_say_which_subsets_it_is_about() -> None:
         f"the error of the best in first is {words}",
         "the error of the best in kept is among independent subsets",
     ]
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("asked", [{"k": "auto", "choose_k": "ebic"}, {"k": 2, "include": [0, 1]}])
+def test_where_one_subset_may_be_chosen_near_copies_are_no_exception(loss: str, asked: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(100, 6)), rng.normal(size=100)
+    X[:, 5] = X[:, 2] + 1e-4 * rng.normal(size=100)
+    y = noise if loss == "squared" else noise > 0
+    found = dsel.select(X, y, loss=loss, **asked)
+    for sizes in ("chosen", "all"):
+        proved = dsel.certify(found, X, y, sizes=sizes)
+        (row,) = proved.certificate
+        assert (row["size"], row["status"], row["proven"], row["represented"]) == (found.k, "optimal", True, 0)
+        assert not row["largest_coefficient"]
+        assert f"Certificate, {found.k} columns: proved optimal, " in str(proved)
+        assert "(only one subset may be chosen, " in str(proved)
+        assert "does not cover" not in str(proved)
+    assert not [note for note in compare_selections(proved, proved).notes if "the best" in note]
+    one_more = dsel.select(X, y, k=found.k + 1, include=asked.get("include", ()), loss=loss)
+    assert dsel.certify(one_more, X, y).certificate[0]["status"] == "optimal-except-near-copies"
+
+
+def test_a_copy_of_the_only_column_is_an_exception_where_both_were_asked_for() -> None:
+    X = np.c_[BASE[:, 0], BASE[:, 0] + 1e-4 * RNG.standard_normal(M)]
+    (row,) = dsel.certify(dsel.select(X, Y, k=2, include=[0]), X, Y).certificate
+    assert (row["size"], row["status"], row["represented"]) == (1, "optimal-except-near-copies", 1)
+    (row,) = dsel.certify(dsel.select(X, Y, k=1, include=[0]), X, Y).certificate
+    assert (row["size"], row["status"], row["represented"]) == (1, "optimal", 0)

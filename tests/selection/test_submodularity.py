@@ -125,6 +125,7 @@ def test_included_columns_are_removed_first() -> None:
     assert 0.0 < found.bound <= gamma <= found.estimate + 1e-9
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_certificate_brings_the_ratio_and_texts_show_it(tmp_path: Path) -> None:
     X, Y = problem(1)
     selection = dsel.select(X, Y, k=3)
@@ -153,6 +154,7 @@ def test_the_certificate_of_a_choice_for_x_itself_has_no_line_on_forward_selecti
     assert "Error ratio to the best approximation of rank 3" in render(proved)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_texts_say_that_a_ratio_of_zero_gives_no_guarantee(tmp_path: Path) -> None:
     X, Y = problem(1)
     copies = np.column_stack([X, X[:, 0]])
@@ -187,6 +189,7 @@ def test_groups_and_other_data_are_refused() -> None:
 
 
 @pytest.mark.parametrize("lam", [0.0, 5.0])
+@pytest.mark.usefixtures("no_pictures")
 def test_the_error_ratio_is_that_to_the_singular_values(lam: float, tmp_path: Path) -> None:
     X, _ = problem(7, n=10)
     selection = dsel.select(X, k=3, preprocess="unit", lam=lam)

@@ -13,14 +13,17 @@ from typer.testing import CliRunner
 
 import dsel
 from dsel.cli import app
-from dsel.config.job import read_job
+from dsel.config.job import CertifySection, read_job
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, MissingInputError, OptionError
+from dsel.jobs.locations import is_complete
 from dsel.jobs.proof_store import ProofBudget
-from dsel.jobs.run_folder import proof_logs
+from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.jobs.runner import certify_run, run_job
+from dsel.search.exact.certificate import Certificate
 from dsel.storage.json_files import write_json
 from dsel.verification.check import TOLERANCE
+from tests.cli_runner import call
 from tests.search.exact.cases import paper_data
 from tests.verification.logs import (
     BRANCHED,
@@ -404,3 +407,31 @@ def test_a_manifest_that_makes_no_sense_is_refused(log, change):
 def test_damage_14_the_penalty_is_another_one(log):
     log.manifest["lam"] = 100.0
     assert "lam is 100.0, in the request 0.0" in failures(log)
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [
+        ({"k": "auto", "choose_k": "ebic"}, "0 columns"),
+        ({"k": "auto", "choose_k": "ebic", "groups": {"both": ["x0", "x1"], "x3": ["x3"]}}, "0 groups of columns"),
+        ({"k": 2, "include": ["x0", "x3"]}, "2 columns"),
+    ],
+)
+def test_where_only_one_subset_may_be_chosen_its_error_is_checked_without_a_log(tmp_path, asked, size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 6))
+    out = certified_run(tmp_path, X, rng.normal(size=(100, 1)), **{**asked, "method": "poss"})
+    assert not proof_logs(out)
+    code, text, _ = call("verify", out)
+    k = dsel.open_selection(out).k
+    assert (code, text.startswith(f"{size}: accepted in ")) == (0, True)
+    assert "only one subset may be chosen, so there is nothing to verify but the error, which is " in text
+    assert is_complete(read_job(tmp_path / "job.yaml", out).model_copy(update={"certify": CertifySection(log=True)}),
+                       RunFolder(out), dsel.open_selection(out))  # fmt: skip
+    (row,) = dsel.open_selection(out).certificate
+    for wrong in ({"value": row["value"] - 0.1}, {"size": k + 1}, {"indices": [1]}):
+        forged = Certificate.from_dict({**row, **wrong}).as_dict()
+        replace(dsel.open_selection(out), certificate=(forged,)).save(out, overwrite=True)
+        found = dsel.verify(out)
+        assert (found.accepted, found.verdict) == (False, "rejected")
+        assert "selection.json: " in str(found)

@@ -82,7 +82,7 @@ class Cox(Loss):
         events = float((event if w is None else event * w).sum())
         if not events > 0.0:
             raise DataError(
-                "No row with weight has an event: all times are cut off, and nothing can be fitted.",
+                "No row with weight has an event: all times are cut off, which says nothing about hazard ratios.",
                 "Check the second target: 1 says that the event happened.",
             )
         D = RiskSets(found, found.encode(y), np.ones(len(y)) if w is None else w).D

@@ -41,6 +41,10 @@ class Logistic(ClassLoss):
             )
         return self.with_classes(values, y, w)
 
+    def endless_constant(self, y: Floats, w: Floats) -> bool:
+        """Return whether all rows with weight are in one class."""
+        return np.unique(y[w > 0.0]).size < 2
+
     def encode(self, y: Floats) -> Floats:
         """Return 0 and 1 for the two classes."""
         return np.asarray(y == self.classes[1], np.float64)

@@ -128,6 +128,10 @@ class Loss(ABC):
         """
         return self
 
+    def endless_constant(self, y: Floats, w: Floats) -> bool:
+        """Return whether the best constant for encoded targets is infinite, which makes their deviance 0."""
+        return False
+
     def encode(self, y: Floats) -> Floats:
         """Return the targets as the other functions take them."""
         return y

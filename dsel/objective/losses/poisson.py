@@ -30,10 +30,14 @@ class Poisson(Loss):
     def fitted_to(self, y: Floats, w: Floats | None = None) -> Poisson:
         """Return the loss. Errors: DataError for negative targets, and where all are 0."""
         require_at_least_zero("poisson", y)
-        if not (y if w is None else y[w > 0.0]).any():
+        if self.endless_constant(y, np.ones(len(y)) if w is None else w):
             raise DataError("All targets are 0: the fit is infinite.", "Give targets that are not all 0.")
         perfect = 2.0 * (y - scipy.special.xlogy(y, y) + scipy.special.gammaln(y + 1.0))
         return replace(self, saturated=float(perfect.sum() if w is None else w @ perfect))
+
+    def endless_constant(self, y: Floats, w: Floats) -> bool:
+        """Return whether all counts with weight are 0."""
+        return not y[w > 0.0].any()
 
     def deviance(self, y: Floats, eta: Floats) -> Floats:
         """Return 2 (exp(eta) - y eta - y + y log y)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.config.request import Missing, Preprocess
+from dsel.config.request import Missing, Preprocess, SelectionRequest
 from dsel.data.blocks import Block, dense_rows, fill_missing, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
@@ -84,25 +84,8 @@ def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
     )
 
 
-def part_squares(
-    dataset: Dataset,
-    partition: RowPartition,
-    about: Floats,
-    missing: Missing = "refuse",
-    engine: Engine = THREADS,
-    repetition: int = 0,
-) -> Floats:
-    """Return (parts, 3, n) sums over each part of the rows: of 1, x and x^2 by the weights of the rows.
-
-    about: (n,) values near the means, which are subtracted from x. The sums take one pass over rows, and one more with
-    ``missing="mean"``.
-    """
-    sums = part_squares_pass(dataset, partition, repetition)
-    return np.asarray(sums.run(engine, about=about, fill=fill_values(dataset, missing, engine)))
-
-
 def part_squares_pass(dataset: Dataset, partition: RowPartition, repetition: int = 0) -> RowPass:
-    """Return the pass of `part_squares`."""
+    """Return the pass of `ScalesOfParts`."""
     size, flops = 24 * partition.parts * dataset.n, 4 * partition.parts * dataset.m * dataset.n
     per_block = partial(_part_squares, partition=partition, repetition=repetition)
     return RowPass("scales", without_targets(dataset), per_block, np.add, size, flops, share=True)
@@ -122,13 +105,41 @@ def _part_squares(
     return found
 
 
-def scales_of_parts(sums: Floats, about: Floats, preprocess: Preprocess) -> Floats:
-    """Return (n,) the scales of the columns on rows with the sums (3, n), see `part_squares`."""
-    weight, total, squares = sums
-    mean = total / weight
-    varying = squares - mean * total
-    varying = np.where(varying > _ROUNDING * squares, varying, 0.0)
-    return centers_and_scales(preprocess, weight, about + mean, varying)[1]
+@dataclass
+class ScalesOfParts:
+    """The scales of the columns on some parts of the rows, by the weights of the rows.
+
+    Parameters
+    ----------
+    about : (n,) array
+        Values near the means, which are subtracted from x in the sums.
+    """
+
+    dataset: Dataset
+    partition: RowPartition
+    about: Floats
+    request: SelectionRequest
+    engine: Engine
+    _sums: dict[int, Floats] = field(default_factory=dict)
+
+    def sums(self, repetition: int = 0) -> Floats:
+        """Return (parts, 3, n) sums over each part: of 1, x and x^2 by the weights of the rows.
+
+        Those of a new repetition take one pass over rows, and one more with ``missing="mean"``.
+        """
+        if repetition not in self._sums:
+            fill = fill_values(self.dataset, self.request.missing, self.engine)
+            made = part_squares_pass(self.dataset, self.partition, repetition)
+            self._sums[repetition] = np.asarray(made.run(self.engine, about=self.about, fill=fill))
+        return self._sums[repetition]
+
+    def of(self, sums: Floats) -> Floats:
+        """Return (n,) the scales on rows with the sums (3, n)."""
+        weight, total, squares = sums
+        mean = total / weight
+        varying = squares - mean * total
+        varying = np.where(varying > _ROUNDING * squares, varying, 0.0)
+        return centers_and_scales(self.request.preprocess, weight, self.about + mean, varying)[1]
 
 
 def target_gram(

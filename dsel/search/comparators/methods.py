@@ -120,7 +120,7 @@ class DrawOptions(Options):
     draws: Int = Field(1, ge=1)
 
     def conflict(self, criterion: bool) -> str:
-        drawn = self.choice == "sampled" or "draws" not in self.model_fields_set
+        drawn = self.choice == "sampled" or not self.is_changed("draws")
         return "" if drawn else "draws: only with choice=sampled"
 
 

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dsel.config.size_rule import RowGroups, RowSplits, check_split, is_share
 from dsel.config.types import Int
+from dsel.errors import OptionError
 from dsel.objective.cross_validation.leave_one_out import Direction, Intercept
 from dsel.objective.cross_validation.losses import Loss
 from dsel.search.cross_validation.rounds import LAM_GRID, GreedyRls, choose_lam, run_greedy_rls
@@ -157,7 +158,7 @@ class KfoldOptions(CrossValidationOptions):
     split : {"random", "blocks", "forward"}
         Divide the rows at random, or into blocks of consecutive rows. With "forward" each block but the first is
         predicted from the blocks before it, as for a time series. Or a splitter of scikit-learn, or pairs of row
-        numbers to train and to test on; then `folds` is not used.
+        numbers to train and to test on, without `folds`.
     gap : int
         With split "blocks" or "forward": rows next to a tested block that no model of it is trained on.
     row_groups : str or (m,) array, optional
@@ -172,7 +173,7 @@ class KfoldOptions(CrossValidationOptions):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_split(self.split, self.repeats, self.row_groups, self.gap)
+        check_split(self.split, self.repeats, self.row_groups, self.gap, self.is_changed("folds"))
         return self
 
 
@@ -180,8 +181,10 @@ def requirements(problem: ProblemSummary, options: CrossValidationOptions) -> Re
     """Return what the rounds need.
 
     Greedy RLS needs a row of the Gram matrix, and a pass over the data, for each round. K-fold cross-validation needs
-    the Gram matrices of all folds, or their rows of chosen columns.
+    the Gram matrices of all folds, or their rows of chosen columns. Errors: OptionError for a penalty next to a grid.
     """
+    if options.lam_grid is not None and problem.lam:
+        raise OptionError("lam and lam_grid are both given.", "Leave one of them out.")
     shared = {field.name for field in fields(CrossValidation)} & set(type(options).model_fields)
     scored = CrossValidation(
         penalties=len(options.penalties), **{name: getattr(options, name) for name in shared}

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from dsel._lib.text import counted, noun, shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.objective_interface import ItemObjective, Objective
 
 #: What a certificate proves, see `Certificate.status`.
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
-#: A status in words for people.
-STATUS_WORDS: dict[str, str] = {
-    "optimal": "optimal", "optimal-except-near-copies": "optimal except for near-copies", "bounded": "bounded",
-    "no-useful-bound": "no useful bound",
-}  # fmt: skip
 #: What older versions called fields. They do not have all fields.
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
-#: The `method` of a certificate whose size counts groups of columns.
+#: Of two certificates that are merged: the fields that are added, those of which the larger one counts, and those of
+#: which the newer one does.
+_ADDED = ("nodes", "seconds", "cpu_seconds")
+_LARGEST = ("dependent_gap", "columns", "screened", "read", "passes", "leaves_checked", "leaves_searched")
+_NEWEST = ("node_seconds", "time_limit", "time_needed", "closed")
+#: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
 ALL_SIZES = "leaps and bounds over all sizes"
 #: The `method` of a certificate without a bound: the proof had too little time to begin.
 NO_TIME = "no time for a bound"
+#: How the `method` of a certificate begins where only one subset may be chosen.
+NOTHING = "nothing to choose"
 #: How the `method` of a certificate ends whose bound is that of a reduced problem, lowered by what it leaves out.
 REDUCED = ", on a reduced problem"
 #: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
@@ -36,10 +36,6 @@ CONTRADICTION = 1e-6
 _MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
 #: A bound below this share of the value is of no use.
 _USEFUL = 0.01
-#: Above this share of ||Y||^2, rounding is named where a subset is proved optimal.
-_NAMED_ROUNDING = 1e-8
-#: Sets of nearly dependent columns that a sentence names, and columns of one set.
-_MOST_SETS, _MOST_MEMBERS = 50, 6
 
 
 def consistent_bound(bound: float, value: float, total: float, error: float = 0.0) -> float:
@@ -57,7 +53,7 @@ class Certificate:
     Attributes
     ----------
     size : int
-        The most columns, always included ones counted.
+        The most columns or groups of columns, always included ones counted.
     value : float
         f of the best known subset.
     bound : float
@@ -116,6 +112,8 @@ class Certificate:
         If not 0, the last run visited no node, because its time was shorter than a node takes: about these seconds.
     closed : bool
         Whether no node is open in a proof by a loss. A gap that is left then comes from fits that do not converge.
+    groups : bool
+        Whether `size` counts groups of columns.
     time_limit, time_needed : float
         If `node_seconds` is not 0, the time limit in seconds, and the one that suffices for nodes; 0 if not known.
 
@@ -164,6 +162,7 @@ class Certificate:
     time_limit: float = 0.0
     time_needed: float = 0.0
     closed: bool = False
+    groups: bool = False
 
     @property
     def gap(self) -> float:
@@ -223,18 +222,13 @@ class Certificate:
             return self._widest(other)
         best = other if other.value < self.value else self
         bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in (*_ADDED, *_LARGEST)}
+        joined: dict[str, Any] = {name: sum(pairs[name]) for name in _ADDED}
+        joined |= {name: max(pairs[name]) for name in _LARGEST} | {name: getattr(other, name) for name in _NEWEST}
         return replace(
             best, bound=max(bounds), rounding_error=(self if bounds[0] > bounds[1] else other).rounding_error,
-            dependent_gap=max(self.dependent_gap, other.dependent_gap),
-            near_copies=other.near_copies or self.near_copies, nodes=self.nodes + other.nodes,
-            seconds=self.seconds + other.seconds, better=self.better or other.better,
-            columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
-            read=max(self.read, other.read), passes=max(self.passes, other.passes),
-            leaves_checked=max(self.leaves_checked, other.leaves_checked),
-            leaves_searched=max(self.leaves_searched, other.leaves_searched),
-            cpu_seconds=self.cpu_seconds + other.cpu_seconds, began_again=other.began_again or self.began_again,
-            node_seconds=other.node_seconds, time_limit=other.time_limit, time_needed=other.time_needed,
-            closed=other.closed,
+            near_copies=other.near_copies or self.near_copies, better=self.better or other.better,
+            began_again=other.began_again or self.began_again, **joined,
         )  # fmt: skip
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
@@ -283,27 +277,6 @@ class Certificate:
         return cls(**{name: value for name, value in known.items() if value is not None})
 
 
-def whole_of(row: Mapping[str, Any]) -> str:
-    """Return what the shares of a proof are relative to, in words. row: what `Certificate.as_dict` returns."""
-    return "the deviance without columns" if row["method"].endswith(" loss)") else "||Y||^2"
-
-
-def claim(row: Mapping[str, Any]) -> str | None:
-    """Return what a proof of the best subset shows, in words; None if it leaves a gap.
-
-    row: what `Certificate.as_dict` returns.
-    """
-    if not row["status"].startswith("optimal"):
-        return None
-    words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
-    words += " for the noisy sums" if row.get("noise") else ""
-    if row["rounding_error"] > _NAMED_ROUNDING:
-        words += f" to {row['rounding_error']:.0e} of {whole_of(row)}"
-    if row["status"] != "optimal":
-        words += " except for near-copies"
-    return f"{words} {covered(row)}".strip()
-
-
 def is_finished(row: Mapping[str, Any], *, limited: bool) -> bool:
     """Return whether a proof has no gap but what rounding is worth, so that none later can show more.
 
@@ -315,178 +288,12 @@ def is_finished(row: Mapping[str, Any], *, limited: bool) -> bool:
     return about_all and bool(rounding or row["status"].startswith("optimal"))
 
 
-def caveat(
-    row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any], chosen: Sequence[int]
-) -> str:
-    """Return what a proof leaves open and what helps, in words; "" if there is nothing to say.
-
-    row: what `Certificate.as_dict` returns. label: the label of a column. counts, chosen: those of the
-    selection, with all copies, and its columns. All sizes give one advice about them.
-    """
-    sentences = []
-    if row.get("closed") and not row["status"].startswith("optimal"):
-        sentences.append(
-            "All nodes are closed, but fits by the loss do not converge: more time does not help. A larger ridge "
-            "penalty (lam) does, and a limit for coefficients may: where lam is 0, the best fit can be infinite."
-        )
-    elif row["status"] == "no-useful-bound":
-        sentences.append(_why_useless(row))
-    if row.get("node_seconds") and not row["status"].startswith("optimal"):
-        sentences.append(_time_for_a_node(row))
-    if row["status"] == "bounded" and is_finished(row, limited=False) and not row.get("noise"):
-        sentences.append("The gap is rounding alone: a log of the proof and dsel verify decide it in more digits.")
-    if row.get("represented"):
-        sentences.append(
-            f"The proof does not cover subsets with {'' if row['represented'] == 1 else 'any of '}{_represented(row)} "
-            "(near_copies=keep covers the independent ones)."
-        )
-        multiples = sum(len(copies) - 1 for copies in counts.get("copies", ())) - row["represented"]
-        if multiples > 0:
-            others = counted(multiples, "other one, which is a multiple", "others, which are multiples")
-            sentences.append(f"It covers those with the {others} up to rounding.")
-    if row.get("noise"):
-        left = row["bound"] / row["total"] - row["noise"]
-        known = f"each such subset leaves at least {left:.4g} of ||Y||^2" if left > 0.0 else "the noise leaves no bound"
-        sentences.append(f"The bound is about noisy sums: on the rows, {known}, with probability 1 - 1e-6.")
-    if row["dependent_gap"]:
-        compared = "sets of groups" if row["method"].startswith(GROUPS) else "subsets"
-        sentences.append(dependence(row["near_copies"], chosen, row["dependent_gap"], label, compared))
-    return " ".join(sentences)
-
-
-def dependence(
-    near_copies: Sequence[Sequence[int]], chosen: Sequence[int], gap: float, label: Callable[[int], str],
-    compared: str = "subsets",
-) -> str:  # fmt: skip
-    """Return which columns are nearly dependent, what subsets with them may explain, and what helps, in words.
-
-    chosen: the columns of the selection, which stay where possible. gap: the `dependent_gap`. label: the label of a
-    column. compared: what would have to be compared to find such columns.
-    """
-    what = f"may explain up to {gap:.2g} of ||Y||^2 more, and no proof covers it"
-    if not near_copies:
-        return (
-            "Nearly dependent subsets cannot be excluded: all columns together may be dependent, as with more columns "
-            f"than rows, and there are too many {compared} to compare. Such a subset {what}. A ridge penalty covers "
-            "it: lam above 1e-7 of the largest squared norm of a column."
-        )
-    sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
-    more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""
-    named = "; ".join(names.replace(", ", " and ") if names.count(", ") == 1 else names for names in sets)
-    without = json.dumps([label(j) for j in to_exclude(near_copies, chosen)], ensure_ascii=False)
-    return (
-        f"These columns are nearly dependent: {named}{more}. A subset with all columns of such a set {what}. "
-        f"Leave out one of each by the option exclude: {without}."
-    )
-
-
-def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[int]:
-    """Return columns without which no set of nearly dependent columns is whole, not chosen ones where possible."""
-    excluded: list[int] = []
-    for columns in near_copies:
-        if not set(columns) & set(excluded):
-            excluded.append(next((j for j in reversed(columns) if j not in chosen), columns[-1]))
-    return excluded
-
-
-def _time_for_a_node(row: Mapping[str, Any]) -> str:
-    """Return how long a node of a proof takes that had no time for it, and what time suffices."""
-    takes = f"A node of the proof takes about {row['node_seconds']:.3g} s"
-    if not row["time_needed"]:
-        return f"{takes}, which is more than the time that was left."
-    needed = f"{row['time_needed']:g}"
-    return (
-        f"{takes}, and the time limit of {row['time_limit']:g} s left less. "
-        f"To visit more nodes takes {needed} s or more: --time {needed}s, in Python seconds={needed}."
-    )
-
-
-def _why_useless(row: Mapping[str, Any]) -> str:
-    """Return why a bound is of no use, and what helps."""
-    if row["rounding_error"] * row["total"] > 0.5 * row["value"]:
-        why = f"Rounding in the proof may be worth {row['rounding_error']:.2g} of {whole_of(row)}"
-        if row["near_copies"]:
-            return f"{why}."
-        return (
-            f"{why}: columns are nearly dependent, or more columns than rows hide whether they are, or means are much "
-            "larger than deviations. Exclude what nearly depends on other columns, subtract a constant near the mean, "
-            "or use a ridge penalty: lam."
-        )
-    if row["method"].startswith("targets"):
-        return (
-            "The bound follows from the targets alone. For one target, a ridge penalty (lam) or a limit for "
-            "coefficients (largest_coefficient, such as 1.5) gives a better one."
-        )
-    if row["method"].endswith("loss)"):
-        return (
-            "The proof ended before its bound was of use. A larger ridge penalty (lam) helps, and so does more time, "
-            "unless lam is 0 and columns separate the classes."
-        )
-    return (
-        "The proof ended before its bound was of use. A larger ridge penalty (lam) helps, or for one target a limit "
-        "for coefficients, or a lower one (largest_coefficient, such as 1.5). More time may help, but without them the "
-        "bound can stay near 0 until the last nodes."
-    )
-
-
-def covered(row: Mapping[str, Any]) -> str:
-    """Return which subsets a proof with a limit for coefficients is about, in words; empty if it has no limit.
-
-    row: what `Certificate.as_dict` returns.
-    """
-    if row.get("largest_coefficient"):
-        return f"among fits whose scaled coefficients are at most {row['largest_coefficient']:.3g}"
-    if row.get("coefficients"):
-        return f"among subsets whose squared coefficients sum to at most {row['coefficients']:.3g} of ||Y||^2"
-    return ""
-
-
-def _represented(row: Mapping[str, Any]) -> str:
-    return counted(row["represented"], "column that another one represents", "columns that others represent")
-
-
-def scope(row: Mapping[str, Any]) -> str:
-    """Return which subsets the bound of a proof is about, in words; empty if it is about all.
-
-    row: what `Certificate.as_dict` returns.
-    """
-    words = [covered(row)]
-    if row.get("represented"):
-        words.append(f"among subsets without {_represented(row)}")
-    elif row["dependent_gap"]:
-        words.append("among independent subsets")
-    return ", ".join(filter(None, words))
-
-
-def effort(row: Mapping[str, Any]) -> str:
-    """Return what a proof took, in words: nodes, and if it made passes over the data, what they screened.
-
-    row: what `Certificate.as_dict` returns.
-    """
-    words = f"{row['nodes']:,} {noun(row['nodes'], 'node')}"
-    if row["method"] == ALL_SIZES:
-        words = f"{words} of one search for all sizes"
-    if row.get("leaves_checked"):  # certificates of older versions have none of the next fields
-        leaves = noun(row["leaves_checked"], "leaf", "leaves")
-        words = (
-            f"{row['leaves_checked']:,} {leaves} checked, {row['leaves_searched']:,} searched, "
-            f"{row['cpu_seconds']:.2f} CPU s; {words}"
-        )
-    elif row.get("began_again"):
-        words = f"the proof began again, {row['began_again']}: {row['cpu_seconds']:.2f} CPU s; {words}"
-    if not row.get("columns"):
-        return words
-    passes = f", {counted(row['passes'], 'pass', 'passes')}" if row["passes"] else ""
-    read = f"{row['read']:,} of {row['columns']:,} columns read into memory"
-    return f"{words}{passes}; {row['screened']:,} {noun(row['screened'], 'column')} screened, {read}"
-
-
 def nothing_to_choose(objective: Objective, rounding: float) -> Certificate:
     """Return the certificate of the included columns alone. rounding: what it is worth, as a share of ||Y||^2."""
     size, bound = len(objective.included), max(objective.c - rounding * objective.total, 0.0)
     return Certificate(
         size, objective.c, bound, objective.total, tuple(objective.included), rounding_error=rounding,
-        method="nothing to choose",
+        method=NOTHING,
     )  # fmt: skip
 
 

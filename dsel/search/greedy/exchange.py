@@ -126,6 +126,10 @@ class ExchangeOptions(Options):
     restarts: Int = Field(1, ge=1)
     start: Start = "random"
 
+    def conflict(self, criterion: bool) -> str:
+        once = self.start == "forward" and self.is_changed("restarts")
+        return "restarts: only with start=random" if once else ""
+
 
 EXCHANGE = path_method(
     "exchange", "Replace one column by a better one until none helps (IterFS).", exchange, deletes=True, seeded=True,

@@ -27,6 +27,7 @@ from dsel.search.outcome import FrontPoint, Improvement, check_seed, check_size,
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
+from dsel.search.pareto.look_ahead import look_ahead
 
 _TRACE_ROWS = 8192
 #: The smallest and the largest number of iterations to look ahead for entries of K.
@@ -67,7 +68,7 @@ def pareto_kernels(
         unused.append(bound_after_insertions)
     if has_gram:
         unused += [*elimination.RARE, engine.missing_inputs, multi_flip.guess, multi_flip.bound_block]
-    return [engine.run, clear, fill_outcome, *([] if has_gram else [engine.look_ahead])], unused
+    return [engine.run, clear, fill_outcome, *([] if has_gram else [look_ahead])], unused
 
 
 def load_pareto_kernels(
@@ -288,7 +289,7 @@ class Poss:
 
     def _look_ahead(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
         until = int(self._count[archive.ITERATION]) + -(-ahead // self._offspring)
-        found: tuple[int, int] = engine.look_ahead(self._memory.P, until, self._offspring, pairs, wanted)
+        found: tuple[int, int] = look_ahead(self._memory.P, until, self._offspring, pairs, wanted)
         return found
 
     def _fetch_pairs(self) -> None:

@@ -80,18 +80,19 @@ class ParetoOptions(Options):
         columns and near-copies lower.
     seconds : float, optional
         Wall time. Compilation is not counted.
-    target : float, optional
-        The search ends when f (or the criterion) is at or below this value.
+    target_value : float, optional
+        The search ends when f (or the criterion) is at or below this value. The earlier name is `target`, which
+        `dsel.select` takes for the name of a target.
     target_r2 : float, optional
         The search ends when 1 - f / ||Y||^2 is at or above this value.
     patience : int, optional
         Iterations without an improvement.
     bound : float, optional
         A proven lower bound on f. The search ends when f reaches it.
-    warm_start : {"forward", "exchange", "none"}
-        What the archive is offered first: the path of forward selection, or the best result of exchange search. With
-        "forward" the result is never worse than that of forward selection. With a custom criterion there is none by
-        default, and one that is asked for takes evaluations: about k n for "forward".
+    warm_start : {"forward", "exchange", "none"}, optional
+        What the archive is offered first: the path of forward selection (default), or the best result of exchange
+        search. With "forward" the result is never worse than that of forward selection. With a custom criterion or
+        isolation function the default is "none". With a criterion "forward" takes about k n evaluations.
     restarts : int
         Random starts of the exchange search of `warm_start`.
     exchange_every : int, optional
@@ -119,13 +120,15 @@ class ParetoOptions(Options):
         process, with the same bits. "workers" differs from "auto" for PPOSS with ``max_in_flight: 1`` only.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"target": "target_value"}
+
     iterations: Int | None = Field(None, ge=1)
     seconds: Float | None = Field(None, gt=0)
-    target: Float | None = None
+    target_value: Float | None = None
     target_r2: Float | None = Field(None, le=1)
     patience: Int | None = Field(None, ge=1)
     bound: Float | None = Field(None, ge=0)
-    warm_start: WarmStart = "forward"
+    warm_start: WarmStart | None = None
     restarts: Int = Field(10, ge=1)
     exchange_every: Int | None = Field(None, ge=0)
     swaps: Float = Field(0.0, ge=0, le=1)
@@ -159,7 +162,7 @@ class ParetoOptions(Options):
 
     def stop(self, k: int, objective: Objective) -> Stop:
         """Return the stopping rules of a search for k columns."""
-        target = self.target
+        target = self.target_value
         if self.target_r2 is not None:
             target = (1.0 - self.target_r2) * objective.total
         T = self.iterations_within(k, objective.n, objective.few_targets, objective.has_gram)
@@ -197,6 +200,10 @@ class ParetoOptions(Options):
         extras = self._asked_extras(warm_start=self.calls_function(False)) or ("swaps" if self.swaps else "")
         return f"{extras} cannot be used for groups of columns" if extras else ""
 
+    def conflict_with_loss(self) -> str:
+        given = [name for name in ("target_value", "target_r2", "bound") if self.is_changed(name)]
+        return f"{given[0]} is about the squared error, and a loss has quadratic models of it" if given else ""
+
     @model_validator(mode="before")
     @classmethod
     def _without_recombination(cls, values: Any) -> Any:
@@ -210,7 +217,7 @@ class ParetoOptions(Options):
             return "evaluation_limit: only with a custom criterion or isolation function, whose evaluations it limits"
         if self.processes > 1 and not evaluates:
             return "processes: only with a custom criterion or isolation function"
-        if "restarts" in self.model_fields_set and self.warm_start != "exchange":
+        if self.is_changed("restarts") and self.warm_start != "exchange":
             return "restarts: only with warm_start=exchange"
         if self.swaps and not self.calls_function(criterion):
             return "swaps: only with a custom criterion or isolation function; elsewhere exchange_every does more"
@@ -223,14 +230,16 @@ class ParetoOptions(Options):
 
     def resolved(self, criterion: bool) -> Self:
         """Return the options as a search uses them: a warm start that takes evaluations only if it is asked for."""
-        asked = "warm_start" in self.model_fields_set or not self.calls_function(criterion)
-        return self if asked else self.model_copy(update={"warm_start": "none"})
+        default = "none" if self.calls_function(criterion) else "forward"
+        return self.model_copy(update={"warm_start": self.warm_start or default})
 
     def _asked_extras(self, warm_start: bool = True) -> str:
         """Return the names of the asked options that only searches by slices have. warm_start: count it."""
-        asked = {"warm_start": warm_start and self.warm_start != "none", "exchange_every": bool(self.exchange_every)}
-        asked["any_size"] = self.any_size
-        return ", ".join(name for name, is_asked in asked.items() if is_asked and name in self.model_fields_set)
+        asked = {
+            "warm_start": warm_start and self.warm_start not in (None, "none"),
+            "exchange_every": bool(self.exchange_every), "any_size": self.any_size,
+        }  # fmt: skip
+        return ", ".join(name for name, is_asked in asked.items() if is_asked)
 
     def exchange_interval(self, n: int, k: int, has_gram: bool) -> int:
         """Return the iterations between two exchange searches for k of n columns; 0 for none."""
@@ -282,7 +291,7 @@ class ParetoOptions(Options):
         """Return how many columns enter at least, where the Gram matrix does not fit: those of the warm start."""
         k, free = problem.to_choose
         size = path_size(k, has_gram=False, limited=self.seconds is not None)
-        return None if self.warm_start != "forward" else problem.included + min(size, free)
+        return None if self.warm_start not in (None, "forward") else problem.included + min(size, free)
 
     def _check_memory(self, problem: ProblemSummary) -> None:
         k, free = problem.to_choose
@@ -345,7 +354,9 @@ class PossOptions(ParetoOptions):
         a custom criterion or isolation function, and with groups. A task then has the subsets of several iterations.
     """
 
-    renamed: ClassVar[dict[str, str]] = {"slices": "max_in_flight", "slice_iterations": "task_iterations"}
+    renamed: ClassVar[dict[str, str]] = {
+        **ParetoOptions.renamed, "slices": "max_in_flight", "slice_iterations": "task_iterations",
+    }  # fmt: skip
 
     max_in_flight: Int | None = Field(None, ge=1, le=100_000)
     task_iterations: Int | None = Field(None, ge=1)

@@ -99,10 +99,10 @@ def _warm_start(
 
 def _points(objective: ItemObjective, k: int, options: Any, seed: int, limited: bool) -> tuple[FrontPoint, ...]:
     """Return the subsets to offer. limited: whether the search has a time limit."""
-    if options.warm_start == "forward":
-        size = path_size(k, has_gram=objective.has_gram, limited=limited)
-        return forward(objective, min(size, objective.n)).front
-    return exchange(objective, k, seed=seed, restarts=options.restarts).front
+    if options.warm_start == "exchange":
+        return exchange(objective, k, seed=seed, restarts=options.restarts).front
+    size = path_size(k, has_gram=objective.has_gram, limited=limited)
+    return forward(objective, min(size, objective.n)).front
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def _values_of_groups(task: SearchTask, limited: bool) -> dict[Subset, float]:
 def _warm_start_by_criterion(task: SearchTask, stop: Stop) -> BatchSearch | None:
     """Return the search by the criterion that the archive starts from, or None if none is asked for."""
     options = task.options
-    if options.warm_start == "none":
+    if options.warm_start in (None, "none"):
         return None
     if options.warm_start == "forward":
         return run_steps(task, forward_steps, stop.seconds)[0]

@@ -24,7 +24,7 @@ from dsel.errors import DataError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Scaling
-from dsel.search.exact.certificate import claim, effort, scope
+from dsel.search.exact.certificate_words import claim, effort, scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_of_values
 from dsel.selection.context import SelectionRun

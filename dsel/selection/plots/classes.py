@@ -31,7 +31,8 @@ def draw_roc(
     ax = style.axes(ax, grid="y")
     _draw_diagonal(ax)
     for number, (name, false, true, area) in enumerate(curves):
-        ax.plot(false, true, color=_color(number), linewidth=1.8, label=f"{name}area {area:.3f}")
+        words = f"area {area:.3f}" if np.isfinite(area) else "one class only, so no area"
+        ax.plot(false, true, color=_color(number), linewidth=1.8, label=f"{name}{words}")
     style.name_axes(ax, "share of false positives", "share of true positives")
     style.legend(ax, loc="lower right")
     return ax

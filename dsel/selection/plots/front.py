@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel.errors import MissingInputError, OptionError
-from dsel.search.exact.certificate import STATUS_WORDS, claim
+from dsel.search.exact.certificate_words import STATUS_WORDS, claim
 from dsel.selection.plots import style
 from dsel.selection.plots.style import counted
 from dsel.selection.record import SelectionRecord

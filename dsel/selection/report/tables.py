@@ -10,7 +10,8 @@ import numpy as np
 
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import noun, percent, shorten
-from dsel.search.exact.certificate import STATUS_WORDS, caveat, claim, covered
+from dsel.search.exact.certificate import NOTHING
+from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, covered
 from dsel.selection.alternatives import Alternatives, Price
 from dsel.selection.plots.alternatives import shown_prices
 from dsel.selection.plots.coefficients import shown_values
@@ -165,6 +166,8 @@ def proof(selection: SelectionRecord, row: dict[str, Any]) -> str:
 
 
 def _proved(selection: SelectionRecord, row: dict[str, Any]) -> str:
+    if row["method"].startswith(NOTHING):
+        return "Proved optimal: only one subset may be chosen."
     size, words = counted(row["size"], bool(selection.groups)).replace(" ", " independent ", 1), claim(row)
     size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
     have, explain = "has" if row["size"] == 1 else "have", _explain(row["size"])

@@ -8,7 +8,8 @@ from typing import Any
 from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, percent, printable, shorten
-from dsel.search.exact.certificate import scope
+from dsel.config.size_rule import SizeRule
+from dsel.search.exact.certificate_words import scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.result import Selection
 
@@ -61,7 +62,7 @@ class Comparison:
         """Return the comparison as text for a terminal of this width."""
         table = text_table("", *map(printable, self.names), left=("",), fold=tuple(map(printable, self.names)))
         for name, pair in {**self.figures, **self.options}.items():
-            table.add_row(name, *map(_groups_text if name == "groups" else _text, pair))
+            table.add_row(name, *map({"groups": _groups_text, "choose_k": _rule_text}.get(name, _text), pair))
         groups = (
             ("In common", self.in_common), (f"Only in {self.names[0]}", self.only_first),
             (f"Only in {self.names[1]}", self.only_second),
@@ -138,7 +139,8 @@ def _bound(selection: Selection) -> float | None:
 
 
 def _proof(selection: Selection) -> dict[str, Any] | None:
-    rows = (row for row in selection.certificate if row["size"] == len(selection))
+    size = len(selection.groups) or len(selection)
+    rows = (row for row in selection.certificate if row["size"] == size)
     return next((row for row in rows if row["status"] != "no-useful-bound"), None)
 
 
@@ -191,6 +193,14 @@ def _data(selection: Selection) -> str:
 def _groups_text(groups: Any) -> str:
     """Return some groups with their numbers of columns."""
     return shorten([f"{printable(name)} ({len(columns)})" for name, columns in groups.items()], 3) if groups else "-"
+
+
+def _rule_text(rule: dict[str, Any] | None) -> str:
+    """Return what of a rule that chooses k differs from the defaults."""
+    if rule is None:
+        return "-"
+    usual = SizeRule().model_dump()
+    return ", ".join(f"{name} {_text(value)}" for name, value in rule.items() if value != usual[name]) or "default"
 
 
 def _text(value: Any) -> str:

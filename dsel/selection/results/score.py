@@ -86,6 +86,10 @@ class ScoredRows:
         value = self.loss.of_rows(self.y, self.w).value(b + shift)
         if not self.loss.has_intercept:
             return value
+        there = self.w > 0.0
+        same = np.ptp(self.y[there]) == 0.0 and np.ptp(shift[there]) == 0.0
+        if same or self.loss.endless_constant(self.y, self.w):
+            return 0.0  # without rounding errors
         for _ in range(200):
             slope = float(self.w @ self.loss.slope(self.y, b + shift))
             step = -slope / max(float(self.w @ self.loss.working_curvature(self.y, b + shift)), 1e-300)
@@ -129,7 +133,7 @@ def scored_rows(
         other = np.setdiff1d(values, classes)
         if other.size:
             raise DataError(f"y has the value {other[0]:g}, and the classes are {classes[0]:g} and {classes[1]:g}.")
-    else:
+    elif not loss.endless_constant(values, w):
         found = loss.fitted_to(values, w)
         loss = found if loss.target_columns > 1 else loss  # the columns may be in another order
     return ScoredRows(loss, loss.encode(values), w, eta, 0.0 if offset is None else offset)
@@ -288,7 +292,10 @@ def _score_of_targets(selection: SelectionRecord, X: Any, y: Any, sample_weight:
     w = _weights(sample_weight, len(eta))
     errors = w @ (values - eta) ** 2
     squares = w @ (values - w @ values / w.sum()) ** 2
+    squares[np.ptp(values[w > 0.0], axis=0) == 0.0] = 0.0  # without rounding errors
     scale = squares if selection.request.preprocess in SCALED else np.ones_like(squares)
+    if not squares.any():
+        return {"deviance": float(errors.sum()), "r2": np.nan}
     with np.errstate(divide="ignore", invalid="ignore"):
         return {"deviance": float(errors.sum()), "r2": float(1.0 - (errors / scale).sum() / (squares / scale).sum())}
 

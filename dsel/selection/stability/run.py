@@ -10,28 +10,29 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
-from dsel.config.request import SCALED, Preprocess, SelectionRequest
+from dsel.config.request import SCALED, SelectionRequest
 from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.objective.losses.loss import Loss
 from dsel.objective.losses.registry import find_loss
-from dsel.passes.columns.column_statistics import part_squares, scales_of_parts
+from dsel.passes.columns.column_statistics import ScalesOfParts
 from dsel.passes.data_pass import log_passes
 from dsel.passes.finite_values import naming_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
-from dsel.selection.loss_search import INFINITE, NO_FINITE, modelled_rows
+from dsel.selection.loss_notes import INFINITE, NO_FINITE
+from dsel.selection.loss_search import modelled_rows
 from dsel.selection.near_copies import one_of_each
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.search_sizes import subsets_of_part
@@ -69,7 +70,9 @@ def run_stability(
     sums = [prepared.folds[key] for key in sorted(prepared.folds)]
     if len(sums) < parts:
         raise DataError(f"{parts - len(sums)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
-    scales = None if rows is None else _Scales.of(rows, asked, validated, prepared.statistics.mean_x, context)
+    assert validated.partition is not None
+    partition, about = validated.partition, prepared.statistics.mean_x
+    scales = None if rows is None else ScalesOfParts(rows, partition, about, asked, context.engine)
     if asked.preprocess in SCALED and scales is not None:  # its samples are scaled
         unscaled = "center" if request.preprocess == "standardize" else "none"
         validated = replace(validated, request=request.model_copy(update={"preprocess": unscaled}))
@@ -78,15 +81,18 @@ def run_stability(
     chosen = np.zeros(request.limit)
     for number, times in enumerate(counts):
         sample = combined(sums, times.tolist())
-        sample = sample if scales is None else sample.in_units(scales.of_sample(times, sample))
+        if scales is not None:  # those by the weights of the rows, as a loss has them: its model has others
+            scale = sample.scaling(asked.preprocess).scale_x
+            if asked.scales_matter:
+                scale = scales.of(np.tensordot(times, scales.sums(), 1))
+            sample = sample.in_units(scale)
         frequencies += _selected(dataset, validated, context, prepared, sample, number, chosen)
         if (number + 1) % max(1, len(counts) // 5) == 0:
             log.info("subsample %d of %d", number + 1, len(counts))
     base = validated.items.of(validated.include)
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
     candidates = validated.items.count(usable)
-    assert validated.partition is not None
-    divided = validated.partition.description.replace("folds", "parts of the rows")
+    divided = partition.description.replace("folds", "parts of the rows")
     weight = asked.sample_weight
     named = weight if weight is None or isinstance(weight, str | bool) else "data in memory"
     loss = find_loss(asked.loss).name if isinstance(asked.loss, Loss) else asked.loss
@@ -127,42 +133,6 @@ def _quadratic_model(
     endless = [note.split(":")[0] for note in best.notes if INFINITE in note or note.startswith(NO_FINITE)]
     notes = tuple(f"on all rows, {words}: shares are from a model between that fit and no columns" for words in endless)
     return validated.dataset, model, request.model_copy(update=asked), notes
-
-
-@dataclass(frozen=True)
-class _Scales:
-    """The scales of the columns of a subsample by the weights of its rows, as a loss has them: its model has others.
-
-    Parameters
-    ----------
-    preprocess : str
-        That of the loss.
-    about : (n,) array
-        What was subtracted from the columns in the sums.
-    sums : (parts, 3, n) array, optional
-        The sums of each part, see `part_squares`. None without a penalty, for which any scale will do.
-    """
-
-    preprocess: Preprocess
-    about: Floats
-    sums: Floats | None
-
-    @classmethod
-    def of(
-        cls, rows: Dataset, asked: SelectionRequest, validated: ValidatedRequest, about: Floats, context: RunContext
-    ) -> _Scales:  # fmt: skip
-        """Return the scales for a request. They take a pass over the rows where a penalty needs them."""
-        sums = None
-        if asked.scales_matter:
-            assert validated.partition is not None
-            sums = part_squares(rows, validated.partition, about, asked.missing, context.engine)
-        return cls(asked.preprocess, about, sums)
-
-    def of_sample(self, times: Ints, sample: Statistics) -> Floats:
-        """Return (n,) the scales for a subsample. times: how often it has each part."""
-        if self.sums is None:
-            return sample.scaling(self.preprocess).scale_x
-        return scales_of_parts(np.tensordot(times, self.sums, 1), self.about, self.preprocess)
 
 
 def _validated(

@@ -105,6 +105,7 @@ def test_columns_that_are_nearly_a_sum_of_others_are_named() -> None:
     assert proof["rounding_error"] < 1e-9
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_every_view_says_the_same(tmp_path: Path) -> None:
     X, y = near_copy()
     X = np.column_stack([X, X[:, [0, 0, 1, 1, 2]]])  # many copies, which must not hide the pair that matters
@@ -179,6 +180,7 @@ def test_a_certificate_of_an_older_version_is_judged_again() -> None:
     assert (found.status, found.proven) == ("no-useful-bound", False)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_an_older_saved_result_is_judged_when_it_is_opened(tmp_path: Path) -> None:
     X, y = near_copy()
     certified(X, y).save(tmp_path / "old")

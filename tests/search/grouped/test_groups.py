@@ -19,7 +19,7 @@ from dsel.data.as_dataset import as_dataset
 from dsel.data.column_groups import column_groups
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import OptionError
-from dsel.jobs.certify import ProofBudget, certify_selection
+from dsel.jobs.certify import ProofBudget, certify_selection, describe
 from dsel.objective.groups import GroupedObjective
 from dsel.passes.gram import gram_statistics
 from dsel.planning.validation import validate
@@ -28,6 +28,7 @@ from dsel.search.exact.group_tree import GroupTree
 from dsel.search.registry import METHODS as METHODS_OF_DSEL
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
+from dsel.selection.results.compare import compare_selections
 from tests.stores import make_store
 
 GREEDY = ["forward", "omp", "exchange", "foba", "splicing", "backward", "random"]
@@ -513,3 +514,14 @@ def test_the_sizes_of_certificates_count_included_groups(given: Any, choose: dic
         assert row["value"] == pytest.approx(least(row["size"]))
         assert row["value"] == pytest.approx({one.size: one.error for one in proved.front}[row["size"]])
     assert f"Certificate, {len(selection.groups)} groups of columns: proved optimal" in str(selection)
+
+
+def test_the_certificate_of_included_groups_alone_counts_groups() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), "city": rng.choice(["B", "K"], 60)})
+    found = dsel.select(frame, rng.normal(size=60), k=2, include=["city", "a"])
+    assert (len(found), [row["groups"] for row in found.certificate]) == (3, [True])
+    assert "Certificate, 2 groups of columns: proved optimal" in str(found)
+    words = "2 groups of columns: proved optimal (only one subset may be chosen)"
+    assert describe(found.certificate[0], found) == words
+    assert compare_selections(found, found).figures["error of the best is at least"] == (found.error, found.error)

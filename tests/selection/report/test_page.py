@@ -107,6 +107,7 @@ def test_no_report_has_a_blank_in_place_of_a_sentence(kind: str) -> None:
     assert not re.search(r"[.)] \(blank\)", Page(report_of(kind)).text)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_numbers_of_one_are_in_the_singular() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
@@ -122,6 +123,7 @@ def test_numbers_of_one_are_in_the_singular() -> None:
     assert "1 nodes" not in str(one)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_copies_of_others_are_not_among_what_was_asked() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["area", "age", "rooms"]).assign(copy=lambda f: 2 * f["area"])
@@ -255,6 +257,7 @@ def test_the_time_is_that_of_the_run_with_what_no_stage_counts() -> None:
     assert ("Time", stages) in [figure[:2] for figure in tables.key_figures(made)]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_passes_of_proofs_are_told_apart_from_those_of_the_selection() -> None:
     selection = selections.plain()
     page = Page(render_report(replace(selection, passes=selection.passes + 2)))
@@ -262,6 +265,7 @@ def test_passes_of_proofs_are_told_apart_from_those_of_the_selection() -> None:
     assert "for proofs" not in Page(render_report(selection)).text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_shares_of_near_best_subsets_are_named_less_the_penalty() -> None:
     """A better share without the penalty, of .52, is possible without x3."""
     rng = np.random.default_rng(2)
@@ -272,7 +276,7 @@ def test_shares_of_near_best_subsets_are_named_less_the_penalty() -> None:
     assert "x3 is in all 3 near-best subsets; without it R² less the penalty is at most 0.4136." in text
 
 
-@pytest.mark.usefixtures("no_workers")
+@pytest.mark.usefixtures("no_workers", "no_pictures")
 def test_the_report_says_how_to_certify(tmp_path: Path) -> None:
     """A call in Python with the store or the data, the saved selection where it is one, and a command for a job."""
     rng = np.random.default_rng(0)

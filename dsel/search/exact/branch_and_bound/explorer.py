@@ -16,7 +16,7 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel.errors import CapacityError
 from dsel.objective.kernels.elimination import RARE
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
+from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, rule, suffix_bounds
 from dsel.search.exact.branch_and_bound import layout as at
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.branch_and_bound.log_records import DEPENDENT
@@ -195,7 +195,7 @@ class Explorer:
 
     def _unused_kernels(self) -> list[Any]:
         logs = [log_records.log_branching, log_records.log_dropped, log_records.log_number, log_records.log_bound]
-        lists = [kernel._decides, kernel._list_members]
+        lists = [rule.decides, rule.list_members]
         unused: list[Any] = [*RARE, *([] if self._count[at.LOGGING] else logs)]
         unused += [] if self._count[at.LISTING] else lists
         if self.bound != "eigenvalue":

@@ -13,10 +13,22 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Bools, Floats, Ints
+from dsel._lib.types import Bool, Bools, Floats, Ints
 
 #: Rounds of coordinate descent for a price, and prices that are tried.
 _ROUNDS, _PRICES = 60, 40
+
+
+@compiled(inner=True)
+def _least(x: float, h: float, is_fixed: Bool, lam: float, limit: float, knee: float, s: float) -> float:
+    """Return the absolute value of the coefficient that is best for a column, where the slope at 0 is x."""
+    if is_fixed:
+        return 0.0 if h + lam == 0.0 else min(x / (h + 2.0 * lam), limit)
+    if x <= s:
+        return 0.0
+    if x - s <= h * knee:
+        return (x - s) / h
+    return min(max(x / (h + 2.0 * lam), knee), limit) if lam > 0.0 else limit
 
 
 @compiled("f8(f8[:,::1], f8[::1], f8[::1], b1[::1], f8, f8, f8, f8)", nogil=True)
@@ -34,17 +46,7 @@ def weight_at(
         for j in range(b.size):
             h = H[j, j]
             u = h * b[j] - r[j]
-            x = abs(u)
-            if fixed[j]:
-                x = 0.0 if h + lam == 0.0 else min(x / (h + 2.0 * lam), limit)
-            elif x <= s:
-                x = 0.0
-            elif x - s <= h * knee:
-                x = (x - s) / h
-            elif lam > 0.0:
-                x = min(max(x / (h + 2.0 * lam), knee), limit)
-            else:
-                x = limit
+            x = _least(abs(u), h, fixed[j], lam, limit, knee, s)
             if u < 0.0:
                 x = -x
             step = x - b[j]
@@ -129,17 +131,7 @@ def weight_of_groups(
                     u = h * b[j, o] - r[j, o]
                     x += u * u
             long = np.sqrt(x)
-            x = long
-            if fixed[g]:
-                x = 0.0 if h + lam == 0.0 else min(x / (h + 2.0 * lam), limit)
-            elif x <= s:
-                x = 0.0
-            elif x - s <= h * knee:
-                x = (x - s) / h
-            elif lam > 0.0:
-                x = min(max(x / (h + 2.0 * lam), knee), limit)
-            else:
-                x = limit
+            x = _least(long, h, fixed[g], lam, limit, knee, s)
             size = max(size, x)
             share = x / long if long > 0.0 else 0.0
             for o in range(outputs):

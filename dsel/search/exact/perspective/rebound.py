@@ -236,30 +236,18 @@ def rebound(
     root = np.sqrt(d)
     b, best, r, g = np.zeros((n, N)), np.zeros((n, N)), np.zeros((n, N)), np.zeros(n)
     order, room = np.zeros(n + 1, np.int64), np.zeros(n)
-    rows = np.int64(1)
+    opened[0, 0] = 1
     gone = np.int64(1 << 60)
     for i in range(start, nodes.shape[0]):
-        if rows + 2 >= opened.shape[0]:
-            opened[0, 0] = rows
+        if opened[0, 0] + 2 >= opened.shape[0]:
             return i
         depth, column = nodes[i, 0], nodes[i, 2]
         if depth > gone:
             states[i] = GONE
             continue
         gone = np.int64(1 << 60)
+        contradiction = depth > 0 and _contradicts(masks, depth, nodes[i, 1])
         fixed, out = masks[0, depth], masks[1, depth]
-        contradiction = False
-        if depth > 0:
-            fixed[:] = masks[0, depth - 1]
-            out[:] = masks[1, depth - 1]
-            step = nodes[i, 1]
-            j = step - 1 if step > 0 else -step - 1
-            if step > 0:
-                contradiction = out[j]
-                fixed[j] = True
-            else:
-                contradiction = fixed[j]
-                out[j] = True
         states[i] = CLOSED
         q, free = np.int64(k), np.int64(0)
         for j in range(n):
@@ -291,24 +279,41 @@ def rebound(
         if column < 0 or not bounded:
             states[i] = OPEN
             gone = depth
-            opened[rows, 0], opened[rows, 1] = i, 0
-            opened_masks[0, rows], opened_masks[1, rows] = fixed, out
-            opened_bounds[rows] = bound
-            rows += 1
+            _open(opened, opened_masks, opened_bounds, i, np.int64(0), fixed, out, bound)
             continue
         states[i] = INNER
         _fix(g, fixed, out, q, bound, enough, order)
         for side in range(2):
             if nodes[i, 3] & (1 << side) or (out[column] if side == 0 else fixed[column]):
                 continue
-            opened[rows, 0] = i
-            opened[rows, 1] = column + 1 if side == 0 else -column - 1
-            opened_masks[0, rows], opened_masks[1, rows] = fixed, out
-            opened_masks[side, rows, column] = True
-            opened_bounds[rows] = bound
-            rows += 1
-    opened[0, 0] = rows
+            step = column + 1 if side == 0 else -column - 1
+            _open(opened, opened_masks, opened_bounds, i, step, fixed, out, bound)
     return int(nodes.shape[0])
+
+
+@compiled("b1(b1[:,:,::1], i8, i8)", inner=True)
+def _contradicts(masks: Bools, depth: Int, step: Int) -> bool:
+    """Write the columns that are in and out after a step from the depth above; return whether it contradicts them."""
+    for side in range(2):
+        for i in range(masks.shape[2]):
+            masks[side, depth, i] = masks[side, depth - 1, i]
+    j, way = max(step, -step) - 1, 0 if step > 0 else 1
+    masks[way, depth, j] = True
+    return bool(masks[1 - way, depth, j])
+
+
+@compiled("void(i8[:,::1], b1[:,:,::1], f8[::1], i8, i8, b1[::1], b1[::1], f8)", inner=True)
+def _open(
+    opened: Ints, masks: Bools, bounds: Floats, i: Int, step: Int, fixed: Bools, out: Bools, bound: float
+) -> None:  # fmt: skip
+    """Add a row to the open nodes: node i, or its child after a step."""
+    row = opened[0, 0]
+    opened[row, 0], opened[row, 1], bounds[row] = i, step, bound
+    for j in range(fixed.size):
+        masks[0, row, j], masks[1, row, j] = fixed[j], out[j]
+    if step != 0:
+        masks[0 if step > 0 else 1, row, max(step, -step) - 1] = True
+    opened[0, 0] = row + 1
 
 
 @compiled("void(i8[:,::1], i8, f8[:,::1], i8[::1], f8[:,::1])", nogil=True)

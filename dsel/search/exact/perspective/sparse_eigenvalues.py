@@ -143,22 +143,10 @@ def _none_better(
             columns += 1
             square, share = r[d, j] * r[d, j], h[d, j]
             large += rest * square > left[d] * least
-            if square > squares[rest - 1] or by_square < 0:
-                if by_square < 0 or square > squares[0]:
-                    by_square = j
-                i = rest - 1
-                while i > 0 and squares[i - 1] < square:
-                    squares[i] = squares[i - 1]
-                    i -= 1
-                squares[i] = square
-            if share > shares[rest - 1] or by_share < 0:
-                if by_share < 0 or share > shares[0]:
-                    by_share = j
-                i = rest - 1
-                while i > 0 and shares[i - 1] < share:
-                    shares[i] = shares[i - 1]
-                    i -= 1
-                shares[i] = share
+            if _insert(squares, rest, square) or by_square < 0:
+                by_square = j
+            if _insert(shares, rest, share) or by_share < 0:
+                by_share = j
         total, explained = 0.0, 0.0
         for i in range(rest):
             total += squares[i]
@@ -170,25 +158,46 @@ def _none_better(
             return -work - 1
         j = by_square if total > 0.8 * left[d] * least else by_share
         tried[d, j] = True
-        pivot = max(1.0 - h[d, j], _LEAST_PIVOT) ** 0.5
-        gain = r[d, j] / pivot
-        row, new = K[J[j]], W[s + d]
-        for l in range(t):
-            new[l] = row[J[l]]
-        for x in range(s + d):
-            u = W[x, j]
-            before = W[x]
-            for l in range(t):
-                new[l] -= u * before[l]
-        for l in range(t):
-            new[l] /= pivot
-            r[d + 1, l] = r[d, l] - gain * new[l]
-            h[d + 1, l] = h[d, l] + new[l] * new[l]
-            tried[d + 1, l] = tried[d, l]
+        gain = _add(K, J, W, r, h, s + d, d, j)
+        tried[d + 1] = tried[d]
         work += (s + d + 4) * t
         left[d + 1] = left[d] - gain * gain
         d += 1
     return work
+
+
+@compiled(inner=True)
+def _insert(largest: Floats, count: Int, value: float) -> bool:
+    """Put a value among the `count` largest ones, the largest first, and return whether it is the largest."""
+    if not value > largest[count - 1]:
+        return False
+    is_first = value > largest[0]
+    i = count - 1
+    while i > 0 and largest[i - 1] < value:
+        largest[i] = largest[i - 1]
+        i -= 1
+    largest[i] = value
+    return bool(is_first)
+
+
+@compiled("f8(f8[:,::1], i8[::1], f8[:,::1], f8[:,::1], f8[:,::1], i8, i8, i8)", inner=True)
+def _add(K: Floats, J: Ints, W: Floats, r: Floats, h: Floats, rows: Int, d: Int, j: Int) -> float:
+    """Write the next row of W, which has `rows` rows, and r and h for the column at place j; return its product."""
+    pivot = max(1.0 - h[d, j], _LEAST_PIVOT) ** 0.5
+    gain = r[d, j] / pivot
+    row, new = K[J[j]], W[rows]
+    for l in range(J.size):
+        new[l] = row[J[l]]
+    for x in range(rows):
+        u = W[x, j]
+        before = W[x]
+        for l in range(J.size):
+            new[l] -= u * before[l]
+    for l in range(J.size):
+        new[l] /= pivot
+        r[d + 1, l] = r[d, l] - gain * new[l]
+        h[d + 1, l] = h[d, l] + new[l] * new[l]
+    return float(gain)
 
 
 #: What `none_better` calls.

@@ -17,7 +17,8 @@ from dsel.objective.matrix_factor import InMemoryFactor
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search import anytime
 from dsel.search.exact import choose_tree
-from dsel.search.exact.certificate import Certificate, across_sizes, claim, effort
+from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.search.exact.certificate_words import claim, effort
 from dsel.search.exact.out_of_core import out_of_core_tree as wide_search
 from dsel.search.exact.out_of_core.out_of_core_tree import OutOfCoreTree
 from dsel.search.exact.proof import Proof
