@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
@@ -94,6 +94,18 @@ def test_alternatives_are_all_near_best_subsets(q: int) -> None:
         having = [S for S in near if price.index in S]
         expected = "useless" if not having else "necessary" if len(having) == len(near) else "replaceable"
         assert price.verdict == expected
+
+
+def test_alternatives_of_classes_that_many_columns_separate_are_all_near_best_subsets() -> None:
+    wine, columns = load_wine(), [0, 1, 2, 3, 5, 6, 8, 11, 12]
+    X, y = wine.data[1::2, columns], wine.target[1::2]
+    found = dsel.alternatives(dsel.select(X, y, k=2, loss="multinomial"), X, y, within=0.1)
+    values = {S: least(X, y, S, 1e-9)[0] for S in combinations(range(9), 2)}
+    best = min(values.values())
+    near = {S for S, value in values.items() if value <= best + 0.1 * (found.total - best)}
+    assert found.complete
+    assert found.proven
+    assert {tuple(sorted(row.indices)) for row in found.subsets} == near
 
 
 def test_without_a_penalty_the_deviance_is_that_of_regression_with_a_reference_class() -> None:
