@@ -145,11 +145,16 @@ def read_columns(
     return read
 
 
+def most_kept(dataset: Dataset) -> int:
+    """Return how many columns KEPT_BYTES hold, next to the target, the weights and the offsets."""
+    return KEPT_BYTES // (8 * dataset.m) - 3
+
+
 def keeps(dataset: Dataset, columns: int, loss: Loss) -> bool:
     """Return whether this number of columns is read once and kept in this process: not those of a copy."""
     # of a copy, workers read little for a step, and share the work, if a loss is a sum over rows
     by_columns = isinstance(dataset.blocks[0].x, TransposedRows) and loss.by_rows
-    return dataset.in_memory or (not by_columns and 8 * dataset.m * (columns + 3) <= KEPT_BYTES)
+    return dataset.in_memory or (not by_columns and columns <= most_kept(dataset))
 
 
 def fits_in_place(dataset: Dataset, loss: Loss) -> bool:

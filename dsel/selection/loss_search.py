@@ -22,7 +22,15 @@ from dsel.data.dataset import Dataset
 from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
-from dsel.passes.loss_data import LossData, Targets, loss_targets, on_rows, read_columns, without_scale_of_targets
+from dsel.passes.loss_data import (
+    LossData,
+    Targets,
+    loss_targets,
+    most_kept,
+    on_rows,
+    read_columns,
+    without_scale_of_targets,
+)
 from dsel.passes.loss_fits import LossFit, deviances, fit_subsets
 from dsel.passes.loss_models import (
     FEWEST_MODELS,
@@ -43,12 +51,14 @@ from dsel.selection.candidates import by_gain
 from dsel.selection.class_figures import ClassFigures, class_names
 from dsel.selection.context import SelectionRun
 from dsel.selection.result import Selection
-from dsel.selection.run_method import forward_reference, run_method
+from dsel.selection.run_method import greedy_references, run_method
 
 log = logging.getLogger("dsel")
 
 #: Swaps of the best subset whose true fit is computed in each round.
 _SWAPS = 60
+#: A model is about the fit of up to this number of columns, divided by the outputs of the loss.
+_WIDE = 60
 #: A fit is better only if F is less by this share: below it is rounding.
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
@@ -157,7 +167,8 @@ class LossSearch:
         saved = (run.context.state or {}).get("loss")
         if saved is not None:
             self._restore(saved)
-            return self._later_models(replace(run, context=replace(run.context, state=None)))
+            wide = saved.get("wide")
+            return self._later_models(replace(run, context=replace(run.context, state=None)), wide and tuple(wide))
         first = run  # without offsets and weights of classes, the model about the intercept is the squared error
         if self._begins_elsewhere:
             first = replace(run, objective=self._model(self.known[base]))
@@ -165,17 +176,31 @@ class LossSearch:
             return first
         points, run = self._searched(first)
         self.consider(points)
-        return self._later_models(run)
+        return self._later_models(run, self._wide(run))
 
-    def _later_models(self, run: SelectionRun) -> SelectionRun:
-        """Search the models after the first one; return the run with the objective of the last one."""
+    def _wide(self, run: SelectionRun) -> tuple[int, ...] | None:
+        """Return more columns than are asked for: all, or the best by a model; None where their fit would cost much."""
+        problem, columns = self.problem, candidate_columns(self.run)
+        most = min(_WIDE // problem.loss.outputs, most_kept(problem.dataset))
+        if columns.size > most:
+            points = self._in_data(run, greedy_references(run.subject, min(most, run.subject.n)))
+            columns = np.array(max((S for _, S in points if len(S) <= most), key=len, default=()), np.int64)
+        wide = tuple(sorted(columns.tolist()))
+        return wide if len(wide) > max((len(S) for S in self.known), default=0) else None
+
+    def _later_models(self, run: SelectionRun, wide: tuple[int, ...] | None) -> SelectionRun:
+        """Search the models after the first one; return the run with the objective of the last one.
+
+        wide: the columns that the next model is about, more than are asked for. Columns that explain much together, but
+        little alone, have a model about them that no search would come to otherwise.
+        """
         while self.rounds < MOST_MODELS:
             before = self.known[self.best].value
-            about = self._next()
-            if about is None:
+            fit = self._next(wide)
+            if fit is None:
                 break
-            run = replace(run, objective=self._model(self.known[about]))
-            points, run = self._searched(run, about)
+            run, wide = replace(run, objective=self._model(fit)), None
+            points, run = self._searched(run, tuple(fit.columns.tolist()))
             self.consider(points)
             after = self.known[self.best].value
             log.info("loss: model %d, F %.8g", self.rounds, after)
@@ -191,10 +216,14 @@ class LossSearch:
         known = not (self.of_part or weighted or targets.offset is not None) and loss.by_rows
         return not known or loss.outputs != max(self.run.dataset.n_targets - 1, 1)
 
-    def _next(self) -> tuple[int, ...] | None:
-        """Return the best subset of at most k columns that had no model yet, or None."""
+    def _next(self, wide: tuple[int, ...] | None) -> LossFit | None:
+        """Return the fit of more columns, or of the best subset of at most k columns that had no model yet, or None."""
+        if wide:
+            fit = fit_subsets(self.problem, [np.array(wide, np.int64)])[0]
+            if fit.converged and not fit.infinite:
+                return fit
         waiting = [S for S, size in self.sizes.items() if size <= self.run.most and S not in self.modelled]
-        return self._least(waiting) if waiting else None
+        return self.known[self._least(waiting)] if waiting else None
 
     def every_size(self, run: SelectionRun) -> None:
         """Fit swaps of the best subset of each size, by a model about each."""
@@ -202,7 +231,7 @@ class LossSearch:
             if not 0 < self.sizes[S] <= run.most:
                 continue
             about = replace(run, objective=self._model(self.known[S]))
-            points = forward_reference(about.subject, run.most)
+            points = greedy_references(about.subject, run.most)
             if run.validated.groups is None:
                 points += tuple(self._swaps(about, S))
             self.consider(self._in_data(about, points))
@@ -242,17 +271,17 @@ class LossSearch:
         about: the subset that the model is about; None for the first one.
         """
         self.rounds += 1
-        context = run.context
+        context, near = run.context, about if about in self.known else self.best
         if about is not None:  # a job continues from the beginning of a later model
-            start = (about, *context.start)
+            start = (near, *context.start)
             context = replace(context, state=None, on_slice=self._on_slice(about), journal=None, start=start)
         run = replace(run, context=context)
         outcome = run_method(self._with_share_of_time(run, first=about is None))
         self.iterations += outcome.iterations
         self.exact = self.exact or any(proof.proven for proof in outcome.certificates)
-        points = [*outcome.front, *forward_reference(run.subject, run.most)]
-        if about is not None and self.sizes[about] and run.validated.groups is None:
-            points += self._swaps(run, about)
+        points = [*outcome.front, *greedy_references(run.subject, run.most)]
+        if about is not None and self.sizes[near] and run.validated.groups is None:
+            points += self._swaps(run, near)
         return self._in_data(run, points), run
 
     def _on_slice(self, about: tuple[int, ...]) -> OnSlice | None:
@@ -264,6 +293,7 @@ class LossSearch:
         modelled = [list(S) for S in self.modelled if about != S]
         trace = [[t.iteration, t.size, t.value] for t in self.trace]
         state = {"points": known, "modelled": modelled, "trace": trace, "counts": [self.iterations, self.rounds - 1]}
+        state["wide"] = None if about in self.known else list(about)
 
         def on_slice(search: AnytimeSearch) -> None:
             between: Any = SavedAs(search, lambda: {"loss": state})

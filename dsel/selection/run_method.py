@@ -29,7 +29,7 @@ from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import REDUCED, nothing_to_choose
 from dsel.search.exact.guarantee import Limits
 from dsel.search.greedy.exchange import polish
-from dsel.search.greedy.path import forward
+from dsel.search.greedy.path import backward, forward
 from dsel.search.method import Criterion, SearchTask
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome, improving
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
@@ -132,6 +132,8 @@ def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutc
 
 #: Operations that forward selection may take: a second or two.
 _OPERATIONS = 1e9
+#: Those that backward elimination may take: up to 310 columns, in 0.05 s.
+_BACKWARD_OPERATIONS = 3e7
 #: The largest subsets that are compared. The values of a path to k columns cost O(k^4).
 _LARGEST = 500
 #: The eigenvalues of K are computed for at most this many columns: about a second.
@@ -148,6 +150,18 @@ def forward_reference(subject: ItemObjective, k: int) -> tuple[FrontPoint, ...]:
         return ()
     with threads_for(subject):
         return forward(subject, k).front
+
+
+def greedy_references(subject: ItemObjective, k: int) -> tuple[FrontPoint, ...]:
+    """Return the best subsets on the paths of forward selection and backward elimination, as far as these are cheap.
+
+    Backward elimination keeps columns that explain much together, but little alone. It reads no data.
+    """
+    points = forward_reference(subject, k)
+    if points and subject.columns_of.n**3 <= _BACKWARD_OPERATIONS:
+        with threads_for(subject):
+            points += backward(subject, min(k, subject.n)).front
+    return points
 
 
 def rank_error(objective: Objective, size: int) -> float | None:
