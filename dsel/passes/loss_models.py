@@ -20,7 +20,7 @@ from dsel.data.dataset import Dataset
 from dsel.objective.losses.loss import Loss, LossOfRows
 from dsel.objective.losses.squared import Squared
 from dsel.passes.data_pass import PassCost
-from dsel.passes.loss_data import LossData, Targets, columns_of, fits_in_place, keeps, one_target, read_pass
+from dsel.passes.loss_data import LossData, Targets, columns_of, fits_in_place, keeps, most_kept, one_target, read_pass
 from dsel.passes.loss_fits import COMPLETE_FITS, ROWS, STEP_BYTES, LossFit
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import PerBlock, RowPass
@@ -155,7 +155,8 @@ def loss_costs(
     flops = 0 if kept else 2 * dataset.m * _FITS * width**2 // batches
     one = replace(read_pass(dataset, columns).cost(), passes=0, flops=flops)
     models = searches * (FEWEST_MODELS + sizes) - (not begins_elsewhere) + (k > ORDERED_BY_FITS)
-    times = searches * (FEWEST_MODELS + sizes if kept else 5 * FEWEST_MODELS + 3 * sizes)
+    more = most_kept(dataset) > k  # the second model is about the fit of more columns
+    times = searches * (FEWEST_MODELS + sizes + more if kept else 5 * FEWEST_MODELS + 3 * sizes + 7 * more)
     if kept and dataset.n <= _FITTED_COLUMNS:
         times = min(times, 2)  # each column is read once: the second read takes what the first one has left
     scores = [scores_pass(dataset, _block_scores).cost()] * (models if modelled is not None else 0)

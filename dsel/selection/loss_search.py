@@ -28,7 +28,6 @@ from dsel.passes.loss_data import (
     loss_targets,
     most_kept,
     on_rows,
-    read_columns,
     without_scale_of_targets,
 )
 from dsel.passes.loss_fits import LossFit, deviances, fit_subsets
@@ -63,8 +62,6 @@ _WIDE = 60
 _BETTER = 1e-10
 #: Columns that nearly depend on others are in the answer if they lower F by this share.
 _NOT_DEPENDENT = 1e-7
-#: Newton steps to the intercept without columns.
-_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -486,32 +483,3 @@ def loss_data(run: SelectionRun, targets: Targets | None = None, rows: Dataset |
         run.context.engine,
         deviations=np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight) / scaling.scale_x,
     )  # fmt: skip
-
-
-def modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Dataset:
-    """Return the data with the weights and targets of a quadratic model about a selection. One pass over its columns.
-
-    Rows whose curvature at the selection is small have one between it and no columns, see `LossOfRows.model_to_null`.
-
-    filled: whether missing values are replaced by the means of the selection.
-    """
-    targets = loss_targets(dataset)
-    fill = np.zeros(dataset.n)
-    if filled and selection.fill is not None:
-        fill[list(selection.indices)] = selection.fill
-    S = np.sort(np.array(selection.indices, np.int64))
-    X = read_columns(dataset, S, fill if filled else None)
-    coefficients = selection.coefficients[np.argsort(selection.indices, kind="stable")]
-    loss = selection.loss
-    scores = X @ coefficients + selection.intercept
-    eta = scores[:, 0] if loss.contrasts is None else scores @ loss.contrasts
-    y = loss.encode(targets.y)
-    w = loss.row_weights(y, targets.w)
-    at = eta if targets.offset is None else (eta.T + targets.offset).T
-    rows = loss.of_rows(y, np.ones(dataset.m) if w is None else w)
-    null = np.zeros_like(at) if targets.offset is None else at - eta
-    for _ in range(_STEPS if loss.has_intercept else 0):
-        weight, step = rows.working_response(null)
-        null = null - np.average(step, axis=0, weights=weight)
-    weight, step = rows.model_to_null(at, null)
-    return dataset.with_rows("model", weight, (eta - step).reshape(dataset.m, -1))

@@ -645,3 +645,25 @@ def test_a_rule_that_names_options_of_folds_chooses_by_folds(asked: dict[str, An
     )
     assert found.size_curve == expected.size_curve
     assert dsel.select(X, y, k="auto", max_k=2, loss="logistic", choose_k={}).size_curve.rule == "bic"
+
+
+@pytest.mark.parametrize(("loss", "seed"), [("logistic", 4), ("multinomial", 0), ("cox", 0), ("huber", 2)])
+def test_two_columns_that_explain_much_together_and_little_alone_are_chosen(loss: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, difference = rng.normal(size=(120, 10)), rng.normal(size=120)
+    X[:, 7] = X[:, 2] + 0.2 * difference
+    score = 2.0 * difference + 1.2 * X[:, 0] - 1.2 * X[:, 5]
+    if loss == "logistic":
+        y = (score + rng.logistic(size=120) > 0).astype(float)
+    elif loss == "multinomial":
+        classes = np.stack([score, -score, 1.5 * X[:, 4]], axis=1) + rng.gumbel(size=(120, 3))
+        y = np.array(["ash", "elm", "fir"])[classes.argmax(axis=1)]
+    elif loss == "cox":
+        y = np.column_stack([rng.exponential(np.exp(-score)), rng.random(120) < 0.7]).astype(float)
+    else:
+        y = score + rng.standard_t(1.2, size=120)
+    pairs = [dsel.select(X[:, S], y, k=2, loss=loss, method="forward") for S in combinations(range(10), 2)]
+    for method in ("poss", "forward", "splicing", "exchange"):
+        selection = dsel.select(X, y, k=2, loss=loss, method=method)
+        assert sorted(selection.indices) == [2, 7]
+        assert selection.error == pytest.approx(min(pair.error for pair in pairs), rel=1e-8)

@@ -27,14 +27,15 @@ from dsel.objective.losses.registry import find_loss
 from dsel.passes.columns.column_statistics import ScalesOfParts
 from dsel.passes.data_pass import log_passes
 from dsel.passes.finite_values import naming_columns
+from dsel.passes.loss_data import loss_targets, read_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.representation import Prepared
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.context import RunContext
 from dsel.selection.loss_notes import INFINITE, NO_FINITE
-from dsel.selection.loss_search import modelled_rows
 from dsel.selection.near_copies import one_of_each
 from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.result import Selection
 from dsel.selection.search_sizes import subsets_of_part
 from dsel.selection.stability.result import Stability
 
@@ -42,6 +43,8 @@ log = logging.getLogger("dsel")
 
 Resample = Literal["pairs", "halves", "bootstrap"]
 _WORDS = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
+#: Newton steps to the intercept without columns.
+_STEPS = 20
 
 
 def run_stability(
@@ -119,7 +122,7 @@ def _quadratic_model(
     validated = validate(dataset, request)
     assert validated.loss is not None
     best = run_validated(validated, replace(context, state=None, on_slice=None, compare=None))
-    model = modelled_rows(validated.dataset, best, request.missing == "mean")
+    model = _modelled_rows(validated.dataset, best, request.missing == "mean")
     preprocess = request.preprocess
     if not validated.loss.has_intercept:  # a constant changes nothing, so the model has one
         preprocess = "standardize" if preprocess in SCALED else "center"
@@ -207,3 +210,32 @@ def _selected(
         is_chosen[size - 1, items.of([*validated.include.tolist(), *members])] = 1.0
         chosen[size - 1] += items.count(members)
     return is_chosen
+
+
+def _modelled_rows(dataset: Dataset, selection: Selection, filled: bool) -> Dataset:
+    """Return the data with the weights and targets of a quadratic model about a selection. One pass over its columns.
+
+    Rows whose curvature at the selection is small have one between it and no columns, see `LossOfRows.model_to_null`.
+
+    filled: whether missing values are replaced by the means of the selection.
+    """
+    targets = loss_targets(dataset)
+    fill = np.zeros(dataset.n)
+    if filled and selection.fill is not None:
+        fill[list(selection.indices)] = selection.fill
+    S = np.sort(np.array(selection.indices, np.int64))
+    X = read_columns(dataset, S, fill if filled else None)
+    coefficients = selection.coefficients[np.argsort(selection.indices, kind="stable")]
+    loss = selection.loss
+    scores = X @ coefficients + selection.intercept
+    eta = scores[:, 0] if loss.contrasts is None else scores @ loss.contrasts
+    y = loss.encode(targets.y)
+    w = loss.row_weights(y, targets.w)
+    at = eta if targets.offset is None else (eta.T + targets.offset).T
+    rows = loss.of_rows(y, np.ones(dataset.m) if w is None else w)
+    null = np.zeros_like(at) if targets.offset is None else at - eta
+    for _ in range(_STEPS if loss.has_intercept else 0):
+        weight, step = rows.working_response(null)
+        null = null - np.average(step, axis=0, weights=weight)
+    weight, step = rows.model_to_null(at, null)
+    return dataset.with_rows("model", weight, (eta - step).reshape(dataset.m, -1))
