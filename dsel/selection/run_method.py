@@ -132,8 +132,8 @@ def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutc
 
 #: Operations that forward selection may take: a second or two.
 _OPERATIONS = 1e9
-#: Those that backward elimination may take: up to 310 columns, in 0.05 s.
-_BACKWARD_OPERATIONS = 3e7
+#: Those that backward elimination may take: up to 125 columns, in about 0.01 s.
+_BACKWARD_OPERATIONS = 2e6
 #: The largest subsets that are compared. The values of a path to k columns cost O(k^4).
 _LARGEST = 500
 #: The eigenvalues of K are computed for at most this many columns: about a second.
