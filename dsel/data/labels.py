@@ -21,9 +21,22 @@ Labels = NDArray[np.object_]
 
 
 def is_a(value: Any, package: str, name: str) -> bool:
-    """Return whether the type of a value has this name and comes from this package, which is not imported."""
-    kind = type(value)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == package
+    """Return whether a value is of the type of this name in this package, which is not imported, or of a subclass."""
+    return any(kind.__name__ == name and kind.__module__.split(".")[0] == package for kind in type(value).__mro__)
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a DataFrame of any package, or of a subclass, such as obs of a view of AnnData."""
+    return any(kind.__name__ == "DataFrame" for kind in type(value).__mro__) and hasattr(value, "columns")
+
+
+def coordinate_values(coordinate: Any) -> list[Any]:
+    """Return the values of a coordinate of xarray as Python objects; moments and durations as pandas writes them.
+
+    Elements of one coordinate have the same text in any slice of it.
+    """
+    values = coordinate.values
+    return [str(value) for value in coordinate.to_index()] if values.dtype.kind in "mM" else values.tolist()
 
 
 def default_labels(prefix: str, count: int) -> list[str]:

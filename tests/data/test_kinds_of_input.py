@@ -102,6 +102,8 @@ KINDS: dict[str, Callable[[], Kind]] = {
     ),
     "AnnData": lambda: Kind(ANNOTATED, "y", ANNOTATED),
     "AnnData with a sparse X": lambda: Kind(SPARSE, "y", SPARSE),
+    "view of AnnData": lambda: Kind(ANNOTATED[:M], "y", ANNOTATED[:M]),
+    "view of AnnData with a sparse X": lambda: Kind(SPARSE[:M], "y", SPARSE[:M]),
     "pandas": lambda: frame(lambda f: f, NUMBERS),
     "pandas with nullable types": lambda: frame(lambda f: f.convert_dtypes()),
     "pandas with Arrow types": lambda: frame(lambda f: f.convert_dtypes(dtype_backend="pyarrow")),
