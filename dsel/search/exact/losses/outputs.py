@@ -66,14 +66,14 @@ def _balanced(moved: Floats, y: Ints) -> Floats:
     """
     q = moved.shape[1]
     of_class = np.eye(q)[y]
-    between, give, get = of_class.T @ moved, np.ones(q), np.ones(q)  # all rows of a class have the same factors
+    whole, give, get = of_class.T @ moved, np.ones(q), np.ones(q)  # all rows of a class have the same factors
     for _ in range(_SWEEPS):
-        flows = give[:, None] * between * get
+        flows = give[:, None] * whole * get
         gives, gets = flows.sum(axis=1), flows.sum(axis=0)
         if np.abs(gives - gets).max() <= 1e-14 * gives.sum():
             break
         get *= np.minimum(1.0, np.divide(gives, gets, out=np.ones(q), where=gets > 0.0))
-        flows = give[:, None] * between * get
+        flows = give[:, None] * whole * get
         gives, gets = flows.sum(axis=1), flows.sum(axis=0)
         give *= np.minimum(1.0, np.divide(gets, gives, out=np.ones(q), where=gives > 0.0))
     moved = moved * get * give[y][:, None]
