@@ -22,7 +22,7 @@ from dsel.data.formats.tables.scan import (
     has_levels,
     is_date_type,
 )
-from dsel.data.labels import Labels, as_labels, column_of, is_a, is_frame, require_unique
+from dsel.data.labels import Labels, as_labels, column_of, coordinate_values, is_a, is_frame, require_unique
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import as_path
 
@@ -57,7 +57,7 @@ def numbered(data: Any) -> bool:
     if frame_labels(data) is not None and hasattr(data, "columns"):
         names = data.columns
     elif is_a(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
-        names = data.coords[data.dims[1]].values.tolist()
+        names = coordinate_values(data.coords[data.dims[1]])
     return bool(len(names)) and all(map(_is_whole, names))
 
 

@@ -26,7 +26,7 @@ from dsel.data.frame_numbers import warn_of_new_value, with_columns
 from dsel.data.frames import collected
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
-from dsel.data.labels import column_of, default_labels, is_a, is_frame
+from dsel.data.labels import column_of, coordinate_values, default_labels, is_a, is_frame
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -285,7 +285,7 @@ def _labels(X: Any) -> list[str] | None:
     if isinstance(X, Dataset):
         return [str(label) for label in X.features]
     if is_a(X, "xarray", "DataArray"):
-        return [str(label) for label in X.coords[X.dims[1]].values.tolist()] if X.dims[1] in X.coords else None
+        return [*map(str, coordinate_values(X.coords[X.dims[1]]))] if X.dims[1] in X.coords else None
     return [str(label) for label in X.columns] if is_frame(X) else None
 
 
