@@ -301,11 +301,8 @@ class Alternatives:
         elif self.complete_within:
             near += f"; proved complete within {percent_below(self.complete_within)} only"
         else:
-            near += (
-                "; only the best subset is proved"
-                if self.proven
-                else "; neither the list nor its first subset is proved yet"
-            )
+            neither = "neither the list nor its first subset is proved yet"
+            near += f"; {'only the best subset is proved' if self.proven else neither}"
         if self.largest_coefficient:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
         verdicts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
