@@ -456,6 +456,8 @@ def test_texts_name_what_rounding_and_gaps_are_shares_of() -> None:
     (row,) = found.certificate
     rounded = {**row, "rounding_error": 2e-8, "status": "optimal"}
     assert "proved optimal to 2e-08 of the deviance without columns" in str(replace(found, certificate=(rounded,)))
+    hardly = {**rounded, "rounding_error": 1.2e-8}  # 1e-08 in one digit
+    assert "proved optimal to" not in str(replace(found, certificate=(hardly,)))
     near = {**row, "status": "bounded", "gap": 2e-5 * row["value"], "relative_gap": 2e-5}
     assert ", 0.002% of the error;" in str(replace(found, certificate=(near,)))
     squared = {**rounded, "method": "branch-and-bound"}
