@@ -258,6 +258,8 @@ def test_the_example_of_the_documentation() -> None:
         (lambda s: dsel.alternatives(s, X, Y, limit=0), OptionError, "'limit' is 0"),
         (lambda s: dsel.alternatives(s, X, Y, seconds=0.0), OptionError, "'seconds' is 0.0"),
         (lambda s: dsel.alternatives(s, X, Y, sizes="some"), OptionError, "'sizes' is 'some'"),
+        (lambda s: dsel.alternatives(s, X, Y, by="bic", nbest=3, sizes="all"), OptionError, "leave sizes out"),
+        (lambda s: dsel.stability(X, Y, k=2, reduce={"rank": 3}), DselError, "Leave reduce out"),
         (lambda s: dsel.alternatives(s, X[:, ::-1], Y), DataError, "not the data of the selection"),
         (lambda s: dsel.alternatives("folder", X, Y), OptionError, "selection is a str"),
     ],
