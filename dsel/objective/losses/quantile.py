@@ -113,6 +113,6 @@ class Quantile(Loss):
             return (note,)
         values = f'{{"level": {self.level:g}, "width": {_NARROW * self._h:.3g}}}'
         return (
-            f"{note}, because of the smoothing: with a smaller width there are nearly as many as asked for, such as with "
+            f"{note}, because of the smoothing: a smaller width brings the share near {self.level:g}, such as "
             f'loss={{"quantile": {values}}}, and proofs take longer',
         )
