@@ -479,6 +479,7 @@ def test_a_list_says_that_the_selection_is_not_on_it() -> None:
     better = dsel.certify(kept, data, y)
     assert better.alternatives.selected_error is None
     assert "not listed" not in render(better)
+    assert better.with_alternatives(found).alternatives.selected_error is None
     assert dsel.alternatives(better, data, y).selected_error is None
     by = dsel.alternatives(missed, data, y, by="bic", nbest=2)
     assert str(by).splitlines()[-1] == "the selection itself is not listed"
