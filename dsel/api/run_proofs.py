@@ -82,7 +82,7 @@ def alternatives_from(
         proved = certify_selection(dataset, request, replace(selection, alternatives=None), budget, context)
     if proved.alternatives is None:
         raise why_no_list(proved)
-    return proved.alternatives
+    return proved.alternatives.listed_for(selection.error, selection.indices)
 
 
 def _require_selection(selection: Any) -> None:

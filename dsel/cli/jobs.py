@@ -35,8 +35,8 @@ MaxK = Annotated[int | None, typer.Option(min=1, help="Upper limit of --k auto."
 ChooseK = Annotated[
     str | None,
     typer.Option(
-        help="How --k auto chooses: folds, held-out, path, aic, aicc, bic, ebic, cp or adjusted-r2; for classes also "
-        "auc or log-loss."
+        help="How --k auto chooses, as in a job file: folds, path, aic, aicc, bic, ebic, cp or adjusted-r2; for "
+        'classes also auc or log-loss; or "{held_out: 0.2}".'
     ),
 ]
 LossOption = Annotated[
@@ -75,13 +75,20 @@ def as_size(k: str | None) -> int | str | None:
 
 
 def job_of(
-    job: Path, out: str | None, cluster: Path | None, k: str | None, loss: str | None, **changes: Any
+    job: Path,
+    out: str | None,
+    cluster: Path | None,
+    k: str | None,
+    loss: str | None,
+    choose_k: str | None,
+    **changes: Any,
 ) -> JobFile:
     """Return a job with the values that options replace. changes: keys of the job file; None leaves a key as it is."""
     from dsel.config.job import read_job
     from dsel.config.yaml_files import parse_yaml
 
     changes |= {"k": as_size(k), "loss": loss and parse_yaml(loss, "--loss")}
+    changes["choose_k"] = choose_k and parse_yaml(choose_k, "--choose-k")
     return read_job(job, None if out is None else path_of(out), cluster, changes)
 
 
@@ -141,7 +148,7 @@ def run(
     from dsel.jobs.locations import finished_job, out_folder
     from dsel.storage.paths import resolve_run
 
-    asked = job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam, method=method)
+    asked = job_of(job, out, cluster, k, loss, choose_k, max_k=max_k, lam=lam, method=method)
     with require_no_change(asked, fail_on_change):
         reporter = reporter_of(log_format, events)
         selection = finished_job(asked, reporter)
@@ -220,9 +227,7 @@ def plan(
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
 
-    made = calibrated(
-        *plan_job(job_of(job, out, cluster, k, loss, max_k=max_k, choose_k=choose_k, lam=lam, method=method))
-    )
+    made = calibrated(*plan_job(job_of(job, out, cluster, k, loss, choose_k, max_k=max_k, lam=lam, method=method)))
     print_answer(json, made.as_dict(), lambda: made)
     made.require()
 

@@ -146,6 +146,11 @@ class ListLimits(Section):
             raise ValueError(f"{given[0]} and nbest exclude each other: nbest alone says which subsets are listed")
         return self
 
+    def check_sizes(self, sizes: str) -> None:
+        """Raise ValueError for sizes where `by` ranks the subsets of all."""
+        if self.by is not None and sizes == "all":
+            raise ValueError("by ranks the subsets of all sizes in one list: leave sizes out")
+
 
 class AlternativesSection(ListLimits):
     """A list of all near-best subsets, with a verdict and a price for each column, after the search.
@@ -160,6 +165,11 @@ class AlternativesSection(ListLimits):
 
     time: Duration = "1m"
     sizes: Literal["chosen", "all"] = "chosen"
+
+    @model_validator(mode="after")
+    def _sizes_have_a_use(self) -> Self:
+        self.check_sizes(self.sizes)
+        return self
 
     @property
     def seconds(self) -> float:

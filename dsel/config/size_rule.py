@@ -174,7 +174,9 @@ class SizeRule(Section):
         if self.held_out is not None and (self.gap or not isinstance(self.split, str)):
             raise ValueError("gap and splitters cannot be used with held_out: give pairs of rows as split")
         if self.by == "held-out" and self.held_out is None:
-            raise ValueError("by held-out needs held_out: a share of the rows, a store, or a pair X, Y")
+            raise ValueError(
+                "by held-out needs held_out: a share of the rows, a store, or a pair X, Y: {'held_out': 0.2}"
+            )
         if self.held_out is not None and self.by not in (None, *LEFT_OUT[1:]):
             raise ValueError(f"held_out goes with by held-out, not with by {self.by}")
         if self.one_standard_error and self.by in (*INFORMATION, "path"):

@@ -23,7 +23,7 @@ _OTHER_NAMES = {
     "k": ("n_features", "n_features_to_select", "n_select"),
     "lam": ("alpha", "lambda", "lambda_"),
     "preprocess": ("normalize", "scaler", "standardize"),
-    "sample_weight": ("sample_weights", "weights"),
+    "sample_weight": ("sample_weights", "weight", "weights"),
     "seconds": ("max_time", "time_limit", "timeout"),
     "seed": ("random_seed", "random_state", "rng"),
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.blocks import dense_rows, load_block
+from dsel.data.blocks import dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import group_codes
 from dsel.data.labels import Labels
@@ -31,7 +31,7 @@ def _forget(key: str) -> None:
 
 
 class ColumnData:
-    """The columns of X and Y, as they are stored: not standardized, NaN where values are missing.
+    """The rows of a selection with all columns of X and its targets, as they are stored.
 
     Parameters
     ----------
@@ -49,6 +49,12 @@ class ColumnData:
     ------
     OptionError
         For Dask arrays, which cannot be read inside a task.
+
+    Notes
+    -----
+    A criterion sees what the request chooses: its targets, the rows of its row window, and its weights. Columns of
+    `exclude` and `include` are there, too. Values are not standardized, and there is no penalty. A missing value is
+    NaN, also with ``missing="mean"``.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -85,15 +91,22 @@ class ColumnData:
             return self._key
         digest = hashlib.blake2b("\0".join(map(str, self.labels.tolist())).encode(), digest_size=16)
         for block in self._dataset.blocks:
-            for part in (block.x, block.y):
+            for part, columns in ((block.x, None), (block.y, self._dataset.target_columns)):
                 if part is not None:
-                    digest.update(dense_rows(load_block(part, None), 0, block.stop - block.start).tobytes())
+                    digest.update(dense_rows(load_block(part, columns), 0, block.stop - block.start).tobytes())
+        if self._dataset.weighted:
+            digest.update(self.weights.tobytes())
         return digest.hexdigest()
 
     @property
     def Y(self) -> NDArray[np.float64]:
-        """The targets, shape (m, N); (m, 0) if there are none."""
+        """The chosen targets in the order of the data, shape (m, N); (m, 0) if there are none."""
         return self._cached("y") if self.n_targets else np.empty((self.m, 0))
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weights of the rows, shape (m,); 1 where there are none."""
+        return self._cached("w")[:, 0]
 
     def row_groups(self, groups: Any) -> NDArray[np.int64]:
         """Return the number of the group of each row, shape (m,), from a label for each row or the name of a variable.
@@ -122,8 +135,13 @@ class ColumnData:
             return kept[which]
 
     def _read(self, which: str, members: NDArray[np.int64] | None) -> NDArray[np.float64]:
-        rows = []
+        rows: list[NDArray[np.float64]] = []
+        columns = self._dataset.target_columns if which == "y" else members
         for block in self._dataset.blocks:
-            part = load_block(block.x if which == "x" else block.y, members)
-            rows.append(dense_rows(part, 0, block.stop - block.start))
+            m = block.stop - block.start
+            if which == "w":
+                weights = load_weights(block.w)
+                rows.append(np.ones((m, 1)) if weights is None else weights[:, None])
+            else:
+                rows.append(dense_rows(load_block(block.x if which == "x" else block.y, columns), 0, m))
         return np.concatenate(rows)

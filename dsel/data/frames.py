@@ -22,14 +22,14 @@ from dsel.data.formats.tables.scan import (
     has_levels,
     is_date_type,
 )
-from dsel.data.labels import Labels, as_labels, column_of, is_a, require_unique
+from dsel.data.labels import Labels, as_labels, column_of, coordinate_values, is_a, is_frame, require_unique
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import as_path
 
 
 def frame_labels(data: Any) -> list[str] | None:
     """Return the labels of the columns of a DataFrame or an Arrow table; None for anything else."""
-    if type(data).__name__ == "DataFrame" and hasattr(data, "columns"):
+    if is_frame(data):
         return [str(name) for name in data.columns]
     if type(data).__name__ == "Table" and hasattr(data, "column_names"):
         return [str(name) for name in data.column_names]
@@ -57,7 +57,7 @@ def numbered(data: Any) -> bool:
     if frame_labels(data) is not None and hasattr(data, "columns"):
         names = data.columns
     elif is_a(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
-        names = data.coords[data.dims[1]].values.tolist()
+        names = coordinate_values(data.coords[data.dims[1]])
     return bool(len(names)) and all(map(_is_whole, names))
 
 
@@ -156,7 +156,10 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     features, Y = None, with_plain_columns(Y)
     if is_annotated(X):
         if getattr(X, "isbacked", False):
-            raise OptionError("X is an AnnData object in a file.", "Ingest the file: dsel.ingest(path, store).")
+            raise OptionError(
+                "X is an AnnData object in a file.",
+                "Read it: X.to_memory(). Or ingest the file: dsel.ingest(path, store).",
+            )
         features = as_labels(X.var_names)
         X, rest = X.X, X.obs
         Y = columns_of(rest, Y, "obs of the AnnData object") if names_columns(Y) else Y

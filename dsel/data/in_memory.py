@@ -10,7 +10,9 @@ indexes are refused, since their rows may be in any order.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +23,7 @@ from dsel._lib.text import shorten
 from dsel.data.blocks import Block
 from dsel.data.formats import labelled
 from dsel.data.frames import frame_labels, is_series, names_columns
-from dsel.data.labels import Labels, as_labels, default_labels, is_a, require_unique
+from dsel.data.labels import Labels, as_labels, coordinate_values, default_labels, is_a, require_unique
 from dsel.data.schema import bounds
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError
@@ -81,7 +83,7 @@ def column_labels(data: Any, prefix: str, count: int, given: list[str] | None = 
     if labels is not None:
         names = labels
     elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
-        names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
+        names = [*map(str, coordinate_values(data.coords[data.dims[1]]))]
     elif count == 1 and (is_series(data) or (is_data_array(data) and data.ndim == 1)):
         names = names if data.name is None or data.name == "" else [str(data.name)]
     require_unique(names, what, where, "Give every column a unique name.")
@@ -94,7 +96,7 @@ def feature_coordinates(data: Any) -> dict[str, Labels]:
         return {}
     dims = (data.dims[1],)
     found = {str(name): one for name, one in data.coords.items() if one.dims == dims and name != data.dims[1]}
-    return {name: as_labels(one.values.tolist()) for name, one in found.items()}
+    return {name: as_labels(coordinate_values(one)) for name, one in found.items()}
 
 
 def as_matrix(data: Any, what: str) -> Any:
@@ -292,10 +294,11 @@ def row_labels(X: Any) -> Any:
     return X[X.dims[0]] if is_data_array(X) and X.dims[0] in X.indexes else None
 
 
-def matched(X: Any, other: Any, name: str, index: str = "X.index") -> Any:
+def matched(X: Any, other: Any, name: str, index: str | None = None) -> Any:
     """Return values of the rows, such as Y or weights, in the order of the samples of X. Errors: as for `align`.
 
-    X: what `align` returned, or its `row_labels`. index: how a user writes these labels.
+    X: what `align` returned, or its `row_labels`. index: how a user writes these labels, by default as of data in
+    memory.
     """
     if is_data_array(other):
         other = _transposed(X, other)
@@ -306,10 +309,11 @@ def matched(X: Any, other: Any, name: str, index: str = "X.index") -> Any:
     if not by_label:
         pairs = enumerate(zip(labels, own, strict=True))
         row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
+        index = index or (f"X.indexes[{json.dumps(str(X.dims[0]))}]" if is_data_array(X) else "X.index")
+        same = f"order ({name}.loc[{index}])" if not len(labels.difference(own, sort=False)) else "labels"
         raise DataError(
             f"The indexes of X and {name} differ: row {row} is {labels[row]} in X and {own[row]} in {name}.",
-            f"Give them the same order ({name}.loc[{index}]), or pass {name}.to_numpy() if the rows belong together "
-            "as they are.",
+            f"Give them the same {same}, or pass {name}.to_numpy() if the rows belong together as they are.",
         )
     if not (labels.is_unique and own.is_unique):
         raise DataError(
@@ -336,12 +340,34 @@ def matched_by_text(read_labels: Callable[[], Labels | None], other: Any, name: 
         return other
     import xarray as xr
 
+    index = "dsel.open_store(X).samples"
+    if getattr(own.dtype, "kind", "") in "mM":
+        labels, index = _in_words_of(labels, own, index)
+    elif getattr(own.dtype, "kind", "") in "iu":
+        index += ".astype(int)"
     if is_data_array(other):
         other = other.rename({other.dims[0]: _SAMPLE}).assign_coords({_SAMPLE: as_labels(own)})
     else:
         other = other.set_axis(as_labels(own))
     X = xr.DataArray(labels, coords={_SAMPLE: labels}, dims=_SAMPLE)
-    return matched(X, other, name, "dsel.open_store(X).samples")
+    return matched(X, other, name, index)
+
+
+def _in_words_of(labels: Labels, own: Any, index: str) -> tuple[Labels, str]:
+    """Return labels of an index of moments or durations in the words of pandas, and how a user writes this index.
+
+    Labels that are no such values are returned as they are. Stores of earlier versions have whole numbers of
+    nanoseconds.
+    """
+    import pandas as pd
+
+    word, options = ("timedelta", {}) if own.dtype.kind == "m" else ("datetime", {"format": "ISO8601"})
+    parse = getattr(pd, f"to_{word}")
+    with suppress(ValueError):
+        return as_labels(parse(labels, **options)), index
+    with suppress(ValueError, OverflowError):
+        return as_labels(parse(labels.astype(np.int64))), f"pandas.to_{word}({index}.astype(int))"
+    return labels, index
 
 
 def _transposed(X: Any, other: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,32 @@ from dsel.errors import DataError, OptionError
 
 #: Labels of columns or rows, as an array of str.
 Labels = NDArray[np.object_]
+#: How the text of a moment ends that is the begin of a day.
+MIDNIGHT: Final = " 00:00:00"
 
 
 def is_a(value: Any, package: str, name: str) -> bool:
-    """Return whether the type of a value has this name and comes from this package, which is not imported."""
-    kind = type(value)
-    return kind.__name__ == name and kind.__module__.split(".")[0] == package
+    """Return whether a value is of the type of this name in this package, which is not imported, or of a subclass."""
+    return any(kind.__name__ == name and kind.__module__.split(".")[0] == package for kind in type(value).__mro__)
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a DataFrame of any package, or of a subclass, such as obs of a view of AnnData."""
+    return any(kind.__name__ == "DataFrame" for kind in type(value).__mro__) and hasattr(value, "columns")
+
+
+def coordinate_values(coordinate: Any, *, whole: bool = True) -> list[Any]:
+    """Return the values of a coordinate of xarray as Python objects; moments and durations as text, as pandas has it.
+
+    whole: where all moments are at midnight, they are written as dates. Without it, a value has the same text in any
+    slice of the coordinate.
+    """
+    values: list[Any] = coordinate.values.tolist()
+    if coordinate.dtype.kind in "mM":  # their values are whole numbers
+        values = [str(value) for value in coordinate.to_index()]
+    if whole and coordinate.dtype.kind == "M" and all(value.endswith(MIDNIGHT) for value in values):
+        return [value.removesuffix(MIDNIGHT) for value in values]
+    return values
 
 
 def default_labels(prefix: str, count: int) -> list[str]:

@@ -14,10 +14,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dsel._lib.damage import DamagedFileError, digest_of, warn_of_damage
 from dsel._lib.npz import pack_npz, read_npz
@@ -67,6 +67,12 @@ class ProofBudget(ProofLimits):
     save_seconds: float = 30.0
     keep_partial: bool = False
     near_best: ListLimits | None = None
+
+    @model_validator(mode="after")
+    def _sizes_have_a_use(self) -> Self:
+        if self.near_best is not None:
+            self.near_best.check_sizes(self.sizes)
+        return self
 
     @property
     def list_rule(self) -> ListRule | None:

@@ -151,7 +151,8 @@ class RunFolder:
             )
         raise MissingInputError(
             f"{self.path} holds no job: it has no complete {MANIFEST}.",
-            "Name the folder that dsel run wrote to, or use dsel run.",
+            "Name the folder that dsel run wrote to, or use dsel run. A job that ended before its data were open has "
+            "saved nothing: start it again with dsel run.",
         )
 
     def claim(self, job: JobFile, identity: dict[str, Any]) -> None:

@@ -253,7 +253,8 @@ def read_status(folder: AnyPath) -> RunStatus:
             return RunStatus(str(folder), "starting", {})
         raise MissingInputError(
             f"{folder} holds no job: it has neither job.json nor {STATUS}.",
-            "Name the folder that dsel run writes to. A job that has just started writes there once its data are open.",
+            "Name the folder that dsel run writes to. A job writes there once its data are open. If it ended "
+            "before, start it again with dsel run.",
         )
     values = found if isinstance(found, dict) else {}
     kept = {field.name for field in fields(RunStatus)}

@@ -113,6 +113,12 @@ class ColumnScales:
         raw = preprocess in ("unit", "none")
         return np.asarray(self.squares + (self.weight * self.mean_x**2 if raw else 0.0))
 
+    def equally_spread(self, i: int, j: int) -> bool:
+        """Return whether columns i and j of X have the same mean and norm, to 1e-6 of the norm."""
+        squares = self._raw_squares("none")[[i, j]]
+        apart = self.weight * (self.mean_x[i] - self.mean_x[j]) ** 2
+        return bool(max(apart, (squares[0] - squares[1]) ** 2 / (4.0 * squares[0])) <= 1e-12 * squares[0])
+
     def preprocessed_squares(self, preprocess: Preprocess) -> Floats:
         """Return (n,) the squared norms of the preprocessed columns of X, unusable ones included."""
         return np.asarray(self._raw_squares(preprocess) / self.scaling(preprocess).scale_x ** 2)

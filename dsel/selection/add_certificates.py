@@ -16,7 +16,7 @@ from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
-from dsel.selection.alternatives import Alternatives, Price
+from dsel.selection.alternatives import FROM_PROOF, Alternatives, Price
 from dsel.selection.answer import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
 from dsel.selection.changes.compare import compared_again
@@ -93,7 +93,7 @@ def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
         fields = answer_fields(run, fit, chosen, kept)
         shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
         notes = [note for note in selection.notes if not note.startswith(FROM_NOISE)]
-        notes += filter(None, [noise_note(run, fit, chosen), f"the proof found these columns: {shares}"])
+        notes += filter(None, [noise_note(run, fit, chosen), f"{FROM_PROOF}: {shares}"])
         found = replace(selection, **fields, notes=tuple(notes))
         found = compared_again(run, fit, found, selection)
     return with_passes(found, made)

@@ -6,7 +6,7 @@ All near-best subsets, with a verdict and a price for each column, and the best 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,14 @@ from dsel.selection.record_values import FrontRow
 if TYPE_CHECKING:
     import pandas as pd
 
+#: How the note begins that a proof, or the proof of a list, replaced the columns.
+FROM_PROOF = "the proof found these columns"
 #: Labels that a line names, and subsets in the table of a notebook.
 _SHOWN, _NOTEBOOK_ROWS = 20, 20
 #: Shares that differ by at most this are equal, up to rounding.
 _SAME_SHARE = 1e-9
+#: A selection that explains less by at most this share of ||Y||^2 looks the same in a sentence.
+_SEEN_SHARE = 1e-6
 
 Members = tuple[int, ...]
 
@@ -167,6 +171,9 @@ class Alternatives:
     included : tuple of str or int
         Labels of the columns or groups that every subset has because `include` names them. Results of older versions
         have none.
+    selected_error : float or None
+        f of the selection that the subsets were listed for, if it is worse than all near-best ones, or with `by` if it
+        is not listed. None otherwise, and in results of older versions.
     """
 
     size: int
@@ -188,6 +195,7 @@ class Alternatives:
     copies: tuple[tuple[int, ...], ...] = ()
     dependent_gap: float = 0.0
     included: tuple[str | int, ...] = ()
+    selected_error: float | None = None
 
     @property
     def noun(self) -> str:
@@ -253,7 +261,8 @@ class Alternatives:
         return f"Alternatives({'; '.join(self.lines())})"
 
     def __str__(self) -> str:
-        return "\n".join((self.lines()[0], *self._columns_by_verdict()))
+        first, _, *about = self.lines()
+        return "\n".join((first, *self._columns_by_verdict(), *about))
 
     def _repr_html_(self) -> str:
         import pandas as pd
@@ -264,8 +273,9 @@ class Alternatives:
             subsets = table.to_html(border=0)
         more = len(self.subsets) - _NOTEBOOK_ROWS
         rest = [f"and {counted(more, 'more subset')}"] if more > 0 else []
-        notes = "".join(f"<p>{escape(line)}</p>" for line in (*rest, *self._columns_by_verdict()))
-        return f"<div><p>{escape(self.lines()[0])}</p>{subsets}{notes}</div>"
+        first, _, *about = self.lines()
+        notes = "".join(f"<p>{escape(line)}</p>" for line in (*rest, *self._columns_by_verdict(), *about))
+        return f"<div><p>{escape(first)}</p>{subsets}{notes}</div>"
 
     def _columns_by_verdict(self) -> list[str]:
         """Return a line for each verdict that a column has, with the labels of these columns."""
@@ -273,7 +283,7 @@ class Alternatives:
         return [f"{len(labels)} {verdict}: {shorten(labels, _SHOWN)}" for verdict, labels in found.items() if labels]
 
     def lines(self) -> list[str]:
-        """Return what was found in short sentences, as text."""
+        """Return what was found in short sentences, as text: the list, the verdicts, and a selection that it lacks."""
         counts = {name: len(self.labels(name)) for name in VERDICTS}
         columns = f"{counted(self.size, self.noun)}{'' if self.noun == 'column' else ' of columns'}"
         listed = f"{len(self.subsets)} subset{'' if len(self.subsets) == 1 else 's'} of {columns}"
@@ -291,10 +301,27 @@ class Alternatives:
         elif self.complete_within:
             near += f"; proved complete within {percent_below(self.complete_within)} only"
         else:
-            near += "; only the best subset is proved" if self.proven else "; nothing is proved yet"
+            neither = "neither the list nor its first subset is proved yet"
+            near += f"; {'only the best subset is proved' if self.proven else neither}"
         if self.largest_coefficient:
             near += f", among fits whose scaled coefficients are at most {self.largest_coefficient:.3g}"
-        return [near, ", ".join(f"{count} {name}" for name, count in counts.items() if count)]
+        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return [near, verdicts, *self._about_selection()]
+
+    def _about_selection(self) -> Iterator[str]:
+        """Yield that the selection is not listed, if it is not."""
+        if self.selected_error is None:
+            return
+        shares = (f"{self.r2(error):.4%}" for error in (self.selected_error, self.best_error))
+        better = ": it explains {}, the best listed subset {}; dsel.certify takes better columns".format(*shares)
+        yield f"the selection itself is not listed{'' if self.by else better}"
+
+    def listed_for(self, error: float, indices: Sequence[int]) -> Alternatives:
+        """Return the same with `selected_error` of a selection. error, indices: its f and its columns."""
+        near = error <= self.limit_error + _SEEN_SHARE * self.total
+        if self.by:
+            near = any(set(row.indices) == set(indices) for row in self.subsets)
+        return replace(self, selected_error=None if near else float(error))
 
     def over_representatives(
         self, clusters: Sequence[Sequence[int]], errors_of: Callable[[Sequence[Members]], Sequence[float]],

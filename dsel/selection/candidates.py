@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -58,7 +58,8 @@ def candidates_of(
     used = np.union1d(include, np.flatnonzero(allowed))  # the others are excluded, or represented by one of these
     pairs = duplicates(whole.K, used) if whole.has_gram and not request.lam else []
     pairs = [pair for pair in pairs if validated.items.count(pair) > 1]  # a group is chosen as a whole
-    notes += _on_copies(validated, used, pairs)
+    equal = {pair for pair in pairs if whole.K[pair] > 0.0 and statistics.equally_spread(*pair)}
+    notes += _on_copies(validated, used, pairs, equal)
     keep = np.flatnonzero(allowed)
     if not keep.size:
         why = "".join(f" {note[0].upper()}{note[1:]}." for note in dict.fromkeys((*notes, *dataset.notes)))
@@ -92,8 +93,13 @@ def _conditioned(objective: Objective, places: Ints, include: Ints, labels: Labe
         ) from error
 
 
-def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Yield notes on pairs of columns of different groups that are multiples of each other. used: the candidates."""
+def _on_copies(
+    validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[int, int]], equal: Container[tuple[int, int]]
+) -> Iterator[str]:
+    """Yield notes on pairs of columns of different groups that are multiples of each other.
+
+    used: the candidates. equal: the pairs of equal columns.
+    """
     groups, labels = validated.groups, validated.dataset.features
     more = " (and more)" if len(pairs) == MOST_DUPLICATES else ""
 
@@ -112,8 +118,12 @@ def _on_copies(validated: ValidatedRequest, used: Ints, pairs: Sequence[tuple[in
             which = named(_sets(same), groups.names)
             yield f"columns or groups that explain the same, so that it does not matter which is chosen: {which}"
         sets = [columns for columns in sets if not set(combinations(sorted(groups.of(columns)), 2)) <= set(same)]
-    if sets:
-        yield f"columns that are multiples of each other to 1e-6 of their norm{most}: {named(sets, labels.tolist())}"
+    same_values = [columns for columns in sets if all(pair in equal for pair in combinations(sorted(columns), 2))]
+    for what, some in (
+        ("equal", same_values), ("multiples of each other", [one for one in sets if one not in same_values])
+    ):  # fmt: skip
+        if some:
+            yield f"columns that are {what} to 1e-6 of their norm{most}: {named(some, labels.tolist())}"
 
 
 def _sets(pairs: Sequence[tuple[int, ...]]) -> list[list[int]]:

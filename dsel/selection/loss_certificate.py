@@ -25,7 +25,7 @@ from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prov
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
-from dsel.selection.alternatives import Alternatives
+from dsel.selection.alternatives import FROM_PROOF, Alternatives
 from dsel.selection.answer import answer_fields
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
@@ -335,7 +335,7 @@ def _with_better(search: LossSearch, selection: Selection, found: dict[int, Cert
     kept = dependent if search.run.validated.items.keeps_dependent else dependent[:0]
     fields = answer_fields(search.run, last, chosen, kept)
     shares = f"they explain {fields['r2']:.4%}, those of {selection.method} {selection.r2:.4%}"
-    note = f"the proof found these columns: {shares}"
+    note = f"{FROM_PROOF}: {shares}"
     figures = search.class_figures()
     counts = {**selection.counts, **search.figures()}
     notes = [note for note in selection.notes if not of_fit(note)]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.data.labels import format_labels
+from dsel.objective.losses.quantile import BELOW
+from dsel.passes.loss_data import keeps
+from dsel.passes.loss_models import rows_at
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_search import LossSearch
 
@@ -44,6 +47,10 @@ def loss_notes(search: LossSearch, run: SelectionRun) -> list[str]:
             f"{_STOPPED}, because of rounding or of the number of steps: a better deviance is possible; "
             f"{'a larger lam' if search.problem.lam > 0.0 else 'lam above 0'} helps"
         )
+    problem = search.problem
+    if problem.loss.notes_fits and problem.intercept and keeps(problem.dataset, fit.columns.size, problem.loss):
+        rows, eta = rows_at(problem, fit)
+        notes += problem.loss.notes_of_fit(rows.y, eta, rows.w)
     return notes
 
 
@@ -62,5 +69,5 @@ def _separation(search: LossSearch) -> str:
 
 
 def of_fit(note: str) -> bool:
-    """Return whether a note says that the fit of the answer has no end, or stopped before it."""
-    return INFINITE in note or note.startswith((NO_FINITE, _STOPPED))
+    """Return whether a note is about the fit of the answer: that it has no end, say, or stopped before it."""
+    return INFINITE in note or BELOW in note or note.startswith((NO_FINITE, _STOPPED))

@@ -85,7 +85,9 @@ def _categories(answer: Answer) -> Iterator[str]:
         why = validated.method.name if dataset.n < MOST_GROUPED else f"a search of {MOST_GROUPED:,} or more columns"
         yield f"{why} chooses the indicator columns of categories one by one, not as groups"
     groups, categories = validated.groups, dataset.categories
-    if groups is not None and categories is not None and groups.keep_together(categories):
+    if groups is None or categories is None or not grouped_categories(dataset, validated.request.exclude):
+        return
+    if groups.keep_together(categories):
         yield (
             "the indicator columns of a category are chosen together and count as one "
             '(categories="columns": one by one)'

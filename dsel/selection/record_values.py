@@ -128,8 +128,8 @@ class SizeCurve:
         for share in SHARES:
             sizes = (point.size for point in self.points if point.size and point.value <= (1.0 - share) * null)
             enough |= {size: share for size in list(sizes)[:1]}
-        shown = ", ".join(f"k={size} explains {share:.0%}" for size, share in enough.items())
-        return f"{NO_CHOICE}: give k as a number{f' ({shown} of these rows)' if shown else ''}"
+        shown = ", ".join(f"k={size} explains at least {share:.0%}" for size, share in enough.items())
+        return f"{NO_CHOICE}: give k as a number{f' ({shown} of the variation of left-out rows)' if shown else ''}"
 
     def ends_at_least(self, limit: int) -> bool:
         """Return whether the least value is at the limit of the size, so that larger subsets may be better."""

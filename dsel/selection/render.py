@@ -12,7 +12,7 @@ from dsel._lib.console import console_text, text_table
 from dsel._lib.text import counted, exponential, noun, passes_over_data, percent, printable, shorten
 from dsel._lib.types import Floats
 from dsel.search.exact.certificate_words import STATUS_WORDS, caveat, claim, counted_size, covered, effort
-from dsel.selection.alternatives import VERDICTS, Alternatives
+from dsel.selection.alternatives import FROM_PROOF, VERDICTS, Alternatives
 from dsel.selection.record import SelectionRecord
 from dsel.selection.record_values import SizeCurve
 from dsel.selection.represented import inexact_copies
@@ -106,11 +106,13 @@ def render_alternatives(selection: SelectionRecord, width: int | None = None) ->
     if selection.alternatives is None:
         return "The selection has no list of near-best subsets.\n"
     parts = [part for found in selection.alternatives.by_size.values() for part in _alternatives(selection, found)]
+    replaced = "The result now has the best known columns"
+    parts += [note.replace(FROM_PROOF, replaced) for note in selection.notes if note.startswith(FROM_PROOF)]
     return console_text(parts, width)
 
 
 def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[str | Table]:
-    near, verdicts = found.lines()
+    near, verdicts, *about = found.lines()
     yield f"{near} ({found.nodes:,} {noun(found.nodes, 'node')}, {found.seconds:.1f} s)"
     labels = {j: name for name, columns in selection.groups.items() for j in columns}
     labels |= {j: str(price.label) for price in found.columns for j in price.columns or (price.index,)}
@@ -139,6 +141,7 @@ def _alternatives(selection: SelectionRecord, found: Alternatives) -> Iterator[s
     yield table
     if useless := found.labels("useless"):
         yield f"In no {'listed' if found.by else 'near-best'} subset: {shorten(map(str, useless), _FEW)}"
+    yield from (f"{line[0].upper()}{line[1:]}" for line in about)
 
 
 def _substitutes(selection: SelectionRecord) -> Table:

@@ -160,7 +160,7 @@ class Selection(SelectionRecord):
         Selection
             A copy.
         """
-        return replace(self, alternatives=alternatives)
+        return replace(self, alternatives=alternatives.listed_for(self.error, self.indices))
 
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.

@@ -26,7 +26,7 @@ from dsel.data.formats.annotated import is_annotated
 from dsel.data.formats.labelled import flattened, matrix_variable
 from dsel.data.frames import collected, frame_labels
 from dsel.data.in_memory import is_data_array, is_xarray_dataset
-from dsel.data.labels import is_a
+from dsel.data.labels import coordinate_values, is_a
 from dsel.errors import DataError
 
 #: dtypes of pandas and polars that only hold classes, and that a conversion to NumPy would lose.
@@ -152,7 +152,7 @@ def feature_names(X: Any) -> NDArray[np.object_] | None:
     if hasattr(X, "columns"):
         names = list(X.columns)
     elif hasattr(X, "dims") and X.dims[1] in X.coords:
-        names = X.coords[X.dims[1]].values.tolist()
+        names = coordinate_values(X.coords[X.dims[1]])
     return np.array(names, dtype=object) if names and all(isinstance(name, str) for name in names) else None
 
 

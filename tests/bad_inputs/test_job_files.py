@@ -61,6 +61,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("criterion: exits:f", OPTION, "module exits raised SystemExit", "Correct the module"),
     ("criterion: fine:f\nmethod: backward", OPTION, "backward does not take a criterion", "Use one of poss"),
     ("options: [1]", OPTION, r"'options' is \[1\]", "keys with their values"),
+    ("options: {weight: w}", OPTION, "poss has no option 'weight'", "Did you mean 'sample_weight'"),
     ("options: {iteration: 5}", OPTION, "poss has no option 'iteration'", "Did you mean 'iterations'"),
     ("options: {seconds: '5'}", OPTION, "'seconds' is '5'", "a number .not text"),
     ("options: {seconds: -1}", OPTION, "Options of poss: 'seconds' is -1", "above 0"),

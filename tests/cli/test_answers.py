@@ -112,7 +112,7 @@ class TestStatus:
     def test_a_run_that_holds_a_folder_is_starting(self, tmp_path: Path) -> None:
         with locked(tmp_path / "result", "run"):
             assert "starting: a run holds this folder" in invoke("status", tmp_path / "result")
-        with pytest.raises(MissingInputError, match="just started writes there once its data are open"):
+        with pytest.raises(MissingInputError, match="writes there once its data are open"):
             invoke("status", tmp_path / "result")
 
     @pytest.mark.parametrize("command", ["status", "show"])

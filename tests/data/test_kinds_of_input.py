@@ -102,6 +102,8 @@ KINDS: dict[str, Callable[[], Kind]] = {
     ),
     "AnnData": lambda: Kind(ANNOTATED, "y", ANNOTATED),
     "AnnData with a sparse X": lambda: Kind(SPARSE, "y", SPARSE),
+    "view of AnnData": lambda: Kind(ANNOTATED[:M], "y", ANNOTATED[:M]),
+    "view of AnnData with a sparse X": lambda: Kind(SPARSE[:M], "y", SPARSE[:M]),
     "pandas": lambda: frame(lambda f: f, NUMBERS),
     "pandas with nullable types": lambda: frame(lambda f: f.convert_dtypes()),
     "pandas with Arrow types": lambda: frame(lambda f: f.convert_dtypes(dtype_backend="pyarrow")),
@@ -287,6 +289,10 @@ def test_a_store_groups_the_columns_of_a_category_by_the_same_rule(tmp_path: Pat
     assert found.groups == together.groups
     assert any(one.startswith(note) for one in found.notes)
     assert found.notes == together.notes
+    of_text, pairs = NUMBERS.assign(land="north", side=np.where(Y > 0, "left", "right")), [[0, 1], [2, 3]]
+    assert not any(note in one for one in dsel.select(of_text, "side", k=2, groups=pairs).notes)
+    assert not any(note in one for one in dsel.select(store, k=2, groups=pairs, exclude=["colour"]).notes)
+    assert any(note in one for one in dsel.select(store, k=2, groups=pairs).notes)
     one_by_one = dsel.select(store, k=2, categories="columns")
     assert one_by_one.labels == dsel.select(frame, "y", k=2, categories="columns").labels
     assert not one_by_one.groups

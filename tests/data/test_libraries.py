@@ -397,3 +397,29 @@ def test_rows_of_annotated_data_are_predicted_by_label(make: Any, tmp_path: Path
     assert (stored.targets, stored.classes) == (("kind=up",), {"kind": ["down", "up"]})
     np.testing.assert_allclose(np.ravel(stored.predict(data)), selection.predict(data), rtol=1e-6)
     assert dsel.select(tmp_path / "store.zarr", k=1, targets=["kind=down"]).targets == ("kind=down",)
+
+
+@pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_matrix])
+def test_a_view_of_annotated_data_is_as_its_copy(make: Any, tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    rng = np.random.default_rng(3)
+    D = rng.normal(size=(80, 6))
+    obs = pd.DataFrame({"y": D[:, 3] - D[:, 1], "w": rng.uniform(1, 2, 80), "batch": list("ab") * 40})
+    whole = anndata.AnnData(make(D), obs=obs.set_index(obs.index.astype(str)))
+    for view in (whole[whole.obs.batch == "a"], whole[:50], whole[:, :4], whole[5:60, [1, 3, 5]]):
+        copy = view.copy()
+        found = dsel.select(view, "y", k=2, sample_weight="w")
+        expected = dsel.select(copy, "y", k=2, sample_weight="w")
+        assert (found.labels, found.r2) == (expected.labels, expected.r2)
+        assert dsel.select(view, ["y", "w"], k=1).targets == ("y", "w")
+        assert expected.score(view, "y") == expected.score(copy, "y")
+        assert dsel.certify(expected, view, "y", sample_weight="w").certificate[0]["proven"]
+        np.testing.assert_array_equal(expected.predict(view), expected.predict(copy))
+    whole.write_h5ad(tmp_path / "data.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "data.h5ad", backed="r")[:50]
+    with pytest.raises(OptionError, match=r"AnnData object in a file. Read it: X.to_memory\(\)"):
+        dsel.select(backed, "y", k=2)
+    np.testing.assert_allclose(found.predict(backed), found.predict(whole)[:50])
+    for source in (view, backed):
+        report = dsel.ingest(source, tmp_path / "data.zarr", target="y", overwrite=True)
+        assert (report.shape, report.notes) == (source.shape, ["targets are y"])

@@ -18,6 +18,7 @@ from dsel import select
 from dsel.api.run_select import select_from
 from dsel.config.request import SelectionRequest
 from dsel.data.as_dataset import as_dataset
+from dsel.data.ingest import ingest_arrays
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import DataError, DselError, OptionError
 from dsel.jobs.run_folder import RunFolder
@@ -193,3 +194,72 @@ def test_errors_say_what_is_wrong_with_them(
 ) -> None:
     with pytest.raises(error, match=f"(?s){what}.*{remedy}"):
         call(features)
+
+
+DAYS = pd.date_range("2001-01-01", periods=60)
+FIELD = xr.DataArray(
+    RNG.normal(size=(60, 5)), coords={"time": DAYS, "lev": list("abcde")}, dims=("time", "lev"), name="T"
+)
+OF_DAYS = pd.Series(FIELD.values[:, 1] - FIELD.values[:, 3], index=DAYS, name="y")
+
+
+def dated(kind: str, path: Path) -> str:
+    """Write a store whose samples are days, and return the text of the first one."""
+    if kind == "csv":
+        pd.DataFrame(FIELD.values, index=DAYS, columns=list("abcde")).to_csv(path / "data.csv", index_label="day")
+        dsel.ingest(path / "data.csv", path / "x.zarr", index="day")
+        return "2001-01-01"
+    if kind == "nanoseconds":  # as earlier versions wrote them
+        ingest_arrays(FIELD.values, path / "x.zarr", samples=[str(day.value) for day in DAYS], features=list("abcde"))
+        return "978307200000000000"
+    if kind == "netcdf":
+        FIELD.to_dataset().to_netcdf(path / "data.nc")
+    if kind == "zarr":
+        FIELD.to_dataset().chunk(time=7).to_zarr(path / "data.zarr", zarr_format=2)
+    source = {"netcdf": path / "data.nc", "zarr": path / "data.zarr"}.get(kind, FIELD)
+    dsel.ingest(source, path / "x.zarr", chunk_rows=8)
+    return "2001-01-01 00:00:00"
+
+
+@pytest.mark.parametrize("kind", ["zarr", "netcdf", "xarray", "csv", "nanoseconds"])
+def test_moments_are_matched_with_the_text_of_a_store(kind: str, tmp_path: Path) -> None:
+    first, store = dated(kind, tmp_path), tmp_path / "x.zarr"
+    assert dsel.open_store(store).samples[0] == first
+    labelled = xr.DataArray.from_series(OF_DAYS)
+    for y in (OF_DAYS, labelled, labelled[::-1]):
+        found = dsel.select(store, y, k=2)
+        assert sorted(found.labels) == ["b", "d"]
+    assert found.score(store, OF_DAYS)["r2"] == pytest.approx(1.0)
+    with pytest.raises(DataError, match="row 0 is 2001-01-01 00:00:00 in X and 2001-03-01 00:00:00") as caught:
+        dsel.select(store, OF_DAYS[::-1], k=2)
+    advice = str(caught.value).split("same order (Y")[1].split("), or")[0]
+    known = {"Y": OF_DAYS[::-1], "dsel": dsel, "pandas": pd, "X": store}
+    assert sorted(dsel.select(store, eval(f"Y{advice}", known), k=2).labels) == ["b", "d"]
+    with pytest.raises(DataError, match="Give them the same labels, or pass"):
+        dsel.select(store, OF_DAYS.shift(1, freq="D"), k=2)
+
+
+def test_an_order_is_advised_as_the_labels_are_written(tmp_path: Path) -> None:
+    ingest_arrays(FIELD.values, tmp_path / "x.zarr", samples=[*map(str, range(60))])
+    y = OF_DAYS.reset_index(drop=True)[::-1]
+    with pytest.raises(DataError, match=r"Y.loc\[dsel.open_store\(X\).samples.astype\(int\)\]"):
+        dsel.select(tmp_path / "x.zarr", y, k=2)
+    ordered = y.loc[dsel.open_store(tmp_path / "x.zarr").samples.astype(int)]
+    assert sorted(dsel.select(tmp_path / "x.zarr", ordered, k=2).labels) == ["x1", "x3"]
+    with pytest.raises(DataError, match=r'Y.loc\[X.indexes\["time"\]\]'):
+        dsel.select(FIELD, OF_DAYS[::-1], k=2)
+
+
+def test_features_that_are_days_have_no_time(tmp_path: Path) -> None:
+    coords = {"site": range(20), "day": DAYS[:3], "band": ["g", "r"]}
+    cube = xr.DataArray(RNG.normal(size=(20, 3, 2)), coords=coords, dims=list(coords), name="cube")
+    half_days = cube.assign_coords(day=pd.date_range("2001-01-01", periods=3, freq="12h"))
+    for data, label in (cube, "2001-01-02"), (half_days, "2001-01-01 12:00:00"):
+        found = dsel.select(data, data.values[:, 1, 0], k=1)
+        assert found.labels == [f"day={label},band=g"]
+        np.testing.assert_allclose(found.predict(data), data.values[:, 1, 0])
+        dsel.ingest(data.to_dataset(), tmp_path / "x.zarr", dimension="site", overwrite=True)
+        assert f"day={label},band=g" in dsel.open_store(tmp_path / "x.zarr").features
+        matrix = data[..., 0]
+        assert dsel.select(matrix, matrix.values[:, 1], k=1).labels == [label]
+        assert np.shape(found.transform(data)) == (20, 1)

@@ -75,6 +75,17 @@ def test_a_command_lists_them_and_the_result_keeps_them(tmp_path: Path) -> None:
     assert "Alternatives: 3 subsets" in call("show", job.out)[1]
 
 
+def test_a_command_says_that_it_replaced_the_columns_of_the_result(tmp_path: Path) -> None:
+    job = job_file(tmp_path)
+    searched = finished(job)
+    text, found = call("alternatives", job.out)[1], open_selection(job.out)
+    assert found.alternatives is not None
+    assert found.alternatives.selected_error is None
+    assert found.r2 > searched.r2
+    shares = f"they explain {found.r2:.4%}, those of omp {searched.r2:.4%}"
+    assert text.splitlines()[-1] == f"The result now has the best known columns: {shares}"
+
+
 def test_the_saved_proof_of_an_earlier_version_begins_again_with_included_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

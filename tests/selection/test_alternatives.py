@@ -19,7 +19,7 @@ from dsel.errors import CapacityError, DataError, DselError, OptionError
 from dsel.jobs import certify
 from dsel.search.exact.proof import Proof
 from dsel.selection import answer
-from dsel.selection.render import render
+from dsel.selection.render import render, render_alternatives
 from dsel.selection.results.compare import compare_selections
 from tests.datasets import load
 
@@ -258,6 +258,8 @@ def test_the_example_of_the_documentation() -> None:
         (lambda s: dsel.alternatives(s, X, Y, limit=0), OptionError, "'limit' is 0"),
         (lambda s: dsel.alternatives(s, X, Y, seconds=0.0), OptionError, "'seconds' is 0.0"),
         (lambda s: dsel.alternatives(s, X, Y, sizes="some"), OptionError, "'sizes' is 'some'"),
+        (lambda s: dsel.alternatives(s, X, Y, by="bic", nbest=3, sizes="all"), OptionError, "leave sizes out"),
+        (lambda s: dsel.stability(X, Y, k=2, reduce={"rank": 3}), DselError, "Leave reduce out"),
         (lambda s: dsel.alternatives(s, X[:, ::-1], Y), DataError, "not the data of the selection"),
         (lambda s: dsel.alternatives("folder", X, Y), OptionError, "selection is a str"),
     ],
@@ -439,7 +441,7 @@ def test_a_comparison_of_groups_is_short_and_says_what_slices_are() -> None:
 @pytest.mark.parametrize(
     ("complete_within", "proven", "says"),
     [(0.004, True, "proved complete within 0.39% only"), (0.0, True, "only the best subset is proved"),
-     (0.0, False, "nothing is proved yet")],
+     (0.0, False, "neither the list nor its first subset is proved yet")],
 )  # fmt: skip
 def test_an_incomplete_list_says_what_is_proved(complete_within: float, proven: bool, says: str) -> None:
     found = dsel.alternatives(dsel.select(X, Y, k=K, method="forward"), X, Y, within=0.05)
@@ -456,3 +458,43 @@ def test_a_comparison_shows_of_a_rule_what_differs_from_the_defaults() -> None:
     assert "gap" in compared.as_dict()["options"]["choose_k"][0]
     (line,) = (x for x in compare_selections(a, dsel.select(X, Y, k=2)).render().splitlines() if x.startswith("choose"))
     assert line.split() == ["choose_k", "by", "bic", "-"]
+
+
+def test_a_list_says_that_the_selection_is_not_on_it() -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=(2, 80))
+    data = np.column_stack([a + b + 0.3 * rng.normal(size=80), a, b, rng.normal(size=(80, 3))])
+    y = a + b + 0.01 * rng.normal(size=80)  # forward begins with the first column
+    missed = dsel.select(data, y, k=2, method="forward")
+    found = dsel.alternatives(missed, data, y)
+    assert found.selected_error == missed.error > found.limit_error
+    shares = f"it explains {missed.r2:.4%}, the best listed subset {found.subsets[0].r2:.4%}"
+    says = f"the selection itself is not listed: {shares}; dsel.certify takes better columns"
+    assert str(found).splitlines()[-1] == says
+    assert says in found._repr_html_()
+    kept = missed.with_alternatives(found)
+    assert f"Alternatives: {says}" in render(kept)
+    assert says[1:] in render_alternatives(kept)
+    assert dsel.Alternatives.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+    better = dsel.certify(kept, data, y)
+    assert better.alternatives.selected_error is None
+    assert "not listed" not in render(better)
+    assert better.with_alternatives(found).alternatives.selected_error is None
+    assert dsel.alternatives(better, data, y).selected_error is None
+    by = dsel.alternatives(missed, data, y, by="bic", nbest=2)
+    assert str(by).splitlines()[-1] == "the selection itself is not listed"
+
+
+@pytest.mark.parametrize("how", [{"loss": "huber"}, {"lam": 2.0}, {"groups": [[0, 3], [1], [2]]}])
+def test_a_selection_is_compared_with_the_list_by_what_it_minimizes(how: dict[str, Any]) -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=(2, 80))
+    data = np.column_stack([a + b + 0.3 * rng.normal(size=80), a, b, rng.normal(size=80)])
+    y = a + b + 0.01 * rng.normal(size=80)
+    without = dsel.select(data, y, k=2, method="forward", exclude=[2], **how)
+    missed = replace(without, request=without.request.model_copy(update={"exclude": ()}))
+    found = dsel.alternatives(missed, data, y)
+    assert found.selected_error == missed.error
+    assert f"the best listed subset {found.r2(found.best_error):.4%}" in str(found)
+    best = dsel.certify(missed, data, y)
+    assert dsel.alternatives(best, data, y).selected_error is None

@@ -406,8 +406,9 @@ def test_no_rule_chooses_k_for_x_itself_and_a_note_names_sizes(asked: Any) -> No
     assert curve is not None
     assert found.k == 8  # the error of left-out rows is 0 with all columns
     (note,) = [note for note in found.notes if note.startswith("no rule can choose k for X itself")]
-    sizes = re.findall(r"k=(\d) explains (\d\d)%", note)
+    sizes = re.findall(r"k=(\d) explains at least (\d\d)%", note)
     assert sizes
+    assert note.endswith("% of the variation of left-out rows)")
     error = [point.value / curve.points[0].value for point in curve.points]
     for size, share in sizes:
         assert error[int(size)] <= 1.0 - int(share) / 100.0 < error[int(size) - 1]
@@ -624,7 +625,7 @@ def test_a_job_saves_the_curve(tmp_path: Path) -> None:
         ({"k": "automatic"}, "whole number, or auto"),
         ({"k": 3, "max_k": 4}, "max_k cannot be used with k 3"),
         ({"choose_k": "hqc"}, "choose_k.by"),
-        ({"choose_k": "held-out"}, "by held-out needs held_out"),
+        ({"choose_k": "held-out"}, r"by held-out needs held_out: .*\{'held_out': 0.2\}"),
         ({"choose_k": {"by": "bic", "folds": 3}}, "folds cannot be used by bic"),
         ({"choose_k": {"by": "bic", "one_standard_error": True}}, "no standard error by bic"),
         ({"choose_k": {"gap": 3}}, "gap goes with split blocks or forward"),
@@ -682,6 +683,11 @@ def test_the_command_line_takes_the_place_of_the_job_files_keys(tmp_path: Path) 
     code, _, err = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "hqc")
     assert code == 64
     assert "choose_k.by" in err
+    _, out, _ = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "{held_out: 0.2}")
+    assert "k is chosen by 20 % of the rows, held out" in out
+    code, _, err = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "held-out")
+    assert code == 64
+    assert "{'held_out': 0.2}" in err
 
 
 @pytest.mark.parametrize("by", ["aic", "bic"])

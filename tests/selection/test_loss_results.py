@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from dataclasses import replace
@@ -101,6 +102,35 @@ def test_quantiles_are_those_of_the_regression_but_for_smoothing(tau: float) -> 
     assert s.error <= theirs <= ours <= s.error + error
     assert (s.predict(Z) > NUMBERS).mean() == pytest.approx(tau, abs=0.05)
     assert any(f"the quantile {tau:g}, smoothed" in note for note in s.notes)
+    below = (s.predict(Z) > NUMBERS).mean()
+    said = f"{below:.1%} of the rows are below the predicted quantile {tau:g}"
+    (note,) = (note for note in s.notes if note.startswith(said))
+    assert (": a smaller width" in note) == (abs(below - tau) >= 0.01)
+
+
+def test_a_smaller_width_brings_the_share_of_rows_to_the_level_as_the_note_says() -> None:
+    rng = np.random.default_rng(1)
+    columns = rng.normal(size=(400, 4))
+    y = 2 * columns[:, 0] - columns[:, 2] + rng.normal(size=400)
+    s = dsel.select(columns, y, k=2, loss={"quantile": {"level": 0.95}})
+    (note,) = (note for note in s.notes if "of the rows are below" in note)
+    options = json.loads(re.search(r"loss=(\{.*\}\})", note)[1])
+    narrow = dsel.select(columns, y, k=2, loss=options)
+    shares = [(y < one.predict(columns)).mean() for one in (s, narrow)]
+    assert abs(shares[1] - 0.95) < 0.005 < 0.01 <= abs(shares[0] - 0.95)
+    assert note.startswith(f"{shares[0]:.1%} of the rows")
+    assert f"{shares[1]:.1%} of the rows are below the predicted quantile 0.95" in narrow.notes
+    exact = dsel.select(columns, columns[:, 0], k=1, loss={"quantile": {"level": 0.95}})
+    assert not any("a smaller width" in one for one in exact.notes)
+
+
+def test_the_note_on_the_share_of_rows_is_about_the_columns_of_the_proof() -> None:
+    s = dsel.select(X, NUMBERS, k=2, exclude=[3], loss=Quantile(0.9))
+    missed = replace(s, request=s.request.model_copy(update={"exclude": ()}))
+    found = dsel.certify(missed, X, NUMBERS)
+    assert found.labels != s.labels
+    (note,) = (note for note in found.notes if "of the rows are below" in note)
+    assert note.startswith(f"{(found.predict(X) > NUMBERS).mean():.1%} ")
 
 
 def test_a_narrow_parabola_is_fitted_exactly() -> None:
@@ -456,6 +486,8 @@ def test_texts_name_what_rounding_and_gaps_are_shares_of() -> None:
     (row,) = found.certificate
     rounded = {**row, "rounding_error": 2e-8, "status": "optimal"}
     assert "proved optimal to 2e-08 of the deviance without columns" in str(replace(found, certificate=(rounded,)))
+    hardly = {**rounded, "rounding_error": 1.2e-8}  # 1e-08 in one digit
+    assert "proved optimal to" not in str(replace(found, certificate=(hardly,)))
     near = {**row, "status": "bounded", "gap": 2e-5 * row["value"], "relative_gap": 2e-5}
     assert ", 0.002% of the error;" in str(replace(found, certificate=(near,)))
     squared = {**rounded, "method": "branch-and-bound"}

@@ -425,6 +425,10 @@ def test_a_category_under_two_names_is_named_once() -> None:
     shared = "city=ulm and town=ULM and land=north and land=south"
     assert same in notes
     assert f"columns that are multiples of each other to 1e-6 of their norm in different groups: {shared}" in notes
+    frame["many"] = frame["city"].where(frame["city"] != "kiel", rng.choice(["kiel", "wien"], 60))
+    equal = "city=bonn and town=BONN and many=bonn; city=ulm and town=ULM and many=ulm"
+    notes = dsel.select(frame.drop(columns="land"), y, k=2).notes
+    assert f"columns that are equal to 1e-6 of their norm in different groups: {equal}" in notes
 
 
 def test_the_note_on_kept_multiples_says_how_near_they_are_and_what_a_proof_leaves_out() -> None:
@@ -432,7 +436,7 @@ def test_the_note_on_kept_multiples_says_how_near_they_are_and_what_a_proof_leav
     kept = dsel.certify(dsel.select(X, Y, k=3, near_copies="keep"), X, Y)
     assert kept.certificate[-1]["status"] == "optimal-except-near-copies"  # both together are not covered
     assert kept.certificate[-1]["near_copies"] == [[2, 10]]
-    wanted = "multiples of each other to 1e-6 of their norm, of which at most one is chosen; a proof is optimal-except"
+    wanted = "columns that are equal to 1e-6 of their norm, of which at most one is chosen; a proof is optimal-except"
     assert any(wanted in note and note.endswith(": x2 and x10") for note in kept.notes)
     first = dsel.certify(dsel.select(X, Y, k=3), X, Y)
     assert first.certificate[-1]["represented"] == 1  # x10 in place of x2 may be better

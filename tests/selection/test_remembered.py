@@ -84,3 +84,12 @@ def test_what_cannot_be_remembered_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path / "none" / "values.jsonl", "s3://bucket/values.jsonl"):
         with pytest.raises(OptionError, match="not in a folder on disk"):
             dsel.Remembered(Counted(), path, name="squares")
+
+
+def test_values_of_other_targets_or_weights_are_not_used(tmp_path: Path) -> None:
+    f, both, w = Counted(), np.column_stack([Y, X[:, 3]]), np.arange(1.0, 41.0)
+    remembered = dsel.Remembered(f, tmp_path / "values.jsonl", name="squares")
+    asked: list[dict[str, Any]] = [{"targets": [0]}, {"targets": [1]}, {}, {"sample_weight": w}]
+    for number, given in enumerate([*asked, *asked]):
+        dsel.select(X, both, k=1, method="forward", criterion=remembered, **given)
+        assert len(f.calls) == 8 * min(number + 1, 4)

@@ -106,7 +106,7 @@ def _parts(x: Any, obs: Any, names: Any, where: str, options: SourceOptions) -> 
     samples = [str(label) for label in index]
     return Parts(
         LazyArray.of(x, f"X of {where}"), y, w, [str(name) for name in names], labels,
-        lambda start, stop: samples[start:stop], classes,
+        lambda start, stop: samples[start:stop], classes, (f"targets are {', '.join(labels)}",) if labels else (),
     )  # fmt: skip
 
 

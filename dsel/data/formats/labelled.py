@@ -30,7 +30,7 @@ from dsel.data.formats.lazy_arrays import (
     tree_identity,
 )
 from dsel.data.formats.source import Array, Format, Source, SourceOptions, SparseSource
-from dsel.data.labels import as_labels
+from dsel.data.labels import as_labels, coordinate_values
 from dsel.data.store.array import read_attributes
 from dsel.errors import DataError, MissingExtraError, OptionError
 from dsel.storage.paths import AnyPath, zarr_store
@@ -161,7 +161,7 @@ def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
     weights = None if weight is None else _matrix(dataset[weight], sample, f"{weight} of {where}")
     return Parts(
         matrix, y, weights, features, targets,
-        None if labels is None else lambda start, stop: labels[start:stop].values.tolist(), classes,
+        None if labels is None else lambda start, stop: coordinate_values(labels[start:stop], whole=False), classes,
         (f"samples are along the dimension {sample}",),
     )  # fmt: skip
 
@@ -224,9 +224,9 @@ def _matrix(array: Any, sample: str, where: str) -> LazyArray:
 def _feature_labels(array: Any, sample: str) -> list[str] | None:
     others = [dim for dim in array.dims if dim != sample]
     if len(others) == 1:
-        return None if others[0] not in array.coords else [str(label) for label in array[others[0]].values.tolist()]
+        return None if others[0] not in array.coords else [*map(str, coordinate_values(array[others[0]]))]
     values = [
-        array[dim].values.tolist() if dim in array.coords else range(array.sizes[dim]) for dim in others
+        coordinate_values(array[dim]) if dim in array.coords else range(array.sizes[dim]) for dim in others
     ]  # fmt: skip
     return [
         ",".join(f"{dim}={value}" for dim, value in zip(others, point, strict=True)) for point in product(*values)

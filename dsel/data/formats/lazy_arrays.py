@@ -299,8 +299,9 @@ def parts_of(arrays: dict[str, Any], where: str, options: SourceOptions) -> Part
 
 def words(array: Any, start: int, stop: int) -> list[str]:
     """Return values as text; HDF5 may hold text as bytes."""
-    values = np.asarray(array[start:stop]).ravel().tolist()
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+    values = np.asarray(array[start:stop]).ravel()
+    values = values.astype(str) if values.dtype.kind in "mM" else values
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]
 
 
 def _targets(arrays: dict[str, Any], names: list[str], rows: int, where: str) -> Targets:

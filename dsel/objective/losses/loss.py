@@ -71,6 +71,8 @@ class Loss(ABC):
         The parameters that a user may set: numbers that are fields of the loss.
     scale_parameters : int
         How many parameters of the spread of the targets information criteria count.
+    notes_fits : bool
+        Whether `notes_of_fit` says something, for which the rows of the chosen columns are read.
     """
 
     name: ClassVar[str]
@@ -87,6 +89,7 @@ class Loss(ABC):
     predicts: ClassVar[str] = ""
     options: ClassVar[tuple[str, ...]] = ()
     scale_parameters: ClassVar[int] = 0
+    notes_fits: ClassVar[bool] = False
 
     def with_options(self, values: Mapping[str, Any]) -> Self:
         """Return the loss with other values of some of its `options`. Errors: OptionError for what is none."""
@@ -196,6 +199,10 @@ class Loss(ABC):
 
     def notes(self) -> tuple[str, ...]:
         """Return what a user should know about how the targets were taken."""
+        return ()
+
+    def notes_of_fit(self, y: Floats, eta: Floats, w: Floats) -> tuple[str, ...]:
+        """Return what a user should know about a fit on the rows. w: their weights."""
         return ()
 
 

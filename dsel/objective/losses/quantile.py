@@ -14,6 +14,10 @@ from dsel.objective.losses.loss import Loss
 
 #: The default width, in robust standard deviations of the target.
 _WIDTH = 0.1
+#: A share of rows that is this far from the level gets a remedy, which is a width of this share.
+_FAR, _NARROW = 0.01, 0.1
+#: What the note on the share of rows says.
+BELOW = "of the rows are below the predicted quantile"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Quantile(Loss):
     link = "identity"
     summary = "a quantile of numbers, such as the median: the pinball loss, smoothed near 0"
     options = ("level", "width")
+    notes_fits = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.level < 1.0:
@@ -97,4 +102,17 @@ class Quantile(Loss):
         return (
             f"the deviance is the pinball loss of the quantile {self.level:g}, smoothed: it is lower by at most "
             f"{error:.3g} for each row",
+        )
+
+    def notes_of_fit(self, y: Floats, eta: Floats, w: Floats) -> tuple[str, ...]:
+        """Return the share of rows below the prediction, and what helps where it is far from the level."""
+        near = 1e-6 * self._h
+        below, most = (float(w @ (y < eta + margin) / w.sum()) for margin in (-near, near))
+        note = f"{below:.1%} {BELOW} {self.level:g}"
+        if below - _FAR < self.level < most + _FAR:
+            return (note,)
+        values = f'{{"level": {self.level:g}, "width": {_NARROW * self._h:.3g}}}'
+        return (
+            f"{note}, because of the smoothing: a smaller width brings the share near {self.level:g}, such as "
+            f'loss={{"quantile": {values}}}, and proofs take longer',
         )

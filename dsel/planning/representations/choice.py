@@ -49,7 +49,8 @@ def choose(shape: ProblemShape, resources: Resources) -> Representation:
         if not one.obstacle and (one.name == Sketch.name or shape.sketch is None):
             return one
     if shape.sketch is not None:
-        raise CapacityError(found[-1].obstacle, "Use a sketch of smaller rank, or give more memory.")
+        remedy = "Leave reduce out." if found[-1].unsupported else "Reduce to a smaller rank, or give more memory."
+        raise CapacityError(found[-1].obstacle, remedy)
     first = found[0]
     tried = "".join(f" As {one.name}: {one.shortage}" for one in found[1:] if not one.unsupported)
     raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))

@@ -215,7 +215,7 @@ class Sketch(EigenReduced):
     def unsupported(self) -> str:
         """Return what the method needs that a reduced problem does not have; empty if nothing."""
         if self.shape.needs.gram_sums > 1 or self.shape.rounds:
-            return "The method needs rows that are left out."
+            return "A reduced problem has no rows to leave out, as folds and stability selection do."
         return "" if self.shape.sketch is not None else super().unsupported
 
     @property

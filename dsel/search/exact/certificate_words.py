@@ -17,7 +17,7 @@ STATUS_WORDS: dict[str, str] = {
     "optimal": "optimal", "optimal-except-near-copies": "optimal except for near-copies", "bounded": "bounded",
     "no-useful-bound": "no useful bound",
 }  # fmt: skip
-#: Above this share of ||Y||^2, rounding is named where a subset is proved optimal.
+#: Above this share of ||Y||^2, rounded to one digit, rounding is named where a subset is proved optimal.
 _NAMED_ROUNDING = 1e-8
 #: Sets of nearly dependent columns that a sentence names, and columns of one set.
 _MOST_SETS, _MOST_MEMBERS = 50, 6
@@ -43,8 +43,8 @@ def claim(row: Mapping[str, Any]) -> str | None:
         return None
     words = "still proved optimal" if row.get("leaves_checked") else "proved optimal"
     words += " for the noisy sums" if row.get("noise") else ""
-    if row["rounding_error"] > _NAMED_ROUNDING:
-        words += f" to {row['rounding_error']:.0e} of {whole_of(row)}"
+    if float(shown := f"{row['rounding_error']:.0e}") > _NAMED_ROUNDING:
+        words += f" to {shown} of {whole_of(row)}"
     if row["status"] != "optimal":
         words += " except for near-copies"
     return f"{words} {covered(row)}".strip()

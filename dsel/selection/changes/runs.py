@@ -55,7 +55,7 @@ class RunSummary:
     largest_shift : float, optional
         The largest drift of a mean, in standard deviations.
     seconds : float
-        The duration.
+        The time of the passes, the search and the comparison, without the start of the program and the proof.
     bytes_read : int
         What was read of the data.
     status : str, optional

@@ -275,9 +275,10 @@ def alternatives_section(selection: SelectionRecord) -> dict[str, Any] | None:
     found = selection.alternatives
     if found is None or not found.subsets:
         return None
-    near, verdicts = found.lines()
+    near, verdicts, *about = found.lines()
     return {
-        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. {found.noun.capitalize()}s: {verdicts}.",
+        "lead": f"There {'is' if len(found.subsets) == 1 else 'are'} {near}. {found.noun.capitalize()}s: {verdicts}."
+        + "".join(f" {line[0].upper()}{line[1:]}." for line in about),
         "sentences": [
             _about_column(found, price, selection.share_less_penalty.replace("2", "²"))
             for price in shown_prices(selection)[:_MOST_SENTENCES]

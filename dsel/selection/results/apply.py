@@ -26,7 +26,7 @@ from dsel.data.frame_numbers import warn_of_new_value, with_columns
 from dsel.data.frames import collected
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
-from dsel.data.labels import column_of, default_labels, is_a
+from dsel.data.labels import column_of, coordinate_values, default_labels, is_a, is_frame
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -77,14 +77,14 @@ def transform(selection: SelectionRecord, X: Any) -> Any:
     X = opened(selection, X)
     if isinstance(X, Dataset):
         return _lazily(X, StoredColumns.of(selection, X))
-    return take_columns(X, column_positions(selection, _labels(X), X.shape[1], named=_is_frame(X)))
+    return take_columns(X, column_positions(selection, _labels(X), X.shape[1], named=is_frame(X)))
 
 
 def take_columns(X: Any, places: Ints) -> Any:
     """Return columns of a DataArray with samples first, of a DataFrame, or of a matrix."""
     if is_a(X, "xarray", "DataArray"):
         return X.isel({X.dims[1]: places})
-    if _is_frame(X):
+    if is_frame(X):
         return X.iloc[:, places] if hasattr(X, "iloc") else X[[X.columns[i] for i in places]]
     return X.tocsc()[:, places].asformat(X.format) if hasattr(X, "tocsc") else X[:, places]
 
@@ -185,9 +185,9 @@ def _linear_predictor(selection: SelectionRecord, X: Any) -> Any:
 
         values = model(x.to_numpy())
         return pl.Series(names[0], values) if model.flat else pl.DataFrame(values, schema=names)
-    if _is_frame(x) and hasattr(x, "to_dask_array"):
+    if is_frame(x) and hasattr(x, "to_dask_array"):
         return x.map_partitions(_predict_frame, model, targets, meta=_predict_frame(x._meta, model, targets))
-    if _is_frame(x):
+    if is_frame(x):
         return _predict_frame(x, model, targets)
     return _predict_matrix(x, model)
 
@@ -255,9 +255,10 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
     if is_annotated(X):  # of a wide one, only the chosen columns become dense
         import pandas as pd
 
+        X = X.to_memory() if X.isbacked and X.is_view else X  # a view in a file has no views
         chosen = [name for name in selection.names if name in X.var_names]
         X = X[:, chosen].to_df() if len(chosen) == len(selection.names) else pd.DataFrame(columns=X.var_names)
-    if _is_frame(X):
+    if is_frame(X):
         return with_columns(X, selection.names, selection.request.dates, selection.categories)
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})
@@ -284,8 +285,8 @@ def _labels(X: Any) -> list[str] | None:
     if isinstance(X, Dataset):
         return [str(label) for label in X.features]
     if is_a(X, "xarray", "DataArray"):
-        return [str(label) for label in X.coords[X.dims[1]].values.tolist()] if X.dims[1] in X.coords else None
-    return [str(label) for label in X.columns] if _is_frame(X) else None
+        return [*map(str, coordinate_values(X.coords[X.dims[1]]))] if X.dims[1] in X.coords else None
+    return [str(label) for label in X.columns] if is_frame(X) else None
 
 
 @dataclass(frozen=True)
@@ -430,10 +431,6 @@ def _by_column(shape: tuple[int, int], labels: Sequence[Any], column: Callable[[
                 f"Column {name} does not hold numbers: {error}.", "Convert it as the data of the selection were."
             ) from error
     return values
-
-
-def _is_frame(value: Any) -> bool:
-    return type(value).__name__ == "DataFrame" and hasattr(value, "columns")
 
 
 def _warn_of_new_numbers(targets: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from dsel.data.frames import collected, frame_labels, names_columns, targets_in
 from dsel.data.frames import opened as named
 from dsel.data.icechunk_snapshot import is_snapshot
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset, xarray_variables
-from dsel.data.labels import is_a
+from dsel.data.labels import coordinate_values, is_a
 from dsel.data.offset import split_offset
 from dsel.data.store.array import StoredArray
 from dsel.data.weights import array_weights
@@ -164,7 +164,7 @@ def _aligned(selection: SelectionRecord, X: Any, y: Any, sample_weight: Any) -> 
     y = with_days(y) if selection.request.dates == "days" else y
     labels = frame_labels(y)
     if is_data_array(y) and y.ndim == 2 and y.dims[1] in y.coords:
-        labels = [str(label) for label in y.coords[y.dims[1]].values.tolist()]
+        labels = [*map(str, coordinate_values(y.coords[y.dims[1]]))]
     if labels is not None and len(labels) > 1 and set(selection.targets) <= set(labels):
         places = [labels.index(target) for target in selection.targets]
         if is_a(y, "pyarrow", "Table"):

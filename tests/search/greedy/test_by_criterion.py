@@ -6,10 +6,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import anndata
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 
 import dsel
 from dsel.config.request import SelectionRequest
@@ -229,3 +233,40 @@ def test_a_job_continues_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest
     assert len(lines) == len(set(lines)) == 12 + 11 + 10
     assert tuple(sorted(found.indices)) == literal_forward(Absolute(), 12, 3)[-1]
     assert found.counts["futures"] > 0
+
+
+def squares(S: Subset, data: Any) -> float:
+    """Return the squared error of a weighted fit of the targets that a criterion sees."""
+    A, w = np.column_stack([data.columns(S), np.ones(data.m)]), np.sqrt(data.weights)[:, None]
+    return float(((w * (data.Y - A @ np.linalg.lstsq(w * A, w * data.Y, rcond=None)[0])) ** 2).sum())
+
+
+@pytest.mark.parametrize(("targets", "best"), [(["a"], 0), (["b"], 4), (["c", "b"], 4)])
+def test_a_criterion_sees_the_rows_the_weights_and_the_targets_of_the_request(
+    targets: list[str], best: int, tmp_path: Path
+) -> None:
+    rng, names, half = np.random.default_rng(0), ["a", "b", "c"], slice(0, 150)
+    X, w = rng.normal(size=(300, 6)), rng.uniform(1, 2, 300)
+    Y = np.column_stack([X[:, 0], 50 * X[:, 4], X[:, 2]]) + 0.1 * rng.normal(size=(300, 3))
+    Y[150:] = 90 * X[150:, [5]]
+    frame = pd.DataFrame({**{f"x{j}": X[:, j] for j in range(6)}, **dict(zip(names, Y.T, strict=True)), "weight": w})
+    seen = SimpleNamespace(
+        columns=lambda S: X[half, list(S)], m=150, weights=w[half], Y=frame[sorted(targets)].to_numpy()[half]
+    )
+    expected = squares((best,), seen)
+    assert expected == min(squares((j,), seen) for j in range(6))
+    dsel.ingest(frame, tmp_path / "dense.zarr", target=names, weight="weight")
+    obs = frame[[*names, "weight"]].set_axis(frame.index.astype(str))
+    dsel.ingest(
+        anndata.AnnData(scipy.sparse.csr_matrix(X), obs=obs), tmp_path / "sparse.zarr", target=names, weight="weight"
+    )
+    request: dict[str, Any] = {"k": 1, "targets": targets, "criterion": squares}
+    of_store = {"rows": {"first": 0.5}}
+    found = [
+        dsel.select(X[half], frame[names][half], method="forward", sample_weight=w[half], **request),
+        dsel.select(tmp_path / "dense.zarr", method="forward", **of_store, **request),
+        dsel.select(tmp_path / "sparse.zarr", method="forward", **of_store, **request),
+        dsel.select(tmp_path / "dense.zarr", method="pposs", processes=2, iterations=100, **of_store, **request),
+    ]
+    assert [selection.indices for selection in found] == [(best,)] * 4
+    np.testing.assert_allclose([selection.criterion for selection in found], expected)

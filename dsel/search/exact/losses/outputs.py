@@ -25,6 +25,10 @@ from dsel.search.exact.losses.problem import START, Dual, LossProblem, Point, Re
 _EPS = float(np.finfo(np.float64).eps)
 #: Most steps of a relaxation and of a fit, and most halvings of a step.
 _STEPS, _HALVINGS = 100, 12
+#: Coefficients that a Newton step changes at most where columns are free.
+_MOST_AT_ONCE = 200
+#: Steps after which a relaxation ends whose objective shows that its node stays open.
+_STEPS_OPEN = 30
 #: A step that lowers the objective by less than this share is the last one.
 _SETTLED = 1e-14
 #: Sweeps that bring the sums of probabilities near those of the targets; the rest is exact.
@@ -62,16 +66,17 @@ def _balanced(moved: Floats, y: Ints) -> Floats:
     """
     q = moved.shape[1]
     of_class = np.eye(q)[y]
+    whole, give, get = of_class.T @ moved, np.ones(q), np.ones(q)  # all rows of a class have the same factors
     for _ in range(_SWEEPS):
-        flows = of_class.T @ moved
+        flows = give[:, None] * whole * get
         gives, gets = flows.sum(axis=1), flows.sum(axis=0)
         if np.abs(gives - gets).max() <= 1e-14 * gives.sum():
             break
-        to = np.minimum(1.0, np.divide(gives, gets, out=np.ones(q), where=gets > 0.0))
-        moved = moved * to
-        gives, gets = (of_class.T @ moved).sum(axis=1), moved.sum(axis=0)
-        share = np.minimum(1.0, np.divide(gets, gives, out=np.ones(q), where=gives > 0.0))
-        moved = moved * share[y][:, None]
+        get *= np.minimum(1.0, np.divide(gives, gets, out=np.ones(q), where=gets > 0.0))
+        flows = give[:, None] * whole * get
+        gives, gets = flows.sum(axis=1), flows.sum(axis=0)
+        give *= np.minimum(1.0, np.divide(gets, gives, out=np.ones(q), where=gives > 0.0))
+    moved = moved * get * give[y][:, None]
     top = float(moved.max(initial=0.0)) * moved.size
     if not 1e-280 < top < 1e280:
         return np.zeros_like(moved)
@@ -136,15 +141,17 @@ def relax_outputs(
         missing = enough - best[0]
         if missing <= 0.0 or (step and value - best[0] <= max(close * min(missing, abs(value)), 1e-12 * abs(value))):
             break
-        if step and value <= close * enough < np.inf:  # no bound up to this closes the node, nor tells what to split
+        if close and (value <= close * enough or step >= _STEPS_OPEN) and value < enough < np.inf:  # no bound closes it
             break
         S, b = with_needed(problem, dual.gains, fixed, free, q, S, b, s)
         columns = Zt[problem.members(S)]
         moved = None
         for attempt in range(3):
             if attempt == 0:
-                new, d0 = _newton(problem, columns, b, eta) if fixed[S].all() else (b, None)
+                new, d0 = _newton(problem, columns, b, eta) if _has_no_price(problem, fixed[S], b.size) else (b, None)
                 if d0 is None or lengths(new).max(initial=0.0) > problem.largest:
+                    continue
+                if q > 0 and problem.lengths(new, S)[~fixed[S]].sum() > q * problem.largest:
                     continue
             else:
                 new, d0, s = _by_model(problem, S, columns, b, eta, fixed, q, s, safe=attempt == 2)
@@ -165,6 +172,11 @@ def relax_outputs(
         dual = dual_of_outputs(problem, at)
         best = max(best, (dual.bound(fixed, free, q), dual), key=lambda pair: pair[0])
     return Relaxed(*best, problem.point(S, b, b0, s), value)
+
+
+def _has_no_price(problem: LossProblem, fixed: Bools, size: int) -> bool:
+    """Return whether items cost nothing within their limit, and a step of all coefficients is not too large."""
+    return bool(fixed.all()) or (problem.lam == 0.0 and size <= _MOST_AT_ONCE)
 
 
 def _newton(problem: LossProblem, columns: Floats, b: Floats, eta: Floats) -> tuple[Floats, Floats]:

@@ -139,7 +139,8 @@ def proof_by(
         ended = tree.run(nodes, None if watcher is None else watcher.after_node)
         if watcher is not None:
             watcher.at_end(tree)
-        proven = ended == "proven" and tree.value - tree.bound <= max(_PROVEN * tree.total, tree.gap * abs(tree.value))
+        done = ended == "proven" or tree.is_decided  # a list may lack subsets where the best one is known
+        proven = done and bool(tree.value - tree.bound <= max(_PROVEN * tree.total, tree.gap * abs(tree.value)))
         ended = "rounding" if ended == "proven" and not proven else ended
         near = tree.near_best_answer(proven)
     return LossProof(

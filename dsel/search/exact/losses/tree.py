@@ -154,6 +154,11 @@ class LossTree:
         """A lower bound on F of all subsets."""
         return float(max(min(self.value, self._closed, self._open, self._heap[0][0] if self._heap else np.inf), 0.0))
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether no open node can hold a better subset."""
+        return bool(min(self._open, self._heap[0][0] if self._heap else np.inf) >= self.value - self._margin)
+
     def offer_fit(self, S: Ints, start: Point = START) -> Relaxed:
         """Fit columns S of the problem, keep them if they are better, and return the fit."""
         enough = self.value if self._list is None else np.inf  # a listed subset has its F
@@ -359,12 +364,26 @@ class LossTree:
         if self._is_leaf(node.free, q):
             self._bound(node.fixed, node.free, node, node.path)
             return
+        if q == 1 and self._problem.loss.outputs > 1 and self._is_leaf(np.zeros_like(node.free), q):
+            self._fit_each(node)
+            return
         j = self._branching_column(node, q)
         for inside in (True, False):
             fixed, free = node.fixed.copy(), node.free.copy()
             fixed[j], free[j] = inside, False
             step = int(self._columns[j]) + 1
             self._bound(fixed, free, node, (*node.path, step if inside else -step))
+
+    def _fit_each(self, node: Node) -> None:
+        """Fit each of the columns of which a node has the choice: with several outputs a relaxation takes longer."""
+        free = np.flatnonzero(node.free)
+        order = free[np.argsort(-node.relaxed.dual.gains[free], kind="stable")]
+        path, none = node.path, np.zeros_like(node.free)
+        for j in order:
+            fixed, step = node.fixed.copy(), int(self._columns[j]) + 1
+            fixed[j] = True
+            self._bound(fixed, none, node, path if j == order[-1] else (*path, step))
+            path = (*path, -step)
 
     def _is_leaf(self, free: Bools, q: int) -> bool:
         """Return whether nothing is left to choose."""

@@ -181,6 +181,16 @@ def test_a_stopped_proof_has_a_valid_bound_and_subset(limits: dict[str, Any]) ->
     assert stopped.bound <= whole.value <= stopped.value
 
 
+def test_a_list_that_ends_early_proves_the_best_subset_where_no_open_node_can_hold_a_better_one() -> None:
+    problem = problem_for(Logistic(), n=9)
+    found = prove_loss(problem, 3, listing=ListRule(0.5, 1000), nodes=12)
+    assert found.ended == "nodes"
+    assert found.proven
+    assert found.members == best_of_all(problem, 3)[1]
+    assert found.near_best is not None
+    assert found.near_best.complete_below < found.near_best.threshold
+
+
 def test_a_known_subset_is_kept_if_it_is_the_best() -> None:
     problem = problem_for(Gamma(), seed=9)
     best = prove_loss(problem, 3)
