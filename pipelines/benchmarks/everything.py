@@ -20,6 +20,7 @@ from pipelines.benchmarks import (
     history,
     limits,
     losses,
+    losses_missed,
     losses_proofs,
     methods,
     out_of_core,
@@ -53,7 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     for benchmark in (
         peers.BENCHMARK, limits.BENCHMARK, pareto.BENCHMARK, certificate.BENCHMARK,
         Benchmark("proofs", "Compare proofs with those of other exact solvers.", {"proofs": _proofs}),
-        alternatives.BENCHMARK, losses.BENCHMARK,
+        alternatives.BENCHMARK, losses.BENCHMARK, losses_missed.BENCHMARK,
         Benchmark("losses-proofs", "Compare proofs for the logistic loss with El0ps.", {"all": _losses_proofs}),
         Benchmark("methods", "Compare every method with the portfolio at equal time.", {"all": methods.run}),
         Benchmark("out-of-core", "Compare passes with Dask and dask-ml on 4 GB.", {"all": out_of_core.run}),
