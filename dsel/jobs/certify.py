@@ -92,7 +92,7 @@ def certify_selection(
     with stage_events("certificate" if budget.near_best is None else "alternatives"):
         found = _certified(dataset, request, selection, budget, context or RunContext(), folder, runner, validated)
         if found.alternatives is not None:
-            listed = found.alternatives.listed_for(found.error, found.indices)
+            listed = found.alternatives.with_proofs(found.certificate).listed_for(found.error, found.indices)
             found = replace(found, alternatives=listed)
         for row in found.certificate if budget.near_best is None else ():
             emit("certificate", **row)

@@ -323,6 +323,23 @@ class Alternatives:
             near = any(set(row.indices) == set(indices) for row in self.subsets)
         return replace(self, selected_error=None if near else float(error))
 
+    def with_proofs(self, certificates: Sequence[Mapping[str, Any]]) -> Alternatives:
+        """Return the same with what certificates prove about the best subset of this size, and of smaller ones.
+
+        certificates: what `Certificate.as_dict` returns.
+        """
+        smaller = tuple(one.with_proofs(certificates) for one in self.smaller)
+        for row in () if self.by else certificates:
+            same_reach = row["largest_coefficient"] == self.largest_coefficient and not row["coefficients"]
+            best = self.best_error <= row["value"] + _SAME_SHARE * self.total
+            if row["size"] == self.size and row["status"] == "optimal" and same_reach and best:
+                columns = (
+                    replace(one, bound_with=max(one.bound_with, row["bound"]),
+                            bound_without=max(one.bound_without, row["bound"])) for one in self.columns
+                )  # fmt: skip
+                return replace(self, proven=True, columns=tuple(columns), smaller=smaller)
+        return replace(self, smaller=smaller)
+
     def over_representatives(
         self, clusters: Sequence[Sequence[int]], errors_of: Callable[[Sequence[Members]], Sequence[float]],
         gain_of: Callable[[int], float]

@@ -218,13 +218,15 @@ def _infinite_criterion(answer: Answer) -> Iterator[str]:
         yield note
         return
     size = counted_items(validated.request.limit, validated.items.noun)
-    yield f"{note}: {validated.method.name} tries subsets of exactly {size}, and forward and poss also try smaller ones"
+    others = "others may be allowed. Forward and poss also try smaller ones, and another seed tries other ones"
+    yield f"{note}: {validated.method.name} tries some subsets of exactly {size}, and {others}"
 
 
 @_note
 def _nothing_chosen(answer: Answer) -> Iterator[str]:
     if not answer.chosen.size and not answer.dependent.size:
-        why = "no subset that was evaluated has a smaller error than the empty one"
+        what = "criterion" if answer.by_criterion else "error"
+        why = f"no subset that was evaluated has a smaller {what} than the empty one"
         yield f"no column is chosen: {why if answer.curve is None else f'0 is {answer.curve.description}'}"
 
 

@@ -240,6 +240,18 @@ def test_an_unfinished_proof_claims_only_what_it_proved() -> None:
         assert price.bound_without <= min(f for S, f in values.items() if price.index not in S) + 1e-9
 
 
+def test_a_list_knows_what_the_certificate_of_the_selection_proves() -> None:
+    proved = dsel.certify(dsel.select(X, Y, k=K), X, Y)
+    budget = certify.ProofBudget(nodes=1, near_best=ListLimits(within=0.2))
+    found = certify.certify_selection(as_dataset(X, Y), proved.request, proved, budget).alternatives
+    assert found is not None
+    assert not found.complete
+    assert found.proven
+    assert "neither the list nor its first subset" not in repr(found)
+    bound = proved.certificate[-1]["bound"]
+    assert min(min(price.bound_with, price.bound_without) for price in found.columns) >= bound
+
+
 def test_the_example_of_the_documentation() -> None:
     X, Y, _ = load("sonar")
     found = dsel.alternatives(dsel.select(X, Y, k=8, method="forward"), X, Y, seconds=600.0)
