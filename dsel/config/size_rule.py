@@ -104,9 +104,9 @@ class SizeRule(Section):
     folds : int
         The number of folds.
     split : {"random", "blocks", "forward"}
-        Divide the rows at random, or into blocks of consecutive rows. With "forward" each block but the first is
-        predicted from the blocks before it, as for a time series. Or a splitter of scikit-learn, or pairs of row
-        numbers to train and to test on, without `folds`.
+        Divide the rows at random, or into blocks of consecutive rows. With "forward" there are folds + 1 blocks, and
+        each but the first is predicted from the blocks before it, as for a time series. Or a splitter of scikit-learn,
+        or pairs of row numbers to train and to test on, without `folds`.
     gap : int
         With split "blocks" or "forward": rows next to a tested block that no model of it is trained on.
     row_groups : str or (m,) array, optional

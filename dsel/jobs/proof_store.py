@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -26,10 +26,11 @@ from dsel.config.job import ListLimits, ProofLimits
 from dsel.config.types import Float
 from dsel.errors import DselError, Interrupted
 from dsel.jobs.run_folder import TREE, proof_log_name
-from dsel.objective.objective_interface import ItemObjective
+from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.search.anytime import SLICE_SECONDS, AnytimeSearch, Deadline, OutOfTime
 from dsel.search.exact.carried_bound import CarriedBound, can_carry
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.choose_tree import takes_part
 from dsel.search.exact.exact_search import FAILURES, CommonSetup
 from dsel.search.exact.losses.tree import LossTree
 from dsel.search.exact.near_best import ListRule
@@ -230,13 +231,24 @@ class ProofStore:
             self._save(proof)
             self._keep_tree(proof)
             proof.finish_log(data)
+            if self.log is not None and self._relaxes and not proof.search.proven:
+                log.warning("A log cannot hold relaxations. They often prove more of a problem of this size: leave out "
+                            "the log, and begin again.")  # fmt: skip
         return proof, False
+
+    @property
+    def _relaxes(self) -> bool:
+        """Whether a proof without a log uses relaxations."""
+        return self.objective.groups is None and takes_part(cast(Objective, self.objective), self.size)
 
     def _open(self, incumbent: Sequence[int], seed: int, deadline: Deadline) -> Proof:
         """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
         saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
             log.info("the proof in %s has no log and starts again", self.path)
+            saved = None
+        if self._relaxes and self.log is None and isinstance(saved, dict) and "log" in saved:
+            log.info("the proof in %s was made for a log and starts again by relaxations, which no log has", self.path)
             saved = None
         if isinstance(saved, dict) and saved.get("identity") == self._identity():
             try:

@@ -431,3 +431,17 @@ def test_a_list_keeps_the_nodes_of_a_finished_proof(tmp_path):
     listed = certify_run(job.out, ProofBudget(seconds=6000.0, near_best=ListLimits(within=0.3)))
     assert listed.alternatives.nodes > proof["nodes"]
     assert listed.certificate[-1]["nodes"] == proof["nodes"]
+
+
+def test_a_proof_without_a_log_does_not_continue_one_for_a_log_that_lacks_relaxations(tmp_path, caplog):
+    caplog.set_level("INFO", "dsel")
+    rng = np.random.default_rng(2)
+    wide = rng.standard_normal((200, 8)) @ rng.standard_normal((8, 150)) + 1.2 * rng.standard_normal((200, 150))
+    dataset = as_dataset(wide, wide[:, :6].sum(axis=1) + 3 * rng.standard_normal(200))
+    request = SelectionRequest(k=4, method="forward")
+    selection = run_selection(dataset, request)
+    logged = certify_selection(dataset, request, selection, ProofBudget(nodes=1, log=True), folder=tmp_path)
+    assert any("leave out the log" in record.getMessage() for record in caplog.records)
+    found = certify_selection(dataset, request, logged, ProofBudget(), folder=tmp_path)
+    assert any("starts again by relaxations" in record.getMessage() for record in caplog.records)
+    assert found.certificate[-1]["status"] == "optimal"
