@@ -14,7 +14,7 @@ from dsel.config.size_rule import InformationCriterion
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
-from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.search.exact.certificate import HOW, Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.alternatives import FROM_PROOF, Alternatives, Price
 from dsel.selection.answer import answer_fields, explained_share
@@ -53,9 +53,10 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
             merged[old.size] = old
         else:  # what the new one took includes what earlier calls took, if it continued them
             last = old if old.bound > new.bound + MARGIN * old.total else new
-            merged[old.size] = replace(
-                old.merged(new), nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds
-            )
+            both = old.merged(new)
+            if old.reach == new.reach:
+                both = replace(both, **{name: getattr(last, name) for name in HOW})
+            merged[old.size] = replace(both, nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds)
     if not merged:
         return selection
     last = merged[max(merged)]

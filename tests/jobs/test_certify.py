@@ -445,3 +445,13 @@ def test_a_proof_without_a_log_does_not_continue_one_for_a_log_that_lacks_relaxa
     found = certify_selection(dataset, request, logged, ProofBudget(), folder=tmp_path)
     assert any("starts again by relaxations" in record.getMessage() for record in caplog.records)
     assert found.certificate[-1]["status"] == "optimal"
+
+
+def test_a_proof_with_a_log_is_described_by_its_own_method_after_one_of_all_sizes(tmp_path):
+    dataset, request = as_dataset(X, Y), SelectionRequest(k=4, method="forward")
+    first = certify_selection(dataset, request, run_selection(dataset, request), ProofBudget(sizes="all"))
+    found = certify_selection(dataset, request, first, ProofBudget(log=True), folder=tmp_path)
+    before, after = first.certificate[-1], found.certificate[-1]
+    assert before["method"].startswith("leaps and bounds")
+    assert after["method"].startswith("branch-and-bound")
+    assert found.certificate[0]["method"] == first.certificate[0]["method"]

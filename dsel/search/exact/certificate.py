@@ -19,6 +19,8 @@ _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 _ADDED = ("nodes", "seconds", "cpu_seconds")
 _LARGEST = ("dependent_gap", "columns", "screened", "read", "passes", "leaves_checked", "leaves_searched")
 _NEWEST = ("node_seconds", "time_limit", "time_needed", "closed")
+#: What says how a proof was made. Of two proofs of a size, those of the better bound count.
+HOW = ("method", "began_again", "leaves_checked", "leaves_searched")
 #: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
@@ -191,6 +193,11 @@ class Certificate:
         if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
             return "optimal-except-near-copies" if self.dependent_gap or self.represented else "optimal"
         return "no-useful-bound" if self.bound < _USEFUL * self.value else "bounded"
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The limits for coefficients, within which subsets are covered; 0 for none."""
+        return self.coefficients, self.largest_coefficient
 
     @property
     def undecided(self) -> bool:
