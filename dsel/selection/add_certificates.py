@@ -54,8 +54,8 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
         else:  # what the new one took includes what earlier calls took, if it continued them
             last = old if old.bound > new.bound + MARGIN * old.total else new
             both = old.merged(new)
-            if old.reach == new.reach:
-                both = replace(both, **{name: getattr(last, name) for name in HOW})
+            if new.began_again and last is new and old.reach == new.reach:  # it owes nothing to the old one
+                both = replace(both, **{name: getattr(new, name) for name in HOW})
             merged[old.size] = replace(both, nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds)
     if not merged:
         return selection
