@@ -169,10 +169,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
-    if dataset.has_given_targets:
-        with naming_columns(dataset):
-            for block in dataset.blocks:
-                require_finite(np.asarray(block.y, np.float64), "X", "Y", block.start)
+    _require_finite_targets(dataset)
     loss = _loss(dataset, request, method)
     if loss is not None:
         _require_fit(method, options.conflict_with_loss())
@@ -181,13 +178,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     request = with_category_groups(dataset, request)
     groups = _groups(dataset, request, method, options)
     items = groups or SingleColumns(n)
-    if request.k != "auto" and request.limit > items.size:
-        counts = "k" if groups is None else "k counts groups: it"
-        one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
-        raise OptionError(
-            f"k is {request.k}, and X has {counted_items(items.size, items.noun)}.",
-            f"{counts} is a whole number from 1 to {items.size}{one_by_one}.",
-        )
+    _require_enough(items, request)
     include, exclude = _columns(dataset, request, items)
     count = items.count
     if isinstance(dataset, Sums):
@@ -359,6 +350,25 @@ def _options(method: Method, request: SelectionRequest) -> Options:
         )
     _require_fit(method, options.conflict(by_criterion))
     return options.resolved(by_criterion)
+
+
+def _require_finite_targets(dataset: Dataset) -> None:
+    """Raise DataError where targets in memory next to a store are not finite."""
+    if dataset.has_given_targets:
+        with naming_columns(dataset):
+            for block in dataset.blocks:
+                require_finite(np.asarray(block.y, np.float64), "X", "Y", block.start)
+
+
+def _require_enough(items: Items, request: SelectionRequest) -> None:
+    """Raise OptionError for a number k of more columns or groups than there are."""
+    if request.k != "auto" and request.limit > items.size:
+        counts = "k" if isinstance(items, SingleColumns) else "k counts groups: it"
+        one_by_one = ', or use categories="columns"' if request.groups == SOURCE else ""
+        raise OptionError(
+            f"k is {request.k}, and X has {counted_items(items.size, items.noun)}.",
+            f"{counts} is a whole number from 1 to {items.size}{one_by_one}.",
+        )
 
 
 def _require_fit(method: Method, conflict: str) -> None:

@@ -14,7 +14,7 @@ from dsel.config.size_rule import InformationCriterion
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
-from dsel.search.exact.certificate import HOW, Certificate, across_sizes
+from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.alternatives import FROM_PROOF, Alternatives, Price
 from dsel.selection.answer import answer_fields, explained_share
@@ -55,7 +55,9 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
             last = old if old.bound > new.bound + MARGIN * old.total else new
             both = old.merged(new)
             if new.began_again and last is new and old.reach == new.reach:  # it owes nothing to the old one
-                both = replace(both, **{name: getattr(new, name) for name in HOW})
+                both = replace(
+                    both, method=new.method, leaves_checked=new.leaves_checked, leaves_searched=new.leaves_searched
+                )
             merged[old.size] = replace(both, nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds)
     if not merged:
         return selection

@@ -19,8 +19,6 @@ _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
 _ADDED = ("nodes", "seconds", "cpu_seconds")
 _LARGEST = ("dependent_gap", "columns", "screened", "read", "passes", "leaves_checked", "leaves_searched")
 _NEWEST = ("node_seconds", "time_limit", "time_needed", "closed")
-#: What says how a proof was made.
-HOW = ("method", "began_again", "leaves_checked", "leaves_searched")
 #: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.

@@ -35,6 +35,11 @@ _SETTLED = 1e-14
 _POLISHING = 3
 #: By how much such a step may raise it, as a share.
 _ROUNDING = 1e-13
+#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
+#: all columns.
+_FREE_LIMIT = 1000.0
+#: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
+_LARGEST_PART = 1e4
 
 
 def relax(
@@ -85,6 +90,15 @@ def relax(
         b, b0, eta, value = moved
     assert best is not None
     return Relaxed(*best, problem.point(S, b, b0, s), value)
+
+
+def limit_of_bounds(problem: LossProblem, allowed: Bools) -> float:
+    """Return the limit of coefficients for bounds where the problem has neither a penalty nor a limit."""
+    b = problem.coefficients(relax(problem, allowed, np.zeros_like(allowed), 0).point)
+    spread = problem.norms[problem.members(np.flatnonzero(allowed))] / problem.y.size**0.5
+    unit = max(1.0, float(np.abs(problem.y).max())) if problem.loss.link == "identity" else 1.0
+    most = _LARGEST_PART * unit / float(spread[spread > 0.0].min(initial=np.inf))
+    return min(_FREE_LIMIT * float(lengths(b).max(initial=0.0)), most) or 1.0
 
 
 def relaxed_at(problem: LossProblem, fixed: Bools, free: Bools, q: int, point: Point) -> Relaxed:

@@ -21,16 +21,11 @@ from dsel.search.exact.losses.kept import KeptLeaves, Leaf, Path
 from dsel.search.exact.losses.listing import LossListing
 from dsel.search.exact.losses.local_search import improved, refit
 from dsel.search.exact.losses.problem import START, LossProblem, Point, Relaxed, lengths, masks
-from dsel.search.exact.losses.relaxation import relax, relax_near, relaxed_at, weights
+from dsel.search.exact.losses.relaxation import limit_of_bounds, relax, relax_near, relaxed_at, weights
 from dsel.search.exact.near_best import ListRule, OpenBounds
 
 #: A relaxation ends when its bound is this close to its objective, as a share of what is missing.
 CLOSE = 0.05
-#: Without a penalty or a limit: the largest coefficients that bounds are about, as a multiple of those of the fit on
-#: all columns.
-_FREE_LIMIT = 1000.0
-#: The same for a separable fit, whose coefficients are infinite: the largest part of a column in a linear predictor.
-_LARGEST_PART = 1e4
 #: Rounding of the bound of a leaf that counts as equal to its value, in units of what was subtracted for rounding.
 _ROUNDINGS = 4.0
 #: Closed leaves that are kept at most, and rows that are hashed at a time.
@@ -59,15 +54,6 @@ class Node:
         return max(self.floor, self.relaxed.bound)
 
 
-def _limit_of(problem: LossProblem, allowed: Bools) -> float:
-    """Return the limit of coefficients for bounds where the problem has neither a penalty nor a limit."""
-    b = problem.coefficients(relax(problem, allowed, np.zeros_like(allowed), 0).point)
-    spread = problem.norms[problem.members(np.flatnonzero(allowed))] / problem.y.size**0.5
-    unit = max(1.0, float(np.abs(problem.y).max())) if problem.loss.link == "identity" else 1.0
-    most = _LARGEST_PART * unit / float(spread[spread > 0.0].min(initial=np.inf))
-    return min(_FREE_LIMIT * float(lengths(b).max(initial=0.0)), most) or 1.0
-
-
 class LossTree:
     """Open nodes by their bounds, the best subset, and what reduced costs have closed.
 
@@ -92,7 +78,7 @@ class LossTree:
         fixed, free = masks(problem.n, include, exclude)
         self.limit = np.inf
         if problem.lam == 0.0 and problem.limit is None:
-            self.limit = _limit_of(problem, fixed | free)
+            self.limit = limit_of_bounds(problem, fixed | free)
             problem = replace(problem, limit=self.limit)
         self._whole = self._problem = problem
         self._k, self.gap, self._deadline, self._stopped = k, gap, deadline, False
