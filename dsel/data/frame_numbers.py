@@ -188,8 +188,8 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Mapp
     """Return a frame with its columns of these labels as `numbers_of` makes them: indicators of categories, and days.
 
     An indicator `column=value` is 0 in rows of any other value, and NaN where the value is missing. Labels that the
-    frame cannot give are left out. complete: columns all of whose known values are wanted, each with the value that stands
-    for others: these give a warning.
+    frame cannot give are left out. complete: columns all of whose known values are wanted, each with the value that
+    stands for others, which give a warning.
     Errors: DataError for dates that are not days, and numbers in place of categories.
     """
     if arrow.is_dask_frame(frame):
