@@ -22,7 +22,16 @@ from dsel.data.formats.tables.scan import (
     has_levels,
     is_date_type,
 )
-from dsel.data.labels import Labels, as_labels, column_of, coordinate_values, index_words, is_a, is_frame, require_unique
+from dsel.data.labels import (
+    Labels,
+    as_labels,
+    column_of,
+    coordinate_values,
+    index_words,
+    is_a,
+    is_frame,
+    require_unique,
+)
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import as_path
 
@@ -178,7 +187,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     refuse_positions(X, [Y])
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
-        Y = index_words(X.columns)[own.index(Y)] if own else str(Y)  # the name of a column that is no text, as of a file without a header
+        # the name of a column that is no text, as of a file without a header
+        Y = index_words(X.columns)[own.index(Y)] if own else str(Y)
     elif isinstance(Y, list | tuple) and Y and all(map(_is_whole, Y)):
         named = numbered(X) or (not is_a(X, "pyarrow", "Table") and set(Y) <= set(getattr(X, "columns", ())))
         if len(Y) <= len(frame_labels(X) or ()) and len(Y) != len(X):
