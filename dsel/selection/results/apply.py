@@ -259,7 +259,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         chosen = [name for name in selection.names if name in X.var_names]
         X = X[:, chosen].to_df() if len(chosen) == len(selection.names) else pd.DataFrame(columns=X.var_names)
     if is_frame(X):
-        return with_columns(X, selection.names, selection.request.dates, selection.categories)
+        return with_columns(X, selection.names, selection.request.dates, _references(selection))
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})
     if is_a(X, "xarray", "DataArray") and X.ndim > 2:
@@ -269,6 +269,15 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
     if X.ndim != 2:
         raise DataError(f"X has shape {X.shape}.", "It must have two dimensions: samples x features.")
     return X.transpose() if is_a(X, "xarray", "DataArray") and X.dims[0] == "feature" else X
+
+
+def _references(selection: SelectionRecord) -> dict[str, str]:
+    """Return for each chosen category the value whose coefficients are 0, so that it stands for new ones, or ""."""
+    zero = [name for name, b in zip(selection.names, selection.coefficients, strict=True) if not b.any()]
+    return {
+        name: next((label[len(name) + 1 :] for label in zero if column_of(label, selection.categories) == name), "")
+        for name in selection.categories
+    }
 
 
 def _stacked(cube: Any, names: list[str]) -> Any:
@@ -321,9 +330,9 @@ class StoredColumns:
         for label, source in zip(labels, () if dataset.categories is None else dataset.categories, strict=False):
             if label != source:
                 made.setdefault(str(source), []).append(label)
-        for name in selection.categories:
+        for name, reference in _references(selection).items():
             if new := [label for label in made.get(name, ()) if label not in chosen]:
-                warn_of_new_value(name, new[0][len(name) + 1 :])
+                warn_of_new_value(name, new[0][len(name) + 1 :], reference)
         lacking = set(chosen) - set(labels)
         instead = {label: made[name][0] for label in lacking if (name := column_of(label, made)) in made}
         places = column_positions(selection, labels, dataset.n, instead=instead)
