@@ -169,7 +169,9 @@ def test_all_that_is_wrong_with_the_columns_of_a_frame_is_one_message() -> None:
     dated = dsel.select(frame, Y, k=1, dates="days", missing="mean")
     assert dated.k == 1
     for lacking in (frame.day.where(frame.index > 2), frame.day.astype(str).where(frame.index > 2)):
-        with pytest.raises(DataError, match="(?s)column 'day'.*Ask for numbers.*row 0, column 'day': the value is mis"):
+        with pytest.raises(
+            DataError, match=r"(?s)column 'day'.*Ask for numbers.*row 0, column 'day': the value is mis"
+        ):
             dsel.select(frame.assign(x=0.0, day=lacking), Y, k=1)
 
 
