@@ -35,7 +35,7 @@ from dsel.data.formats.tables.scan import (
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, TRUTH_WORDS, as_days
 from dsel.data.frames import frame_labels, is_series
-from dsel.data.labels import Labels, as_labels, column_of, is_a
+from dsel.data.labels import Labels, as_labels, column_of, index_words, is_a
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError
 
@@ -195,7 +195,7 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Mapp
     if arrow.is_dask_frame(frame):
         meta = with_columns(frame._meta, wanted, dates)
         return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, complete, meta=meta)
-    own = {str(name): name for name in frame.columns}
+    own = dict(zip(index_words(frame.columns), frame.columns, strict=True))
     made: dict[str, NDArray[Any]] = {}
     levels: dict[str, list[str]] = {}
     for label in wanted:

@@ -26,7 +26,7 @@ from dsel.data.frame_numbers import warn_of_new_value, with_columns
 from dsel.data.frames import collected
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
-from dsel.data.labels import column_of, coordinate_values, default_labels, is_a, is_frame
+from dsel.data.labels import MIDNIGHT, column_of, coordinate_values, default_labels, index_words, is_a, is_frame
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -77,7 +77,7 @@ def transform(selection: SelectionRecord, X: Any) -> Any:
     X = opened(selection, X)
     if isinstance(X, Dataset):
         return _lazily(X, StoredColumns.of(selection, X))
-    return take_columns(X, column_positions(selection, _labels(X), X.shape[1], named=is_frame(X)))
+    return take_columns(X, column_positions(selection, _labels(X, selection.names), X.shape[1], named=is_frame(X)))
 
 
 def take_columns(X: Any, places: Ints) -> Any:
@@ -289,13 +289,17 @@ def _stacked(cube: Any, names: list[str]) -> Any:
     return flattened(cube, samples if len(samples) == 1 else ())
 
 
-def _labels(X: Any) -> list[str] | None:
-    """Return the labels of the columns of what `opened` returned, None if it has none."""
+def _labels(X: Any, chosen: Sequence[str]) -> list[str] | None:
+    """Return the labels of the columns of what `opened` returned, None if it has none.
+
+    Days have a time where a chosen label has one at midnight.
+    """
+    whole = not any(name.endswith(MIDNIGHT) for name in chosen)
     if isinstance(X, Dataset):
         return [str(label) for label in X.features]
     if is_a(X, "xarray", "DataArray"):
-        return [*map(str, coordinate_values(X.coords[X.dims[1]]))] if X.dims[1] in X.coords else None
-    return [str(label) for label in X.columns] if is_frame(X) else None
+        return [*map(str, coordinate_values(X.coords[X.dims[1]], whole=whole))] if X.dims[1] in X.coords else None
+    return index_words(X.columns, whole=whole) if is_frame(X) else None
 
 
 @dataclass(frozen=True)
