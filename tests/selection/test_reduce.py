@@ -75,7 +75,5 @@ def test_chunks_do_not_change_a_reduced_problem(tmp_path: Path, chunks: str, tar
 
 def test_a_star_prunes_by_a_subset_of_the_reduced_problem() -> None:
     X, Y = data(1)
-    pruned, plain = (
-        dsel.select(X, Y, k=K, method="astar", reduce={"rank": 4}, prune=prune) for prune in (True, False)
-    )
+    pruned, plain = (dsel.select(X, Y, k=K, method="astar", reduce={"rank": 4}, prune=prune) for prune in (True, False))
     assert pruned.error == pytest.approx(plain.error)
