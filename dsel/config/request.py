@@ -192,6 +192,8 @@ def _column_groups(value: Any) -> Any:
 
 def _label(column: Column, labels: Sequence[str] | None, argument: str) -> str:
     """Return the label of a column that a request names. labels: see `SelectionRequest.by_name`."""
+    if isinstance(column, str) and labels is not None and column not in labels:
+        return column.removesuffix(" 00:00:00")  # a moment, where the labels of all columns are days
     if labels is None or isinstance(column, str):
         return str(column)
     if not 0 <= column < len(labels):

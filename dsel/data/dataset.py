@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -230,8 +230,14 @@ class Dataset:
         """
         if self.store is None:
             return in_memory.matched(self.row_labels, values, name)
+        return in_memory.matched_by_text(self._stored_labels, values, name)
+
+    def _stored_labels(self) -> Labels | None:
+        """Return the labels of the rows of a store; None without."""
+        assert self.store is not None
         variable = SAMPLES if isinstance(self.store, SparseStore) else SAMPLE
-        return in_memory.matched_by_text(partial(read_labels, self.store.path, variable, self.m), values, name)
+        labels = read_labels(self.store.path, variable, self.store.shape[0])
+        return None if labels is None else labels[self.first_row : self.first_row + self.m]
 
     @property
     def has_given_targets(self) -> bool:

@@ -20,7 +20,6 @@ from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.data.blocks import PartWeights
 from dsel.data.dataset import Dataset
-from dsel.data.in_memory import matched
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import metadata_file, open_array, read_attributes, read_labels
 from dsel.data.store.reader import Store
@@ -87,7 +86,7 @@ def _given_splits(dataset: Dataset, split: Any, row_groups: Any) -> RowPartition
         groups = None if row_groups is None else group_codes(dataset, row_groups)
         if not (row_groups is None or isinstance(row_groups, str)):
             # scikit-learn breaks ties by the order of the labels
-            groups = np.asarray(matched(dataset.row_labels, row_groups, "row_groups"))
+            groups = np.asarray(dataset.in_order(row_groups, "row_groups"))
         y = None
         if "Stratified" in type(split).__name__:
             from dsel.data.criterion_data import ColumnData  # it imports this module
@@ -114,7 +113,7 @@ def group_codes(dataset: Dataset, row_groups: Any) -> Ints:
     where = "row_groups"
     if isinstance(row_groups, str):
         labels, where = _stored_groups(dataset, row_groups), f"row_groups {row_groups!r}"
-    labels = np.asarray(matched(dataset.row_labels, labels, "row_groups"))
+    labels = np.asarray(dataset.in_order(labels, "row_groups"))
     if labels.shape != (dataset.m,):
         raise DataError(
             f"{where} has shape {labels.shape}, and X has {dataset.m} rows.", "Give one label for each row."

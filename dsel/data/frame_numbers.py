@@ -5,7 +5,7 @@ Frames of numbers of one kind are used as they are; all others are read as Arrow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +35,7 @@ from dsel.data.formats.tables.scan import (
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import AUTO, TRUTH_WORDS, as_days
 from dsel.data.frames import frame_labels, is_series
-from dsel.data.labels import Labels, as_labels, column_of, is_a
+from dsel.data.labels import Labels, as_labels, column_of, index_words, is_a
 from dsel.data.schema import SOURCE
 from dsel.errors import DataError
 
@@ -184,17 +184,18 @@ def _encoded(part: Any, source: TableSource, where: str) -> Any:
     return type(part)(values, index=part.index, columns=source.features)
 
 
-def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Collection[str] = ()) -> Any:
+def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Mapping[str, str] | None = None) -> Any:
     """Return a frame with its columns of these labels as `numbers_of` makes them: indicators of categories, and days.
 
     An indicator `column=value` is 0 in rows of any other value, and NaN where the value is missing. Labels that the
-    frame cannot give are left out. complete: columns all of whose known values are wanted: other values give a warning.
+    frame cannot give are left out. complete: columns all of whose known values are wanted, each with the value that
+    stands for others, which give a warning.
     Errors: DataError for dates that are not days, and numbers in place of categories.
     """
     if arrow.is_dask_frame(frame):
         meta = with_columns(frame._meta, wanted, dates)
         return frame if meta is frame._meta else frame.map_partitions(with_columns, wanted, dates, complete, meta=meta)
-    own = {str(name): name for name in frame.columns}
+    own = dict(zip(index_words(frame.columns), frame.columns, strict=True))
     made: dict[str, NDArray[Any]] = {}
     levels: dict[str, list[str]] = {}
     for label in wanted:
@@ -216,8 +217,8 @@ def with_columns(frame: Any, wanted: Sequence[str], dates: Dates, complete: Coll
         found = np.asarray(indicators(column, values), np.float64)
         made |= {f"{name}={value}": found[:, i] for i, value in enumerate(values)}
         unknown = np.flatnonzero(found.sum(axis=1) == 0.0)
-        if name in complete and unknown.size:
-            warn_of_new_value(name, column[int(unknown[0])].as_py())
+        if complete and name in complete and unknown.size:
+            warn_of_new_value(name, column[int(unknown[0])].as_py(), complete[name])
     if not made:
         return frame
     if is_a(frame, "polars", "DataFrame"):
@@ -241,11 +242,14 @@ def _as_categories(column: Any, levels: Sequence[str]) -> Any:
     return words if fits else column
 
 
-def warn_of_new_value(name: str, value: Any) -> None:
-    """Warn that a column holds a value of a category that no row of the selection had."""
+def warn_of_new_value(name: str, value: Any, reference: str) -> None:
+    """Warn that a column holds a value of a category that no row of the selection had.
+
+    reference: the value whose coefficient is 0; empty if there is none.
+    """
+    stands = f"{reference!r}, whose coefficient is 0" if reference else "a value of coefficient 0"
     warn_caller(
-        f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as "
-        "a value of coefficient 0."
+        f"Column {name!r} has values that the selection was not made from, such as {value!r}: they predict as {stands}."
     )
 
 

@@ -22,7 +22,16 @@ from dsel.data.formats.tables.scan import (
     has_levels,
     is_date_type,
 )
-from dsel.data.labels import Labels, as_labels, column_of, coordinate_values, is_a, is_frame, require_unique
+from dsel.data.labels import (
+    Labels,
+    as_labels,
+    column_of,
+    coordinate_values,
+    index_words,
+    is_a,
+    is_frame,
+    require_unique,
+)
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import as_path
 
@@ -30,7 +39,7 @@ from dsel.storage.paths import as_path
 def frame_labels(data: Any) -> list[str] | None:
     """Return the labels of the columns of a DataFrame or an Arrow table; None for anything else."""
     if is_frame(data):
-        return [str(name) for name in data.columns]
+        return index_words(data.columns)
     if type(data).__name__ == "Table" and hasattr(data, "column_names"):
         return [str(name) for name in data.column_names]
     return None
@@ -178,7 +187,8 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     refuse_positions(X, [Y])
     own = list(getattr(X, "columns", ())) if isinstance(Y, tuple | float | date) else []
     if _is_whole(Y) or Y in own:
-        Y = str(own[own.index(Y)] if own else Y)  # the name of a column that is no text, as of a file without a header
+        # the name of a column that is no text, as of a file without a header
+        Y = index_words(X.columns)[own.index(Y)] if own else str(Y)
     elif isinstance(Y, list | tuple) and Y and all(map(_is_whole, Y)):
         named = numbered(X) or (not is_a(X, "pyarrow", "Table") and set(Y) <= set(getattr(X, "columns", ())))
         if len(Y) <= len(frame_labels(X) or ()) and len(Y) != len(X):
@@ -248,7 +258,8 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
         return kept, _series(frame, names) if isinstance(names, str) else frame.select(wanted)
     own = dict(zip(labels, frame.columns, strict=True))  # whole numbers may name columns
     kept = [own[name] for name in labels if name not in wanted]
-    return frame[kept], frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
+    found = frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
+    return frame[kept], found.rename(names) if isinstance(getattr(found, "name", None), date) else found
 
 
 def _series(table: Any, name: str) -> Any:

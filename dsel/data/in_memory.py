@@ -302,7 +302,8 @@ def matched(X: Any, other: Any, name: str, index: str | None = None) -> Any:
     """
     if is_data_array(other):
         other = _transposed(X, other)
-    labels, own = _row_index(X), _row_index(other)
+    given, found = _row_index(X), _row_index(other)
+    labels, own = _as_moments(given, found)
     by_label = is_data_array(other) and is_data_array(X)
     if labels is None or own is None or labels.equals(own) or (len(labels) != len(own) and not by_label):
         return other
@@ -310,7 +311,9 @@ def matched(X: Any, other: Any, name: str, index: str | None = None) -> Any:
         pairs = enumerate(zip(labels, own, strict=True))
         row = next((i for i, (a, b) in pairs if a is not b and a != b), 0)
         index = index or (f"X.indexes[{json.dumps(str(X.dims[0]))}]" if is_data_array(X) else "X.index")
-        same = f"order ({name}.loc[{index}])" if not len(labels.difference(own, sort=False)) else "labels"
+        index = index if labels is given else f"pandas.to_datetime({index})"
+        values = name if own is found else f"{name}.set_axis(pandas.to_datetime({name}.index))"
+        same = f"order ({values}.loc[{index}])" if not len(labels.difference(own, sort=False)) else "labels"
         raise DataError(
             f"The indexes of X and {name} differ: row {row} is {labels[row]} in X and {own[row]} in {name}.",
             f"Give them the same {same}, or pass {name}.to_numpy() if the rows belong together as they are.",
@@ -326,7 +329,28 @@ def matched(X: Any, other: Any, name: str, index: str | None = None) -> Any:
             f"{name} has no rows for {len(missing)} of the {len(labels)} samples of X: {shorten(map(str, missing))}.",
             f"Give both the same samples, for example by xarray.align(X, {name}).",
         )
+    other = other if own is found else other.assign_coords({X.dims[0]: own})
     return other.sel({X.dims[0]: labels})
+
+
+def _as_moments(labels: Any, own: Any) -> tuple[Any, Any]:
+    """Return two indexes as moments if one has moments, or no labels of the other one, and text can be read as such.
+
+    Text may write a day with or without its time.
+    """
+    kinds = [getattr(getattr(index, "dtype", None), "kind", "") for index in (labels, own)]
+    if sorted(kinds) != ["M", "O"] and (kinds != ["O", "O"] or labels.isin(own).any()):
+        return labels, own
+    import pandas as pd
+
+    with suppress(ValueError, TypeError):  # of objects that are no dates
+        read = [
+            pd.to_datetime(index, format="ISO8601") if kind == "O" else index
+            for index, kind in zip((labels, own), kinds, strict=True)
+        ]
+        if all(index.dtype.kind == "M" for index in read):  # others have several time zones
+            return read[0], read[1]
+    return labels, own
 
 
 def matched_by_text(read_labels: Callable[[], Labels | None], other: Any, name: str) -> Any:

@@ -40,10 +40,16 @@ def coordinate_values(coordinate: Any, *, whole: bool = True) -> list[Any]:
     """
     values: list[Any] = coordinate.values.tolist()
     if coordinate.dtype.kind in "mM":  # their values are whole numbers
-        values = [str(value) for value in coordinate.to_index()]
-    if whole and coordinate.dtype.kind == "M" and all(value.endswith(MIDNIGHT) for value in values):
-        return [value.removesuffix(MIDNIGHT) for value in values]
+        return index_words(coordinate.to_index(), whole=whole)
     return values
+
+
+def index_words(index: Iterable[Any], *, whole: bool = True) -> list[str]:
+    """Return the labels of an index as text. whole: as for `coordinate_values`."""
+    words = [str(label) for label in index]
+    if whole and is_a(index, "pandas", "DatetimeIndex") and all(word.endswith(MIDNIGHT) for word in words):
+        return [word.removesuffix(MIDNIGHT) for word in words]
+    return words
 
 
 def default_labels(prefix: str, count: int) -> list[str]:

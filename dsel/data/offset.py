@@ -21,7 +21,6 @@ from dsel.data.frames import (
     require_no_target,
     split_targets,
 )
-from dsel.data.in_memory import matched
 from dsel.data.labels import is_a
 from dsel.data.schema import METADATA_FILE
 from dsel.data.store.array import StoredArray
@@ -92,7 +91,7 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
         _require_numbers(np.asarray(stored.read(first, first + dataset.m)), dataset.m, f"{offset} of {dataset.name}")
         blocks = [replace(b, offset=StoredRows(stored, first + b.start, first + b.stop)) for b in dataset.blocks]
         return replace(dataset, blocks=tuple(blocks))
-    offset = matched(dataset.row_labels, offset, "offset")
+    offset = dataset.in_order(offset, "offset")
     values = np.asarray(offset.compute() if hasattr(offset, "compute") else offset)
     values = values[:, 0] if values.shape == (dataset.m, 1) else values
     _require_numbers(values, dataset.m, "offset")

@@ -100,7 +100,7 @@ class SizeCurve:
     one_standard_error : bool
         Whether the smallest size within one standard error of the best was chosen.
     points : tuple of SizePoint
-        All sizes, ascending.
+        All sizes, ascending, each of the subset that the search found. Only an exact method makes it the best one.
     """
 
     rule: str

@@ -15,6 +15,7 @@ from pipelines.benchmarks import (
     card,
     certificate,
     cold,
+    cores,
     greedy_rls,
     growing,
     history,
@@ -59,7 +60,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark("methods", "Compare every method with the portfolio at equal time.", {"all": methods.run}),
         Benchmark("out-of-core", "Compare passes with Dask and dask-ml on 4 GB.", {"all": out_of_core.run}),
         sums.BENCHMARK, greedy_rls.BENCHMARK, growing.BENCHMARK, card.BENCHMARK, scaling.BENCHMARK,
-        cold.BENCHMARK,
+        cores.BENCHMARK, cold.BENCHMARK,
     )
 }  # fmt: skip
 
@@ -67,7 +68,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 #: The parts that `all --quick` runs, where it leaves some out.
 _QUICK = {
     "pareto": ("speed", "first-round"), "certificate": ("nodes",), "greedy-rls": ("memory", "height"),
-    "growing": (), "card": ("greedy-rls",), "scaling": (),
+    "growing": (), "card": ("greedy-rls",), "scaling": (), "cores": (),
 }  # fmt: skip
 
 

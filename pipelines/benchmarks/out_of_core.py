@@ -182,8 +182,8 @@ def _stored_bytes(dataset: Dataset) -> int:
     return sum(path.stat().st_size for path in (Path(dataset.name) / "X" / "c").rglob("*") if path.is_file())
 
 
-def _floor_of(x: Any, y: Any, block: Any) -> int:
-    """Convert and multiply one block, as the Gram pass does."""
+def multiply_block(x: Any, y: Any, block: Any) -> int:
+    """Convert and multiply one block as the Gram pass does, and return its rows."""
     r, n = x.shape
     K = np.zeros((n, n), order="F")
     step = max(1, PIECE_BYTES // (8 * n))
@@ -199,7 +199,7 @@ def _add(a: int, b: int) -> int:
 def _floor(dataset: Dataset, client: Any) -> int:
     size = 8 * dataset.n * dataset.n
     engine = DaskEngine(client)
-    return int(RowPass("floor", dataset, _floor_of, _add, size).run(engine))
+    return int(RowPass("floor", dataset, multiply_block, _add, size).run(engine))
 
 
 def _eigen(dataset: Dataset, client: Any) -> Floats:

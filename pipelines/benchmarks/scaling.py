@@ -1,8 +1,7 @@
-"""Measure how PPOSS scales on a cheap objective, a criterion that computes for 50 ms, and one that waits for 50 ms.
+"""Measure how PPOSS scales with a criterion that waits for 50 ms, and how good its answers are on many processors.
 
-Speed is evaluations per second (on the cheap objective: iterations per second). Efficiency is the speed on W workers
-over W times the speed on one. The cheap objective and the computing criterion run in processes. The waiting criterion
-simulates a remote service, so its workers are threads of two processes.
+Speed is evaluations per second. Efficiency is the speed on W workers over W times the speed on one. The criterion
+simulates a remote service, so its workers are threads of two processes. `cores` measures criteria that compute.
 
 The synchronous search makes N offspring per round for any W, so its archive does not depend on W. N is several times W,
 because a third of the offspring need no evaluation. The paper's setting, N = W, is shown as well.
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ import numpy as np
 
 from dsel.engine.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
-from dsel.objective.objective_on_workers import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.ask_tell import ExecutorOptions, Work
 from dsel.search.greedy.path import forward
@@ -33,15 +31,14 @@ from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets
-from dsel.search.pareto.slice_work import RunSlices, SliceRules
 from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.schedule import Division, Schedule
+from dsel.search.runtime.schedule import Schedule
 from pipelines.benchmarks import scaling_report, slices
 from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.protocol import Benchmark, Figures
 from pipelines.benchmarks.simulated_workers import least_found
-from pipelines.benchmarks.synthetic import low_rank_data, regression_data
+from pipelines.benchmarks.synthetic import regression_data
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardized
 from pipelines.table import text_table
@@ -49,10 +46,7 @@ from pipelines.table import text_table
 COST = 0.05
 #: For the costly criteria: columns, k, and logical processors of the synchronous search.
 N_COLUMNS, K, PROCESSORS = 200, 6, 96
-CHEAP_N, CHEAP_K = 2500, 50
 WAITING, QUICK_WAITING = (1, 2, 8, 10, 32), (1, 8, 32)
-#: Shares of the iterations of the paper on the cheap objective.
-_SHARE, _QUICK_SHARE = 0.5, 0.02
 DATA_SETS = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms", "clean1")
 
 
@@ -118,78 +112,6 @@ def costly(client: Any, criterion: Costly, workers: int, processors: int, second
         schedule, iterations = Schedule(order="arrival"), int(evaluations / 0.55)
     search = CriterionSearch(n, K, schedule, Stop(iterations=iterations), seed=1)
     return timed(client, search, work, iterations, workers)
-
-
-def cheap_objective() -> DenseObjective:
-    """Return a column subset selection objective (Y = X) of nearly full rank."""
-    X = low_rank_data(CHEAP_N + 100, CHEAP_N, 200)
-    return DenseObjective(X.T @ X, None, float(np.square(X).sum()))
-
-
-def cheap(folder: Path, share: float) -> tuple[list[Run], list[Run]]:
-    """Return the runs of PPOSS-asy on the cheap objective with one and two processes: all of it, and its second half.
-
-    Early on, nearly every iteration improves the archive, and every worker computes the tables of each new subset.
-    """
-    objective = cheap_objective()
-    stored = save_objective(objective, folder)
-    whole, second = [], []
-    T = int(share * paper_iterations(CHEAP_K, CHEAP_N))
-    for workers in (1, 2):
-        with cluster(workers) as client:
-            half: list[tuple[int, float]] = []
-
-            def at_half(search: Any, half: list[tuple[int, float]] = half) -> None:
-                if not half and search.evaluations >= T // 2:
-                    half.append((search.evaluations, time.perf_counter()))
-
-            warm = RunSlices(stored, SliceRules(CHEAP_K, 7))
-            timed(client, _newest_first(objective, 7, 50_000 * workers), warm, 50_000 * workers, workers)
-            work = RunSlices(stored, SliceRules(CHEAP_K, 1))
-            run = timed(client, _newest_first(objective, 1, T), work, T, workers, at_half)
-            done, then = half[0]
-            whole.append(run)
-            print(f"cheap, {workers} workers: {run.seconds:.1f} s", flush=True)
-            second.append(replace(run, evaluations=T - done, seconds=time.perf_counter() - then))
-    return whole, second
-
-
-def _newest_first(objective: DenseObjective, seed: int, iterations: int) -> SlicedSearch:
-    """Return PPOSS-asy with the slices of its default."""
-    division = Division(CHEAP_N, CHEAP_K, 0, 0, paper_iterations(CHEAP_K, CHEAP_N))
-    schedule = replace(division.schedule(), order="arrival")
-    return SlicedSearch(objective, SliceRules(CHEAP_K, seed), schedule, Stop(iterations=iterations))
-
-
-def _alone(stored: ObjectiveFile, iterations: int) -> float:
-    """Return the iterations per second of POSS alone."""
-    search = Poss(stored.load(), CHEAP_K, seed=1)
-    start = time.perf_counter()
-    search.advance(iterations)
-    return iterations / (time.perf_counter() - start)
-
-
-def ceiling(folder: Path, iterations: int) -> float:
-    """Return the mean speed of two independent searches at the same time over the speed of one alone."""
-    stored = save_objective(cheap_objective(), folder)
-    with cluster(2) as client:
-        first, second = client.scheduler_info(n_workers=-1)["workers"]
-        runs = [client.submit(_alone, stored, 50_000, workers=[w], pure=False) for w in (first, second)]
-        client.gather(runs)
-        one = client.submit(_alone, stored, iterations, workers=[first], pure=False).result()
-        both = [client.submit(_alone, stored, iterations, workers=[w], pure=False) for w in (first, second)]
-        return float(np.mean(client.gather(both))) / float(one)
-
-
-def computing(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run]]:
-    """Return asynchronous and synchronous runs of the computing criterion, on one and two processes."""
-    asynchronous, synchronous = [], []
-    for workers in (1, 2):
-        with cluster(workers) as client:
-            costly(client, criterion, workers, 0, 0.5)
-            asynchronous.append(costly(client, criterion, workers, 0, seconds))
-            synchronous.append(costly(client, criterion, workers, PROCESSORS, seconds))
-    return asynchronous, synchronous
 
 
 def waiting(
@@ -272,19 +194,6 @@ def _shown(title: str, runs: list[Run]) -> list[Run]:
     return runs
 
 
-def _cheap(quick: bool) -> Figures:
-    with tempfile.TemporaryDirectory() as folder:
-        whole, second = cheap(Path(folder), _QUICK_SHARE if quick else _SHARE)
-        _shown(f"cheap objective, n = {CHEAP_N}, k = {CHEAP_K}, async", whole)
-        _shown("second half of these iterations", second)
-        most = ceiling(Path(folder), 300_000 if quick else 3_000_000)
-    print(f"Two independent searches on this machine each reach {most:.3f} of the speed of one alone")
-    return {
-        "cheap_async_2": efficiency(whole, 2), "cheap_async_2_second_half": efficiency(second, 2),
-        "cheap_ceiling_2": most,
-    }  # fmt: skip
-
-
 def _slices(quick: bool) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         return slices.speeds(cluster, Path(folder), quick)
@@ -296,13 +205,6 @@ def _slices_waiting(quick: bool) -> Figures:
 
 def _criterion(computes: bool) -> Costly:
     return Costly(regression(*regression_data(1000, N_COLUMNS)), computes)
-
-
-def _computing(quick: bool) -> Figures:
-    asynchronous, synchronous = computing(_criterion(True), 1.0 if quick else 3.0)
-    _shown("computes 50 ms, async", asynchronous)
-    _shown("computes 50 ms, sync", synchronous)
-    return {"cpu_async_2": efficiency(asynchronous, 2), "cpu_sync_2": efficiency(synchronous, 2)}
 
 
 def _waiting(quick: bool) -> Figures:
@@ -346,7 +248,7 @@ BENCHMARK = Benchmark(
     "scaling",
     "Measure PPOSS on 1 to 32 workers, and R^2 against the number of processors.",
     {
-        "cheap": _cheap, "slices": _slices, "slices-waiting": _slices_waiting, "slices-quality": slices.qualities,
-        "computing": _computing, "waiting": _waiting, "quality": _quality,
+        "slices": _slices, "slices-waiting": _slices_waiting, "slices-quality": slices.qualities,
+        "waiting": _waiting, "quality": _quality,
     },
 )  # fmt: skip

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import xarray as xr
+import zarr
 
 import dsel
 from dsel.errors import DataError, OptionError
@@ -259,6 +260,27 @@ def test_targets_in_memory_that_do_not_fit_are_refused(
     assert not (tmp_path / "store.zarr").exists()
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_the_error_about_targets_of_a_single_zarr_array_says_how_to_give_them(tmp_path: Path, zarr_format: Any) -> None:
+    path = tmp_path / "x.zarr"
+    zarr.save_array(path, X, zarr_format=zarr_format)
+    np.save(tmp_path / "y.npy", Y)
+    for y in (Y.to_numpy(), tmp_path / "y.npy"):
+        with pytest.raises(OptionError, match=r"dsel.ingest\(zarr.open_array\(PATH\), STORE, y=Y\)"):
+            dsel.ingest(path, tmp_path / "store.zarr", y=y)
+    dsel.ingest(zarr.open_array(path), tmp_path / "store.zarr", y=Y)
+    assert dsel.select(tmp_path / "store.zarr", k=2).indices == dsel.select(X, Y, k=2).indices
+
+
+def test_labels_of_samples_of_a_data_array_are_kept_next_to_targets(tmp_path: Path) -> None:
+    names = [f"r{i}" for i in range(M)]
+    data = xr.DataArray(X, dims=("sample", "feature"), coords={"sample": names})
+    dsel.ingest(data.chunk(sample=50), tmp_path / "store.zarr", y=Y.to_numpy())
+    samples = dsel.open_store(tmp_path / "store.zarr").samples
+    assert samples is not None
+    assert samples.tolist() == names
+
+
 def test_classes_are_mapped_and_named_in_the_result() -> None:
     found = dsel.select(MIXED.assign(y=CLASSES), "y", k=2)
     assert found.targets == ("y=high", "y=low", "y=mid")
@@ -372,7 +394,7 @@ def test_a_number_is_a_name_where_numbers_name_columns() -> None:
 def test_labels_that_are_no_text_name_columns(names: Any) -> None:
     frame = pd.DataFrame(np.column_stack([X, Y]), columns=names)
     found = dsel.select(frame, frame.columns[6], k=2, include=[frame.columns[5]], exclude=None)
-    assert found.labels == [str(list(frame)[5]), str(list(frame)[1])]
+    assert found.labels == [str(list(frame)[j]).removesuffix(" 00:00:00") for j in (5, 1)]
     with pytest.raises(OptionError, match=r"there is no feature '9.5'"):
         dsel.select(frame, frame.columns[6], k=2, include=[9.5])
 

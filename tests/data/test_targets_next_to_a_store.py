@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -239,6 +240,48 @@ def test_moments_are_matched_with_the_text_of_a_store(kind: str, tmp_path: Path)
         dsel.select(store, OF_DAYS.shift(1, freq="D"), k=2)
 
 
+def test_dates_as_text_are_matched_with_moments(tmp_path: Path) -> None:
+    dsel.ingest(FIELD, tmp_path / "x.zarr")
+    frame, words = FIELD.to_pandas(), OF_DAYS.set_axis(DAYS.astype(str))
+    labelled = xr.DataArray.from_series(words.rename_axis("time"))
+    pairs: list[Any] = [(X, y) for X in (tmp_path / "x.zarr", frame, FIELD) for y in (words, labelled)]
+    by_text = frame.set_axis(words.index)
+    for X, y in [*pairs, (FIELD, labelled[::-1]), (by_text, OF_DAYS), (by_text, words.set_axis(DAYS.map(str)))]:
+        assert sorted(dsel.select(X, y, k=2).labels) == ["b", "d"]
+    for X, y in (tmp_path / "x.zarr", words), (frame, words), (by_text, OF_DAYS):
+        with pytest.raises(DataError, match="row 0 is 2001-01-01 00:00:00 in X and 2001-03-01 00:00:00") as caught:
+            dsel.select(X, y[::-1], k=2)
+        advice = str(caught.value).split("same order (")[1].split("), or")[0]
+        ordered = eval(advice, {"Y": y[::-1], "dsel": dsel, "pandas": pd, "X": X})
+        assert sorted(dsel.select(X, ordered, k=2).labels) == ["b", "d"]
+    with pytest.raises(DataError, match="Give them the same labels, or pass"):
+        dsel.select(frame, words.set_axis((DAYS + pd.Timedelta(days=90)).astype(str)), k=2)
+
+
+def test_offsets_and_groups_of_rows_are_matched_by_the_labels_of_a_store(features: Path) -> None:
+    shift = pd.Series(RNG.uniform(size=M), FRAME.index, name="shift")
+    groups = pd.Series(np.arange(M) % 7, FRAME.index, name="ward")
+    counts = pd.Series(RNG.poisson(np.exp(FRAME.a + shift)), FRAME.index, name="counts")
+
+    def by_offset(values: Any) -> dsel.Selection:
+        return dsel.select(features, counts, **ASKED, loss="poisson", offset=values)
+
+    def by_groups(values: Any) -> dsel.Selection:
+        return dsel.select(features, SCORE, **{**ASKED, "method": "kfold"}, folds=4, row_groups=values)
+
+    for call, values in (by_offset, shift), (by_groups, groups):
+        labelled = xr.DataArray(values.to_numpy(), {"patient": FRAME.index.to_numpy()}, "patient", str(values.name))
+        expected = call(values.to_numpy())
+        for given in (values, labelled, labelled[::-1]):
+            same(call(given), expected)
+        with pytest.raises(DataError, match=r"indexes of X and (offset|row_groups) differ.*open_store\(X\).samples"):
+            call(values[::-1])
+        if call is by_offset:
+            for given in (values, labelled[::-1]):
+                predicted = expected.predict(features, offset=given)
+                np.testing.assert_array_equal(predicted, expected.predict(features, offset=values.to_numpy()))
+
+
 def test_an_order_is_advised_as_the_labels_are_written(tmp_path: Path) -> None:
     ingest_arrays(FIELD.values, tmp_path / "x.zarr", samples=[*map(str, range(60))])
     y = OF_DAYS.reset_index(drop=True)[::-1]
@@ -261,5 +304,12 @@ def test_features_that_are_days_have_no_time(tmp_path: Path) -> None:
         dsel.ingest(data.to_dataset(), tmp_path / "x.zarr", dimension="site", overwrite=True)
         assert f"day={label},band=g" in dsel.open_store(tmp_path / "x.zarr").features
         matrix = data[..., 0]
-        assert dsel.select(matrix, matrix.values[:, 1], k=1).labels == [label]
         assert np.shape(found.transform(data)) == (20, 1)
+        frame = matrix.to_pandas()
+        for X in matrix, frame, frame.astype({frame.columns[2]: "float32"}), dd.from_pandas(frame, npartitions=2):
+            chosen = dsel.select(X, matrix.values[:, 1], k=1)
+            assert chosen.labels == [label]
+            assert np.shape(chosen.transform(frame)) == (20, 1)
+        assert dsel.select(frame, frame.columns[1], k=1).targets == (label,)
+        first = dsel.select(matrix, matrix.values[:, 0], k=1)
+        assert [first.transform(part).shape for part in (frame.iloc[:, :1], matrix[:, :1])] == [(20, 1)] * 2

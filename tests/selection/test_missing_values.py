@@ -168,6 +168,11 @@ def test_all_that_is_wrong_with_the_columns_of_a_frame_is_one_message() -> None:
     assert "is missing" not in str(error.value)
     dated = dsel.select(frame, Y, k=1, dates="days", missing="mean")
     assert dated.k == 1
+    for lacking in (frame.day.where(frame.index > 2), frame.day.astype(str).where(frame.index > 2)):
+        with pytest.raises(
+            DataError, match=r"(?s)column 'day'.*Ask for numbers.*row 0, column 'day': the value is mis"
+        ):
+            dsel.select(frame.assign(x=0.0, day=lacking), Y, k=1)
 
 
 def test_a_missing_category_of_a_store_counts_once_also_in_rows_that_were_appended(tmp_path: Path) -> None:

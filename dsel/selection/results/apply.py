@@ -26,7 +26,7 @@ from dsel.data.frame_numbers import warn_of_new_value, with_columns
 from dsel.data.frames import collected
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
-from dsel.data.labels import column_of, coordinate_values, default_labels, is_a, is_frame
+from dsel.data.labels import MIDNIGHT, column_of, coordinate_values, default_labels, index_words, is_a, is_frame
 from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -77,7 +77,7 @@ def transform(selection: SelectionRecord, X: Any) -> Any:
     X = opened(selection, X)
     if isinstance(X, Dataset):
         return _lazily(X, StoredColumns.of(selection, X))
-    return take_columns(X, column_positions(selection, _labels(X), X.shape[1], named=is_frame(X)))
+    return take_columns(X, column_positions(selection, _labels(X, selection.names), X.shape[1], named=is_frame(X)))
 
 
 def take_columns(X: Any, places: Ints) -> Any:
@@ -259,7 +259,7 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
         chosen = [name for name in selection.names if name in X.var_names]
         X = X[:, chosen].to_df() if len(chosen) == len(selection.names) else pd.DataFrame(columns=X.var_names)
     if is_frame(X):
-        return with_columns(X, selection.names, selection.request.dates, selection.categories)
+        return with_columns(X, selection.names, selection.request.dates, _references(selection))
     if is_a(X, "xarray", "Dataset"):
         X = matrix_variable(X, {"Y", "weight", *selection.targets})
     if is_a(X, "xarray", "DataArray") and X.ndim > 2:
@@ -271,6 +271,15 @@ def opened(selection: SelectionRecord, X: Any) -> Any:
     return X.transpose() if is_a(X, "xarray", "DataArray") and X.dims[0] == "feature" else X
 
 
+def _references(selection: SelectionRecord) -> dict[str, str]:
+    """Return for each chosen category the value whose coefficients are 0, so that it stands for new ones, or ""."""
+    zero = [name for name, b in zip(selection.names, selection.coefficients, strict=True) if not b.any()]
+    return {
+        name: next((label[len(name) + 1 :] for label in zero if column_of(label, selection.categories) == name), "")
+        for name in selection.categories
+    }
+
+
 def _stacked(cube: Any, names: list[str]) -> Any:
     """Return a DataArray of three or more dimensions as a matrix, with the dimensions in the order of the labels."""
     order = [part.split("=")[0] for part in names[0].split(",")] if names else []
@@ -280,13 +289,17 @@ def _stacked(cube: Any, names: list[str]) -> Any:
     return flattened(cube, samples if len(samples) == 1 else ())
 
 
-def _labels(X: Any) -> list[str] | None:
-    """Return the labels of the columns of what `opened` returned, None if it has none."""
+def _labels(X: Any, chosen: Sequence[str]) -> list[str] | None:
+    """Return the labels of the columns of what `opened` returned, None if it has none.
+
+    Days have a time where a chosen label has one at midnight.
+    """
+    whole = not any(name.endswith(MIDNIGHT) for name in chosen)
     if isinstance(X, Dataset):
         return [str(label) for label in X.features]
     if is_a(X, "xarray", "DataArray"):
-        return [*map(str, coordinate_values(X.coords[X.dims[1]]))] if X.dims[1] in X.coords else None
-    return [str(label) for label in X.columns] if is_frame(X) else None
+        return [*map(str, coordinate_values(X.coords[X.dims[1]], whole=whole))] if X.dims[1] in X.coords else None
+    return index_words(X.columns, whole=whole) if is_frame(X) else None
 
 
 @dataclass(frozen=True)
@@ -321,9 +334,9 @@ class StoredColumns:
         for label, source in zip(labels, () if dataset.categories is None else dataset.categories, strict=False):
             if label != source:
                 made.setdefault(str(source), []).append(label)
-        for name in selection.categories:
+        for name, reference in _references(selection).items():
             if new := [label for label in made.get(name, ()) if label not in chosen]:
-                warn_of_new_value(name, new[0][len(name) + 1 :])
+                warn_of_new_value(name, new[0][len(name) + 1 :], reference)
         lacking = set(chosen) - set(labels)
         instead = {label: made[name][0] for label in lacking if (name := column_of(label, made)) in made}
         places = column_positions(selection, labels, dataset.n, instead=instead)

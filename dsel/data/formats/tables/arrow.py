@@ -26,7 +26,7 @@ from dsel._lib.text import shorten
 from dsel.data.formats.source import EXACT_INTEGERS, Format, Source, SourceOptions, file_identity
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.table import IN_MEMORY, Table, TableColumns, from_row, rows_of_batch
-from dsel.data.labels import is_a
+from dsel.data.labels import index_words, is_a
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk
 
@@ -119,7 +119,7 @@ class DaskFrame(Table):
     def __init__(self, frame: Any, where: str = "table") -> None:
         self.name = self.where = where
         self._frame, self._token = frame, uuid4().hex
-        self.names = [str(name) for name in frame.columns]
+        self.names = index_words(frame.columns)
         schema = arrow_table(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema
         self.types, self.whole = list(schema.types), _whole_columns(schema)
 
@@ -201,7 +201,7 @@ def _from_pandas(frame: Any, keep_index: bool, unusable: dict[str, str]) -> tupl
     """
     import pyarrow as pa
 
-    names = [str(name) for name in frame.columns]
+    names = index_words(frame.columns)
     parts, whole = [], set()
     for j, name in enumerate(names):
         column = frame.iloc[:, j]

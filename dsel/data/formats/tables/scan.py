@@ -134,7 +134,10 @@ class ColumnScan:
         if (types.is_temporal(self.type) and not is_number) or not (
             is_number or types.is_dictionary(column.type) or is_text_type(column.type)
         ):
-            self.values.add(column.is_valid().to_numpy(zero_copy_only=False), first, lambda i: column[i].as_py())
+            is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+            self.values.add(is_valid, first, lambda i: column[i].as_py())
+            if is_date_type(self.type):
+                self.missing.add(~is_valid, first, lambda i: "")
         elif is_number and not self.has_levels:
             values = number_values(column)
             self._add_numbers(values, first)
