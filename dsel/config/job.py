@@ -235,7 +235,7 @@ class JobFile(SelectionRequest):
     checkpoint_evaluations : int, optional
         Evaluations that an interrupted search loses at most.
     certify : CertifySection, optional
-        A proof after the search.
+        A proof after the search. A job that changes nothing but its proofs keeps its search, and proves further.
     alternatives : AlternativesSection, optional
         All near-best subsets, with a verdict for each column, or for each group if groups are chosen.
     """

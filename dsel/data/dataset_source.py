@@ -24,7 +24,7 @@ from dsel.data.formats.source import (
     put,
     wanted_dtype,
 )
-from dsel.data.labels import Labels, default_labels
+from dsel.data.labels import Labels, coordinate_values, default_labels, is_a
 from dsel.data.schema import SOURCE
 
 _FLOAT: Final = np.dtype(np.float64)
@@ -51,6 +51,9 @@ class DatasetSource(Source):
         if dataset.weights is not None:
             self.w_dtype = _FLOAT
         self.classes, self.notes = dataset.classes, dataset.notes
+        labels = dataset.row_labels if is_a(dataset.row_labels, "xarray", "DataArray") else None
+        self._samples = [] if labels is None else list(map(str, coordinate_values(labels, whole=False)))
+        self.has_samples = labels is not None
         sources = dataset.coordinates.get(SOURCE)
         self.sources = None if sources is None else sources.tolist()
 
@@ -74,6 +77,8 @@ class DatasetSource(Source):
                     put(rows.y, y[piece], "Y", row, self.targets)
                 if rows.w is not None:
                     rows.w[:] = block.w[piece]
+                if rows.samples is not None:
+                    rows.samples[:] = self._samples[row : row + len(rows)]
                 yield rows
 
 

@@ -24,6 +24,7 @@ from dsel.data.formats.tables import arrow
 from dsel.data.in_memory import align, is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
 from dsel.data.schema import DEFAULT_WORKER_MEMORY, choose_chunks
+from dsel.data.store.array import metadata_file
 from dsel.data.store.dense_writer import WritePlan
 from dsel.data.store.sparse_writer import SparsePlan
 from dsel.data.store.staging import check_place
@@ -125,12 +126,14 @@ def open_any(source: Any, options: SourceOptions, *, y: Any = None, weight: Any 
     """Open a path, or an object in memory, with targets and weights in memory if there are any."""
     alone = y is None and weight is None
     if isinstance(source, str | AnyPath):
+        path = as_path(source)
         if not alone:
+            remedy = "Name a column of the file (target, weight), or read the file and give it as an object."
             raise OptionError(
                 f"{'weight' if y is None else 'y'} is data in memory, and the source is the file {source}.",
-                "Name a column of the file (target, weight), or read the file and give it as an object.",
+                labelled.ZARR.instead if metadata_file(path) else remedy,
             )
-        return open_source(as_path(source), options)
+        return open_source(path, options)
     if is_data_array(source) and alone:
         source = source.to_dataset(name="X")
     if y is not None and options.target:

@@ -123,10 +123,9 @@ class IngestReport(WriteReport):
         m, n = self.shape
         chunks = " x ".join(map(str, self.chunks))
         share = "" if self.stored is None else f", {self.stored:,} stored {noun(self.stored, 'value')}"
-        targets = counted(self.targets, "target")
         text = [
-            f"{m:,} samples x {n:,} {noun(n, 'feature')} and {targets}, {self.dtype}{share}, chunks {chunks}, "
-            f"{format_bytes(self.bytes_written)} in {self.seconds:.1f} s"
+            f"{m:,} samples x {n:,} {noun(n, 'feature')} and {self._counted_targets()}, {self.dtype}{share}, "
+            f"chunks {chunks}, {format_bytes(self.bytes_written)} in {self.seconds:.1f} s"
         ]
         if self.resumed_rows:
             text.append(f"continued after row {self.resumed_rows:,} of an interrupted ingest")
@@ -154,6 +153,14 @@ class IngestReport(WriteReport):
             shown = shorten((" = ".join(group) for group in self.duplicates), 8)
             text.append(f"equal columns: {shown}; one of each group is enough")
         return [*text, *self.notes]
+
+    def _counted_targets(self) -> str:
+        """Return how many targets of the source there are, and of how many classes, or in how many columns of Y."""
+        count = self.targets - sum(len(found) - 1 for found in self.classes.values())
+        text = counted(count, "target")
+        if not self.classes:
+            return text
+        return f"{text} of {self.targets} classes" if count == 1 else f"{text} in {self.targets} columns"
 
     def _without_targets(self) -> str:
         missing = _once(self.missing_targets, self.classes)

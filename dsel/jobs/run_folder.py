@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from dsel.config.job import JobFile
 from dsel.errors import DataError, DselError, Interrupted, MissingInputError, OutputError
 from dsel.jobs.observers.registry import observed
 from dsel.jobs.reporting import Reporter, output_errors
-from dsel.jobs.same_work import is_same_work
+from dsel.jobs.same_work import is_same_search, is_same_work
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import STATUS, Command, StatusFile
 from dsel.selection.changes.runs import SUMMARY, RunSummary, run_names
@@ -170,7 +170,7 @@ class RunFolder:
                 f"{own} was not written by a job, and this job would replace it.",
                 "Choose another folder with --out, or move the file.",
             )
-        if before is not None and not is_same_work(before["identity"], identity) and self._has_work():
+        if before is not None and not is_same_search(before["identity"], identity) and self._has_work():
             what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
             raise OutputError(
                 f"{self.path} holds the work of {what}: {_difference(before['identity'], identity)}.",
@@ -197,12 +197,12 @@ class RunFolder:
             or next(read_journal(self.journal), None) is not None
         )
 
-    def finished(self, identity: dict[str, Any]) -> Selection | None:
-        """Return the result of this work if it is complete, else None."""
+    def finished(self, identity: dict[str, Any], same: Callable[..., bool] = is_same_work) -> Selection | None:
+        """Return the result of this work if it is complete, else None. same: whether it is that of the folder."""
         manifest = self.read_manifest()
         if manifest is None or not (self.path / SELECTION).is_file():
             return None
-        if not is_same_work(manifest["identity"], identity):
+        if not same(manifest["identity"], identity):
             return None
         try:
             return open_selection(self.path)
@@ -258,7 +258,7 @@ class RunFolder:
         saved = read_json(self.checkpoint)
         if not isinstance(saved, dict) or saved.get("format") != CHECKPOINT_FORMAT:
             return None
-        if not isinstance(saved.get("identity"), dict) or not is_same_work(saved["identity"], identity):
+        if not isinstance(saved.get("identity"), dict) or not is_same_search(saved["identity"], identity):
             return None
         state = saved.get("state")
         return state if isinstance(state, dict) and state else None

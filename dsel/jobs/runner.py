@@ -39,7 +39,7 @@ from dsel.jobs.locations import (
 from dsel.jobs.proof_store import MOST_TREE_BYTES, ProofBudget
 from dsel.jobs.reporting import Reporter, output_errors
 from dsel.jobs.run_folder import RunFolder, RunFolders
-from dsel.jobs.same_work import is_same_work
+from dsel.jobs.same_work import is_same_search, is_same_work
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import Command
 from dsel.jobs.workers import engine_of_job
@@ -169,6 +169,8 @@ def _run_in_folder(
             folder.settle(reporter)
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
+        if saved is None:
+            saved = folder.finished(identity, is_same_search)  # it needs other proofs
         folder.claim(job, identity)  # a run that is refused leaves the status as it is
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         before = None if previous is None else previous.selection
@@ -412,7 +414,7 @@ class _Series:
         dataset = job_dataset(self._job)
         identity = identity_of(self._job, dataset)
         name, previous, left = self._folders.unfinished(), self._previous(), None
-        if name is not None and not is_same_work(self._saved_identity(name), self._after(previous, identity)):
+        if name is not None and not is_same_search(self._saved_identity(name), self._after(previous, identity)):
             self._finish(name)
             name, previous, left = None, self._previous(), name
         if name is None and previous is not None:

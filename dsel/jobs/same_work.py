@@ -17,6 +17,16 @@ def is_same_work(before: dict[str, Any], now: dict[str, Any]) -> bool:
     return before == now or _resolved(before) == _resolved(now)
 
 
+def is_same_search(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether two identities are of the same search: what is asked to be proved of its answer may differ."""
+    return is_same_work(_without_proofs(before), _without_proofs(now))
+
+
+def _without_proofs(identity: dict[str, Any]) -> dict[str, Any]:
+    job = {name: value for name, value in identity.get("job", {}).items() if name not in ("certify", "alternatives")}
+    return {**identity, "job": job}
+
+
 def _resolved(identity: dict[str, Any]) -> dict[str, Any]:
     """Return an identity with options that differ from their defaults, and with the rule for k and the loss in full.
 

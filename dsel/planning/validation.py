@@ -335,9 +335,7 @@ def _options(method: Method, request: SelectionRequest) -> Options:
             own = ", ".join(method.options.model_fields)
             hint = f"Its options: {own}." if own else "It takes none: leave options out, in a job file the whole key."
         if name.rstrip("s") in ("cost", "price", "budget"):
-            hint = (
-                "A criterion can refuse subsets above a budget: deploy/docs/how-to/custom-criteria.md#costs-of-columns."
-            )
+            hint = 'A criterion can limit the costs: see "Costs of columns" on the page "Write a criterion".'
         raise OptionError(f"{method.name} has no option {name!r}.", hint) from error
     by_criterion = request.criterion is not None
     if by_criterion and not method.takes_criterion:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _FULL = 100
 #: Errors that differ by at most this share are equal up to rounding.
 _ROUNDING = 1e-9
-#: A smaller guarantee would be printed as 0.00%.
-_LEAST_GUARANTEE = 5e-5
+#: A ratio with a smaller guarantee says nothing to a reader.
+_LEAST_GUARANTEE = 0.01
 #: Near-best subsets that are printed, and columns that a line names.
 _LISTED, _FEW = 20, 20
 #: Stands after the subset that is the answer.
@@ -194,11 +194,14 @@ def describe_guarantees(selection: SelectionRecord) -> Iterator[str]:
     """Yield one line about the submodularity ratio, and one about the best approximation of X, where they are known."""
     gamma = selection.submodularity
     single = selection.k - len(selection.include) == 1
-    if (single or selection.unsupervised) and any(proof["size"] == selection.k for proof in selection.certificate):
-        gamma = None  # says no more than the certificate
+    useless = gamma is not None and gamma.guarantee < _LEAST_GUARANTEE
+    for proof in selection.certificate:
+        best_known = proof["status"].startswith("optimal") and not covered(proof)
+        if proof["size"] == selection.k and (best_known or single or useless or selection.unsupervised):
+            gamma = None  # says no more than the certificate
     if gamma is not None and single:
         yield "Submodularity ratio: 1, as for each choice of one column, where forward selection finds the best one"
-    elif gamma is not None and gamma.guarantee < _LEAST_GUARANTEE:
+    elif gamma is not None and useless:
         yield (
             f"Submodularity ratio: at most {gamma.estimate:.4f}; no useful lower bound is proved, so the ratio gives "
             "no guarantee here"

@@ -78,7 +78,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("method: pposs\noptions: {processes: 2}", OPTION, "processes: only with a custom criterion", "Leave it out"),
     ("method: exchange\noptions: {restarts: -1}", OPTION, "Options of exchange: 'restarts' is -1", "at least 1"),
     ("method: forward\noptions: {restarts: 3}", OPTION, "forward has no option 'restarts'", "leave options out"),
-    ("method: omp\noptions: {costs: 3}", OPTION, "has no option 'costs'", "deploy/docs/how-to/custom-criteria.md"),
+    ("method: omp\noptions: {costs: 3}", OPTION, "has no option 'costs'", "on the page .Write a criterion."),
     ("method: greedy-rls\noptions: {lam_grid: [1, -1]}", OPTION, "'lam_grid' is", "auto or numbers > 0"),
     ("method: kfold\noptions: {folds: 1}", OPTION, "'folds' is 1", "at least 2"),
     ("method: kfold\noptions: {folds: 100}", OPTION, "60 rows are too few for 100 folds", "Take fewer"),

@@ -29,7 +29,7 @@ def test_every_option_of_a_table(table: Path, tmp_path: Path) -> None:
     store = open_store(tmp_path / "s.zarr")
     assert store.x.read(0, 3).tolist() == [[1.5], [2.0], [2.5]]
     assert store.targets.tolist() == ["kind=blue", "kind=red"]
-    assert "3 samples x 1 feature and 2 targets" in out
+    assert "3 samples x 1 feature and 1 target of 2 classes, " in out
     assert "target kind has the classes blue, red" in out
     assert "missing values became the mean of their column: 1 of 3 in 'size'\n" in out + "\n"
 

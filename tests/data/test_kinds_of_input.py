@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import xarray as xr
+import zarr
 
 import dsel
 from dsel.errors import DataError, OptionError
@@ -257,6 +258,27 @@ def test_targets_in_memory_that_do_not_fit_are_refused(
     with pytest.raises((DataError, OptionError), match=re.escape(message)):
         dsel.ingest(source, tmp_path / "store.zarr", **options)
     assert not (tmp_path / "store.zarr").exists()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_the_error_about_targets_of_a_single_zarr_array_says_how_to_give_them(tmp_path: Path, zarr_format: Any) -> None:
+    path = tmp_path / "x.zarr"
+    zarr.save_array(path, X, zarr_format=zarr_format)
+    np.save(tmp_path / "y.npy", Y)
+    for y in (Y.to_numpy(), tmp_path / "y.npy"):
+        with pytest.raises(OptionError, match=r"dsel.ingest\(zarr.open_array\(PATH\), STORE, y=Y\)"):
+            dsel.ingest(path, tmp_path / "store.zarr", y=y)
+    dsel.ingest(zarr.open_array(path), tmp_path / "store.zarr", y=Y)
+    assert dsel.select(tmp_path / "store.zarr", k=2).indices == dsel.select(X, Y, k=2).indices
+
+
+def test_labels_of_samples_of_a_data_array_are_kept_next_to_targets(tmp_path: Path) -> None:
+    names = [f"r{i}" for i in range(M)]
+    data = xr.DataArray(X, dims=("sample", "feature"), coords={"sample": names})
+    dsel.ingest(data.chunk(sample=50), tmp_path / "store.zarr", y=Y.to_numpy())
+    samples = dsel.open_store(tmp_path / "store.zarr").samples
+    assert samples is not None
+    assert samples.tolist() == names
 
 
 def test_classes_are_mapped_and_named_in_the_result() -> None:

@@ -17,7 +17,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.as_dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.engine.dask_engine import DaskEngine
-from dsel.errors import CapacityError, DataError, Interrupted, MissingInputError, OptionError
+from dsel.errors import CapacityError, DataError, Interrupted, MissingInputError, OptionError, OutputError
 from dsel.jobs import runner
 from dsel.jobs.certify import certify_selection
 from dsel.jobs.locations import identity_of
@@ -215,6 +215,19 @@ def test_a_job_can_request_it(tmp_path):
     assert exact.error == pytest.approx(found.error)
     assert set(exact.indices) == set(found.indices)
     assert exact.certificate[0]["proven"]
+
+
+@pytest.mark.usefixtures("no_workers")
+def test_a_job_that_asks_for_another_proof_keeps_its_search(tmp_path, monkeypatch):
+    bounded = run_job(job_file(tmp_path, method="forward", certify={"time": "1m", "nodes": 1}))
+    assert bounded.certificate[0]["status"] == "bounded"
+    monkeypatch.setattr(runner, "run_validated", None)  # a search would fail
+    for asked in ({"certify": {"time": "1h"}}, {"certify": {}, "alternatives": {"time": "1h"}}, {}):
+        found = run_job(job_file(tmp_path, method="forward", **asked))
+        assert found.certificate[0]["status"] == "optimal"
+    assert found.alternatives is not None
+    with pytest.raises(OutputError, match=r"another job: lam was 0.0, now 1.0"):
+        run_job(job_file(tmp_path, method="forward", lam=1.0))
 
 
 @pytest.mark.usefixtures("no_workers")

@@ -99,7 +99,7 @@ def test_without_a_tree_or_with_a_damaged_one_the_proof_begins_again_and_says_wh
     (last(folder) / TREE).unlink()
     append(folder, 2)
     assert proof(run_job(job(folder)))["began_again"] == "because the run before left no tree"
-    assert "began again" in call("show", last(folder))[1]
+    assert "\n  The proof began again, because the run before left no tree.\n" in call("show", last(folder))[1]
     append(folder, 3)
     again = proof(run_job(job(folder)))
     assert (again["began_again"], again["status"]) == ("", "optimal")

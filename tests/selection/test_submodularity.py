@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -133,8 +134,11 @@ def test_a_certificate_brings_the_ratio_and_texts_show_it(tmp_path: Path) -> Non
     proved = dsel.certify(selection, X, Y)
     assert proved.submodularity == dsel.submodularity_ratio(selection, X, Y).submodularity
     assert proved.submodularity is not None
-    assert f"Submodularity ratio: at least {proved.submodularity.bound:.4f} (proved)" in render(proved)
-    assert f"{proved.submodularity.guarantee:.2%}" in render_report(proved)
+    assert "ubmodularity" not in render(proved)  # the selection is proved optimal
+    bounded = dsel.certify(selection, X, Y, nodes=1)
+    assert bounded.certificate[-1]["status"] == "bounded"
+    assert f"Submodularity ratio: at least {proved.submodularity.bound:.4f} (proved)" in render(bounded)
+    assert f"{proved.submodularity.guarantee:.2%}" in render_report(bounded)
     assert dsel.open_selection(proved.save(tmp_path / "proved")) == proved
 
 
@@ -144,6 +148,16 @@ def test_for_one_column_forward_selection_is_exact(options: dict[str, Any]) -> N
     selection = dsel.select(X, Y, **options)
     assert "where forward selection finds the best one" in render(dsel.submodularity_ratio(selection, X, Y))
     assert "ubmodularity" not in render(dsel.certify(selection, X, Y))
+
+
+def test_a_certificate_that_leaves_a_gap_has_no_line_about_a_useless_ratio() -> None:
+    X, Y = problem(1, n=30)
+    X[:, 20:] = X[:, :10] + 0.1 * X[:, 20:]
+    found = dsel.certify(dsel.select(X, Y, k=5), X, Y, nodes=1)
+    assert found.submodularity is not None
+    assert 0.0 < found.submodularity.guarantee < 0.01
+    assert found.certificate[-1]["status"] != "optimal"
+    assert "ubmodularity" not in render(found)
 
 
 def test_the_certificate_of_a_choice_for_x_itself_has_no_line_on_forward_selection() -> None:
@@ -223,13 +237,17 @@ def test_the_guarantee_says_where_it_leaves_out_columns_that_others_represent() 
     X[:, 3] = X[:, 0] + 1e-3 * X[:, 0].std() * (noise - noise.mean())
     y = rng.normal(size=60) + 0.25 * noise
     about_the_others = "of what the best columns without those that others represent explain (proved)"
-    near = dsel.certify(dsel.select(X, y, k=2, method="forward"), X, y)
-    assert about_the_others in str(near)
+
+    def guarantee(lam: float = 0.0) -> str:
+        proved = dsel.certify(dsel.select(X, y, k=2, lam=lam, method="forward"), X, y)
+        assert "explain (proved)" not in str(proved)  # the certificate says more
+        return str(replace(proved, certificate=()))
+
+    assert about_the_others in guarantee()
     X[:, 3] = 2.0 * X[:, 0]  # a multiple explains what its representative does, but less of the penalty
     for lam, restricted in ((0.0, False), (10.0, True)):
-        exact = dsel.certify(dsel.select(X, y, k=2, lam=lam, method="forward"), X, y)
-        assert (about_the_others in str(exact)) == restricted
-        assert "explain (proved)" in str(exact)
+        assert (about_the_others in guarantee(lam)) == restricted
+        assert "explain (proved)" in guarantee(lam)
 
 
 def test_the_error_ratio_counts_no_column_that_depends_on_others() -> None:

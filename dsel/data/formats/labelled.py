@@ -315,4 +315,7 @@ def _table(dataset: Any, columns: Sequence[str], sample: str, where: str) -> Laz
 
 
 NETCDF = Format("netcdf", (".nc", ".nc4", ".cdf", ".netcdf"), open_netcdf, _TAKES, _INSTEAD)
-ZARR = Format("zarr", (".zarr",), open_zarr, _TAKES, _INSTEAD, folders=True)
+ZARR = Format(
+    "zarr", (".zarr",), open_zarr, _TAKES,
+    f"{_INSTEAD} A single array takes targets in Python: dsel.ingest(zarr.open_array(PATH), STORE, y=Y).", folders=True,
+)  # fmt: skip

@@ -65,6 +65,8 @@ def _open_questions(
     row: Mapping[str, Any], label: Callable[[int], str], counts: Mapping[str, Any], chosen: Sequence[int]
 ) -> Iterator[str]:
     """Yield a sentence for each thing that a proof leaves open. Arguments: those of `caveat`."""
+    if again := began_again(row):
+        yield again
     if row.get("closed") and not row["status"].startswith("optimal"):
         yield (
             "All nodes are closed, but fits by the loss do not converge: more time does not help. A larger ridge "
@@ -192,6 +194,12 @@ def scope(row: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, words))
 
 
+def began_again(row: Mapping[str, Any]) -> str:
+    """Return why a proof did not continue that of the run before, as a sentence; "" if it did, or if there was none."""
+    why = "" if row.get("leaves_checked") else row.get("began_again")  # older certificates have neither
+    return f"The proof began again, {why}." if why else ""
+
+
 def effort(row: Mapping[str, Any]) -> str:
     """Return what a proof took, in words: nodes, and if it made passes over the data, what they screened."""
     if row["method"].startswith(NOTHING):
@@ -206,7 +214,7 @@ def effort(row: Mapping[str, Any]) -> str:
             f"{row['cpu_seconds']:.2f} CPU s; {words}"
         )
     elif row.get("began_again"):
-        words = f"the proof began again, {row['began_again']}: {row['cpu_seconds']:.2f} CPU s; {words}"
+        words = f"{row['cpu_seconds']:.2f} CPU s; {words}"
     if not row.get("columns"):
         return words
     passes = f", {counted(row['passes'], 'pass', 'passes')}" if row["passes"] else ""

@@ -24,7 +24,7 @@ from dsel.errors import DataError
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import Scaling
-from dsel.search.exact.certificate_words import claim, effort, scope
+from dsel.search.exact.certificate_words import began_again, claim, effort, scope
 from dsel.selection.alternatives import changed_verdicts
 from dsel.selection.changes.drift import COLUMNS, ColumnSummary, drift, weight_of_values
 from dsel.selection.context import SelectionRun
@@ -350,5 +350,6 @@ def with_bound(selection: Selection) -> Selection:
     distance = None if before is None or status == "no-useful-bound" else max(before - bound, 0.0)
     found: dict[str, Any] = {"bound": bound, "status": status, "distance": distance, "scope": scope(rows[0])}
     if (words := claim(rows[0])) is not None:
-        found["proof"] = f"{words[0].upper()}{words[1:]}: {effort(rows[0])}"
+        proved = f"{words[0].upper()}{words[1:]}: {effort(rows[0])}"
+        found["proof"] = ". ".join(filter(None, (proved, began_again(rows[0]).rstrip("."))))
     return replace(selection, changes={**selection.changes, **found})
