@@ -518,10 +518,10 @@ class TestInterruption:
         status = json.loads(file.read_text())
         assert {"statistics", "search"} == status["spent"].keys()
         spent = {stage: seconds + 1000.0 for stage, seconds in status["spent"].items()}
-        file.write_text(json.dumps({**status, "spent": spent}))
+        write_json(file, {**status, "spent": spent})
         self.assert_same(store, undisturbed)
         seconds = dsel.open_selection(store.parent / "job.result").seconds
-        assert all(seconds[stage] > spent[stage] for stage in spent)  # those of both processes
+        assert (seconds["statistics"] >= spent["statistics"], seconds["search"] > spent["search"]) == (True, True)
         assert seconds["check"] < 1000.0
 
     @pytest.mark.slow
