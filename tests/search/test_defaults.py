@@ -79,6 +79,11 @@ def test_options_of_folds_choose_by_folds_also_next_to_a_criterion_that_is_none(
         ({"method": "kfold", "split": PAIRS, "folds": 3}, "folds goes with a split by name"),
         ({"method": "kfold", "split": PAIRS, "row_groups": np.arange(40)}, "row_groups goes with a splitter"),
         ({"method": "greedy-rls", "lam": 1.0, "lam_grid": "auto"}, "lam and lam_grid are both given"),
+        ({"method": "pposs", "groups": [[0, 1]], "max_in_flight": 3}, "with groups of columns, use processors"),
+        (
+            {"method": "pposs", "max_in_flight": 1, "search_on": "workers", "exchange_every": 9},
+            "exchange_every cannot be combined with max_in_flight=1 and search_on=workers",
+        ),
         ({"method": "poss", "loss": "poisson", "bound": 1.0}, "bound is about the squared error"),
         ({"method": "poss", "loss": "poisson", "target_r2": 0.5}, "target_r2 is about the squared error"),
         ({"method": "poss", "loss": "poisson", "target_value": 9.0}, "target_value is about the squared error"),

@@ -71,3 +71,9 @@ def test_chunks_do_not_change_a_reduced_problem(tmp_path: Path, chunks: str, tar
     assert found.certificate[-1]["bound"] == pytest.approx(in_memory.certificate[-1]["bound"], rel=1e-7)
     assert found.plan is not None
     assert found.plan["planned"]["passes"] == found.plan["measured"]["passes"]
+
+
+def test_a_star_prunes_by_a_subset_of_the_reduced_problem() -> None:
+    X, Y = data(1)
+    pruned, plain = (dsel.select(X, Y, k=K, method="astar", reduce={"rank": 4}, prune=prune) for prune in (True, False))
+    assert pruned.error == pytest.approx(plain.error)

@@ -57,11 +57,6 @@ def default_interval(n: int, k: int) -> int:
     return max(LEAST_INTERVAL, 40 * n * k * k // (k * k + 500))
 
 
-def needs_no_function(options: str) -> str:
-    """Return why options cannot be used with a custom criterion or isolation function."""
-    return f"{options} cannot be combined with a custom criterion or isolation function"
-
-
 class ParetoOptions(Options):
     """Options of every Pareto search: when it ends, its archive, and how it runs on workers.
 
@@ -224,14 +219,18 @@ class ParetoOptions(Options):
         if self.any_size and self.isolation == "min-index":
             return "any_size cannot be combined with isolation=min-index"
         extras = self._asked_extras(warm_start=not criterion) if self.calls_function(criterion) else ""
-        if extras:
-            return needs_no_function(extras)
-        return needs_no_function("target_r2") if criterion and self.target_r2 is not None else ""
+        extras = extras or ("target_r2" if criterion and self.target_r2 is not None else "")
+        return f"{extras} cannot be combined with {self._evaluates_for}" if extras else ""
 
     def resolved(self, criterion: bool) -> Self:
         """Return the options as a search uses them: a warm start that takes evaluations only if it is asked for."""
         default = "none" if self.calls_function(criterion) else "forward"
         return self.model_copy(update={"warm_start": self.warm_start or default})
+
+    @property
+    def _evaluates_for(self) -> str:
+        """What makes tasks evaluate subsets one by one, in words."""
+        return "a custom criterion or isolation function"
 
     def _asked_extras(self, warm_start: bool = True) -> str:
         """Return the names of the asked options that only searches by slices have. warm_start: count it."""
@@ -363,7 +362,7 @@ class PossOptions(ParetoOptions):
 
     def conflict(self, criterion: bool) -> str:
         if self.evaluates_subsets(criterion, grouped=False) and self.task_iterations not in (None, 1):
-            return "task_iterations is 1 with a custom criterion or isolation function"
+            return f"task_iterations is 1 with {self._evaluates_for}"
         return super().conflict(criterion)
 
     def conflict_with_groups(self) -> str:
@@ -438,7 +437,8 @@ class PpossOptions(PossOptions):
     ----------
     processors : int
         N, the offspring of each round. The same seed and `processors` give the same bits on any number of workers. A
-        few times the number of workers keeps them busy, because a third of the offspring need no evaluation.
+        few times the number of workers keeps them busy, because a third of the offspring need no evaluation. With
+        groups, a custom criterion or isolation function it takes the place of `max_in_flight`.
     """
 
     processors: Int = Field(32, ge=1, le=100_000)
@@ -447,8 +447,17 @@ class PpossOptions(PossOptions):
     def _divides_rounds(self) -> bool:
         return self.max_in_flight == 1 and self.search_on == "workers"
 
+    @property
+    def _evaluates_for(self) -> str:
+        return "max_in_flight=1 and search_on=workers" if self._divides_rounds else super()._evaluates_for
+
     def calls_function(self, criterion: bool) -> bool:
         return super().calls_function(criterion) or self._divides_rounds
+
+    def conflict_with_groups(self) -> str:
+        if self.max_in_flight is not None and not self._divides_rounds:
+            return "max_in_flight: with groups of columns, use processors"
+        return super().conflict_with_groups()
 
     def conflict(self, criterion: bool) -> str:
         if super().calls_function(criterion) and self.max_in_flight is not None:

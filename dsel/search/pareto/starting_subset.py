@@ -45,7 +45,8 @@ def starting_subset(
             load_subset_kernels(deletes=True)
         else:
             values = values_pay(columns, k, _ITERATIONS)
-            load_pareto_kernels(columns, _EXCHANGE_EVERY, others=DELETION_KERNELS, values=values)
+            every = _EXCHANGE_EVERY if columns.has_gram else 0  # exchange searches need the whole Gram matrix
+            load_pareto_kernels(columns, every, others=DELETION_KERNELS, values=values)
     points = _exchanged(objective, k, seed, deadline, known if full else ())
     confirmed = full and min(p.value for p in points) >= objective.value(known) - MARGIN * objective.total
     if single and not confirmed and not deadline.passed:
@@ -94,7 +95,7 @@ def _pareto_front(
     objective: Objective, k: int, seed: int, deadline: Deadline, points: Sequence[FrontPoint]
 ) -> list[FrontPoint]:  # fmt: skip
     """Return the front of a Pareto search that begins with these points."""
-    search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY)
+    search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY if objective.has_gram else 0)
     with deadline.paused():
         search.warm_up(_ITERATIONS)
     for point in points:
