@@ -79,6 +79,7 @@ def test_options_of_folds_choose_by_folds_also_next_to_a_criterion_that_is_none(
         ({"method": "kfold", "split": PAIRS, "folds": 3}, "folds goes with a split by name"),
         ({"method": "kfold", "split": PAIRS, "row_groups": np.arange(40)}, "row_groups goes with a splitter"),
         ({"method": "greedy-rls", "lam": 1.0, "lam_grid": "auto"}, "lam and lam_grid are both given"),
+        ({"method": "poss", "criterion": len, "reduce": {"rank": 3}}, "reduce changes no criterion"),
         ({"method": "pposs", "groups": [[0, 1]], "max_in_flight": 3}, "with groups of columns, use processors"),
         (
             {"method": "pposs", "max_in_flight": 1, "search_on": "workers", "exchange_every": 9},
