@@ -151,7 +151,8 @@ def _certified(
         proved = prove_sizes(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
     selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
-    selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
+    lists = budget.near_best is not None
+    selection = with_certificates(selection, proved.certificates, dataset.features.tolist(), of_list=lists)
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         listed = replace(last, smaller=tuple(smaller))

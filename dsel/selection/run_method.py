@@ -29,7 +29,7 @@ from dsel.search.cross_validation.rounds import fits_along
 from dsel.search.exact.certificate import REDUCED, nothing_to_choose
 from dsel.search.exact.guarantee import Limits
 from dsel.search.greedy.exchange import polish
-from dsel.search.greedy.path import backward, forward
+from dsel.search.greedy.path import NO_GAIN, backward, forward, largest
 from dsel.search.method import Criterion, SearchTask
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome, improving
 from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
@@ -132,8 +132,8 @@ def _with_bound_on_data(run: SelectionRun, outcome: SearchOutcome) -> SearchOutc
 
 #: Operations that forward selection may take: a second or two.
 _OPERATIONS = 1e9
-#: Those that backward elimination may take: up to 125 columns, in about 0.01 s.
-_BACKWARD_OPERATIONS = 2e6
+#: The most columns that backward elimination begins with. It takes about 0.01 s.
+_MOST_DELETED = 125
 #: The largest subsets that are compared. The values of a path to k columns cost O(k^4).
 _LARGEST = 500
 #: The eigenvalues of K are computed for at most this many columns: about a second.
@@ -155,13 +155,22 @@ def forward_reference(subject: ItemObjective, k: int) -> tuple[FrontPoint, ...]:
 def greedy_references(subject: ItemObjective, k: int) -> tuple[FrontPoint, ...]:
     """Return the best subsets on the paths of forward selection and backward elimination, as far as these are cheap.
 
-    Backward elimination keeps columns that explain much together, but little alone. It reads no data.
+    Backward elimination keeps columns that explain much together, but little alone. Of many columns, it begins with
+    those that forward selection takes first. It reads no data.
     """
-    points = forward_reference(subject, k)
-    if points and subject.columns_of.n**3 <= _BACKWARD_OPERATIONS:
-        with threads_for(subject):
-            points += backward(subject, min(k, subject.n)).front
-    return points
+    points, objective = forward_reference(subject, k), subject.columns_of
+    if not points or (objective.n > _MOST_DELETED and subject.groups is not None):
+        return points
+    with threads_for(subject):
+        if objective.n <= _MOST_DELETED:
+            return points + backward(subject, min(k, subject.n)).front
+        first = objective.subset(_MOST_DELETED)
+        while first.size < _MOST_DELETED and (gains := first.gains()).max() > NO_GAIN * objective.total:
+            if not first.insert(largest(gains)):
+                break
+        kept = sorted(first.members)
+        found = backward(objective.restrict(kept), min(k, len(kept))).front
+        return points + tuple(replace(p, members=tuple(kept[j] for j in p.members)) for p in found)
 
 
 def rank_error(objective: Objective, size: int) -> float | None:

@@ -667,3 +667,12 @@ def test_two_columns_that_explain_much_together_and_little_alone_are_chosen(loss
         selection = dsel.select(X, y, k=2, loss=loss, method=method)
         assert sorted(selection.indices) == [2, 7]
         assert selection.error == pytest.approx(min(pair.error for pair in pairs), rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_such_columns_are_chosen_of_many_columns_too(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 200))
+    X[:, 1] = X[:, 0] + 0.2 * rng.normal(size=300)
+    y = rng.poisson(np.exp(5.0 * (X[:, 1] - X[:, 0]))).astype(float)
+    assert sorted(dsel.select(X, y, k=2, loss="poisson", method="forward").indices) == [0, 1]
