@@ -178,7 +178,7 @@ class GreedyRls:
     def _undetermined(self) -> DataError:
         lam = self.problem.lam
         return DataError(
-            "The errors on left-out rows are not finite: the other rows do not determine the coefficients, to rounding. "
+            "The errors on left-out rows are not finite: the other rows leave coefficients undetermined. "
             "Examples are a column that is nonzero in one row only, and a fold that trains on fewer rows than columns.",
             f"Leave such columns out, or {'set lam > 0' if lam == 0.0 else f'raise lam (it is {lam:g})'}.",
         )
