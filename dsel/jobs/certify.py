@@ -17,7 +17,8 @@ from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.frames import collected, frame_labels, targets_in
-from dsel.data.offset import in_memory, split_offset
+from dsel.data.labels import is_a
+from dsel.data.offset import in_memory, name_of, split_offset
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import engine_for
 from dsel.errors import CapacityError, DataError, OptionError
@@ -151,7 +152,8 @@ def _certified(
         proved = prove_sizes(run, selection, budget, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
     selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
-    selection = with_certificates(selection, proved.certificates, dataset.features.tolist())
+    lists = budget.near_best is not None
+    selection = with_certificates(selection, proved.certificates, dataset.features.tolist(), of_list=lists)
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         listed = replace(last, smaller=tuple(smaller))
@@ -250,9 +252,11 @@ def data_again(
     if offset is not None:
         X, asked["offset"] = split_offset(X, offset, Y)
     elif in_memory(selection.request.offset):
-        name = str(selection.request.offset).partition(": ")[2]
-        again = f"offset={name!r}" if name in (frame_labels(X) or ()) else "one number for each row, as offset"
-        raise OptionError("The selection was made with an offset in memory.", f"Give it again: {again}.")
+        name = name_of(str(selection.request.offset))
+        known = list(X) if is_a(X, "xarray", "Dataset") else frame_labels(getattr(X, "obs", X)) or ()
+        again = f"offset={name!r}" if name in known else "one number for each row, as offset"
+        made = f"the offset {name!r}" if name else "an offset in memory"
+        raise OptionError(f"The selection was made with {made}.", f"Give it again: {again}.")
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)

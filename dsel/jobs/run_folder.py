@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,10 +93,15 @@ class RunFolder:
             yield lock
 
     @contextmanager
-    def work(self, reporter: Reporter, command: Command = "run") -> Iterator[Interrupts]:
-        """Tell the status of the folder and observers what a run does there, and handle signals. The run holds it."""
+    def work(
+        self, reporter: Reporter, command: Command = "run", spent: Mapping[str, float] | None = None
+    ) -> Iterator[Interrupts]:
+        """Tell the status of the folder and observers what a run does there, and handle signals. The run holds it.
+
+        spent: what `spent` returned.
+        """
         with (
-            StatusFile(self.path, reporter.run, command) as reporter.status,
+            StatusFile(self.path, reporter.run, command, spent) as reporter.status,
             Interrupts() as interrupts,
             observed(reporter.events, self.path, reporter.run),
         ):
@@ -235,6 +240,14 @@ class RunFolder:
         """Return what `status.json` says; empty if it is missing or damaged."""
         found = read_json(self.path / STATUS)
         return found if isinstance(found, dict) else {}
+
+    def spent(self, identity: dict[str, Any]) -> dict[str, float]:
+        """Return the seconds of each stage in processes that did not finish this work, as the status has them."""
+        manifest = self.read_manifest()
+        if manifest is None or not is_same_search(manifest["identity"], identity):
+            return {}
+        status = self.status()
+        return {} if status.get("state") == "finished" else status.get("spent", {})  # older versions wrote none
 
     def _has_traces(self) -> bool:
         names = list_names(self.path)

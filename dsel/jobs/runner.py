@@ -6,9 +6,9 @@ A job with a folder of runs is run once more on data that may have grown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,11 +171,12 @@ def _run_in_folder(
             return saved
         if saved is None:
             saved = folder.finished(identity, is_same_search)  # it needs other proofs
+        opened = replace(opened, spent=folder.spent(identity))
         folder.claim(job, identity)  # a run that is refused leaves the status as it is
         log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         before = None if previous is None else previous.selection
         with (
-            folder.work(reporter) as interrupts,
+            folder.work(reporter, spent=opened.spent) as interrupts,
             run_events(opened.validated, run=reporter.run, folder=str(folder.path)) as ended,
         ):
             selection = _run(opened, plan, reporter, interrupts, lock, saved, before, on_demand=in_series)
@@ -191,7 +192,8 @@ def _run_in_folder(
 class _OpenedJob:
     """A job whose data are open and whose request is validated: its plan, its run and its proof use the same.
 
-    context: the job's folders, and the state of its search, before its workers start.
+    context: the job's folders, and the state of its search, before its workers start. spent: the seconds of each stage
+    in earlier processes.
     """
 
     job: JobFile
@@ -200,6 +202,7 @@ class _OpenedJob:
     validated: ValidatedRequest
     folder: RunFolder
     context: RunContext
+    spent: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: JobFile, dataset: Dataset, identity: dict[str, Any]) -> _OpenedJob:
@@ -270,7 +273,7 @@ def _run(
             except (CriterionError, ClusterError):
                 checkpoints.save_last()
                 raise
-            selection = saved(selection)
+            selection = saved(_with_spent(selection, opened.spent))
             checkpoints.passes.clear()
         for budget in _budgets(job):
             with engine.errors(interrupts.fail):
@@ -292,6 +295,12 @@ def _budgets(job: JobFile) -> Iterator[ProofBudget]:
         yield ProofBudget(seconds=certify.seconds, save_seconds=every, **certify.model_dump(exclude={"time"}))
     if (asked := job.alternatives) is not None:
         yield ProofBudget(seconds=asked.seconds, save_seconds=every, sizes=asked.sizes, near_best=asked)
+
+
+def _with_spent(selection: Selection, spent: Mapping[str, float]) -> Selection:
+    """Return the selection with the seconds of earlier processes added to those of each stage."""
+    now, stages = selection.seconds, {**spent, **selection.seconds}
+    return replace(selection, seconds={name: spent.get(name, 0.0) + now.get(name, 0.0) for name in stages})
 
 
 def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]], proved: bool) -> Selection:

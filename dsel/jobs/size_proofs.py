@@ -37,8 +37,8 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: How the note on a proof that failed begins. The next run of the job tries the proof again.
-FAILED = "the proof for"
+#: How the note on a proof, or on a list, begins that failed. The next run of the job tries it again.
+FAILED = ("the proof for", "the list of near-best subsets for")
 #: A proof about at most this number of subsets has at least this number of seconds. It needs a small part of them.
 _FEW_SUBSETS, _LEAST_SECONDS = 1000, 10.0
 #: How much more time suffices for nodes, for each size, as a multiple of the seconds of a node.
@@ -196,7 +196,8 @@ class _SizeProofs:
                     return
 
     def _note(self, size: int, words: str) -> str:
-        self.proved.notes.append(f"{FAILED} {counted_items(self._base + size, self._run.validated.items.noun)} {words}")
+        what, items = FAILED[self._budget.near_best is not None], self._run.validated.items
+        self.proved.notes.append(f"{what} {counted_items(self._base + size, items.noun)} {words}")
         return self.proved.notes[-1]
 
     def _prove(self, size: int, deadline: Deadline, nodes: int | None, runner: Runner | None) -> bool:
@@ -210,7 +211,6 @@ class _SizeProofs:
         certificate = self._with_time_needed(proof.certificate())
         self.proved.certificates[counted] = certificate
         if self._budget.near_best is not None:
-            self.proved.certificates[counted] = self._of_best(certificate)
             answer = proof.near_best(deadline)
             self.proved.alternatives[counted] = alternatives_in_data(
                 answer, Candidates.of(self._subject, run.validated.include), partial(explained_share, run.whole),
@@ -225,14 +225,6 @@ class _SizeProofs:
     def _certificate_of(self, size: int) -> Mapping[str, Any] | None:
         """Return the certificate of the selection for a size, included columns counted, or None."""
         return next((row for row in self._selection.certificate if row["size"] == size), None)
-
-    def _of_best(self, certificate: Certificate) -> Certificate:
-        """Return the certificate of the best subset from the tree of a list: a finished proof keeps what it took."""
-        earlier = self._certificate_of(certificate.size)
-        if earlier is None or not is_finished(earlier, limited=self._budget.limit is not None):
-            return replace(certificate, began_again="") if earlier else certificate
-        took = {name: earlier[name] for name in ("nodes", "seconds", "cpu_seconds", "began_again") if name in earlier}
-        return replace(certificate, **took)
 
     def _with_time_needed(self, certificate: Certificate) -> Certificate:
         """Return a certificate with the time limit that suffices, if this one left too little time for a node."""

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -48,9 +49,13 @@ class StatusFile:
         The id of the run.
     command : {"run", "certify", "alternatives"}
         What works. A proof keeps what the file says of the run before.
+    spent : dict of str to float, optional
+        The seconds of each stage in earlier processes, to which the file adds those of this one.
     """
 
-    def __init__(self, folder: AnyPath, run: str, command: Command = "run") -> None:
+    def __init__(
+        self, folder: AnyPath, run: str, command: Command = "run", spent: Mapping[str, float] | None = None
+    ) -> None:
         self._path = folder / STATUS
         self._seconds = OBJECT_BEAT_SECONDS if isinstance(folder, ObjectPath) else BEAT_SECONDS
         me = psutil.Process()
@@ -58,12 +63,19 @@ class StatusFile:
             "state": "running", "command": command, "run": run, "host": socket.gethostname(), "pid": me.pid,
             "process_started": me.create_time(), "started": time.time(),
         }  # fmt: skip
+        self._spent, self._since = dict(spent or {}), time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name="dsel-status", daemon=True)
 
     def update(self, progress: dict[str, Any]) -> None:
         """Take the progress of the run; the next write contains it."""
+        if "stage" in progress:
+            self._spent, self._since = self._seconds_of_stages(), time.monotonic()
         self._values = {**self._values, **progress}
+
+    def _seconds_of_stages(self) -> dict[str, float]:
+        stage, spent = self._values.get("stage"), self._spent
+        return spent if stage is None else {**spent, stage: spent.get(stage, 0.0) + time.monotonic() - self._since}
 
     def __enter__(self) -> StatusFile:
         self._thread.start()
@@ -93,7 +105,8 @@ class StatusFile:
 
     def _write(self) -> None:
         with suppress(OSError, DselError):  # the run itself reports storage that fails
-            write_json(self._path, valid_json({**self._values, "updated": time.time()}))
+            values = {**self._values, "spent": self._seconds_of_stages(), "updated": time.time()}
+            write_json(self._path, valid_json(values))
 
 
 def _ending(error: BaseException | None) -> dict[str, Any]:

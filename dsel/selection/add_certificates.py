@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
 from dsel.config.size_rule import InformationCriterion
 from dsel.objective.objective_interface import ItemObjective, Objective
@@ -36,10 +35,12 @@ _MOST_RELIANCE = 1000
 _BETTER = 1e-9
 
 
-def with_certificates(selection: Selection, found: Mapping[int, Certificate], features: Sequence[str]) -> Selection:
+def with_certificates(
+    selection: Selection, found: Mapping[int, Certificate], features: Sequence[str], *, of_list: bool = False
+) -> Selection:  # fmt: skip
     """Return the selection with certificates by size, merged with those it has, and with notes on their limits.
 
-    features: the labels of all columns.
+    features: the labels of all columns. of_list: whether lists of near-best subsets were what was asked for.
     """
     counts = selection.counts
     noise = float(counts.get("noise", {}).get("share", 0.0))
@@ -49,16 +50,7 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], fe
     }
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
-        if new is None:
-            merged[old.size] = old
-        else:  # what the new one took includes what earlier calls took, if it continued them
-            last = old if old.bound > new.bound + MARGIN * old.total else new
-            both = old.merged(new)
-            if new.began_again and last is new and old.reach == new.reach:  # it owes nothing to the old one
-                both = replace(
-                    both, method=new.method, leaves_checked=new.leaves_checked, leaves_searched=new.leaves_searched
-                )
-            merged[old.size] = replace(both, nodes=last.nodes, seconds=last.seconds, cpu_seconds=last.cpu_seconds)
+        merged[old.size] = old if new is None else old.merged(new, of_list=of_list)
     if not merged:
         return selection
     last = merged[max(merged)]

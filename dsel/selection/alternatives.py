@@ -332,10 +332,11 @@ class Alternatives:
         for row in () if self.by else certificates:
             same_reach = row["largest_coefficient"] == self.largest_coefficient and not row["coefficients"]
             best = self.best_error <= row["value"] + _SAME_SHARE * self.total
-            if row["size"] == self.size and row["status"] == "optimal" and same_reach and best:
+            if row["size"] == self.size and row["status"].startswith("optimal") and same_reach and best:
+                bound = 0.0 if row["represented"] else row["bound"]  # bounds are about all columns
                 columns = (
-                    replace(one, bound_with=max(one.bound_with, row["bound"]),
-                            bound_without=max(one.bound_without, row["bound"])) for one in self.columns
+                    replace(one, bound_with=max(one.bound_with, bound), bound_without=max(one.bound_without, bound))
+                    for one in self.columns
                 )  # fmt: skip
                 return replace(self, proven=True, columns=tuple(columns), smaller=smaller)
         return replace(self, smaller=smaller)

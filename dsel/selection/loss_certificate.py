@@ -129,7 +129,7 @@ def certify_loss(
         near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
         selection = replace(selection, alternatives=near)
     selection = replace(selection, notes=tuple(notes))
-    selection = with_certificates(selection, found, run.dataset.features.tolist())
+    selection = with_certificates(selection, found, run.dataset.features.tolist(), of_list=listing is not None)
     return _with_better(search, selection, found, total)
 
 

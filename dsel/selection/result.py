@@ -74,7 +74,7 @@ class Selection(SelectionRecord):
     bytes_read, passes : int
         Over the data, with the final check and with proofs. `plan` has those of the selection alone.
     seconds : dict
-        Time of each stage.
+        Time of each stage, in a job that was interrupted and continued that of all its processes.
     peak_memory : dict
         For each worker its largest resident memory and its limit, in bytes.
     versions : dict

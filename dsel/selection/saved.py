@@ -27,7 +27,7 @@ from dsel.selection.record_values import ChosenStatistics, FrontRow, PathRow, Si
 from dsel.selection.submodularity import Submodularity
 from dsel.storage import paths
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
-from dsel.storage.paths import AnyPath, as_path, zarr_store
+from dsel.storage.paths import ICECHUNK, AnyPath, as_path, zarr_store
 from dsel.storage.zarr_store import LostChunkError
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ def certify_call(selection: SelectionRecord, folder: AnyPath | None = None) -> s
     folder: where the selection was saved; by default it is in memory.
     """
     named = "selection" if folder is None else f"dsel.open_selection({json.dumps(str(folder))})"
-    in_memory = selection.source in ("", "X") or selection.source.startswith("icechunk://")
-    y = ", y" if in_memory or GIVEN_TARGETS in (selection.fingerprint or "") else ""
-    return f"dsel.certify({named}, {'X' if in_memory else json.dumps(selection.source)}{y})"
+    source, fingerprint = selection.source, selection.fingerprint
+    in_memory = source in ("", "X")
+    is_object = in_memory or source.startswith(f"{ICECHUNK}@")  # such as a session of Icechunk
+    y = ", y" if in_memory or fingerprint is None or GIVEN_TARGETS in fingerprint else ""
+    return f"dsel.certify({named}, {'X' if is_object else json.dumps(source)}{y})"
 
 
 def save_selection(selection: SelectionRecord, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:

@@ -26,6 +26,7 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective
+from dsel.search.anytime import OutOfTime
 from dsel.search.exact.proof import Proof
 from dsel.search.pareto import starting_subset
 from dsel.selection.context import RunContext
@@ -301,7 +302,7 @@ def test_a_wide_store_is_certified_in_passes_and_continues_after_each(tmp_path, 
     best = min(whole.value(S) for S in combinations(range(40), 3) if set(included) <= set(S))
     assert found["value"] == pytest.approx(best)
     assert last.error == pytest.approx(best)
-    assert "columns screened" in str(last)
+    assert f"of {first['columns']} columns searched" in str(last)
 
 
 def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
@@ -468,3 +469,19 @@ def test_a_proof_with_a_log_is_described_by_its_own_method_after_one_of_all_size
     assert before["method"].startswith("leaps and bounds")
     assert after["method"].startswith("branch-and-bound")
     assert found.certificate[0]["method"] == first.certificate[0]["method"]
+
+
+def test_a_whole_proof_is_described_by_its_own_method_after_one_that_a_relaxation_bounded(tmp_path):
+    job = job_file(tmp_path)
+    finished(job)
+    assert with_log(job.out, nodes=1)["method"] == "perspective relaxation"
+    assert with_log(job.out)["method"].startswith("branch-and-bound")
+
+
+def test_a_list_without_time_does_not_say_that_the_proof_had_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(Proof, "begin", classmethod(lambda *_, **__: (_ for _ in ()).throw(OutOfTime("too late"))))
+    job = job_file(tmp_path)
+    selection = finished(job)
+    certify_run(job.out, ProofBudget(seconds=1.0, near_best=ListLimits()))
+    assert selection.certificate == open_selection(job.out).certificate
+    assert "the list of near-best subsets for 5 columns has too little time" in call("show", job.out)[1]

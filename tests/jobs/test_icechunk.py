@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import yaml
 
 import dsel
 from dsel.config.job import read_job
+from dsel.errors import DselError
 from dsel.jobs.locations import finished_job, pinned
 from dsel.jobs.reporting import Reporter
+from dsel.jobs.run_folder import RunFolder
 from dsel.selection.changes.runs import run_names
 from dsel.storage.paths import RepositoryPath
 from tests.cli_runner import call
@@ -121,3 +124,16 @@ def test_a_target_of_a_snapshot_is_scored_by_its_name(repository: Any, tmp_path:
     assert selection.indices == dsel.select(data, "gain", k=2).indices
     for rows in (place, data):  # the name is of a column of the variable Y
         assert selection.score(rows, "gain") == pytest.approx(expected)
+
+
+def test_the_call_that_certifies_names_the_snapshot(repository: Any, tmp_path: Path) -> None:
+    snapshot = commit(repository, X, Y)
+    place = f"icechunk://{tmp_path}/repository"
+    named, session = json.dumps(f"{place}?snapshot={snapshot}"), repository.readonly_session("main")
+    for number, (data, said) in enumerate(
+        [((place,), f", {named})"), ((place, Y), f", {named}, y)"), ((session,), ", X)"), ((session, Y), ", X, y)")]
+    ):
+        dsel.select(*data, k=2).save(tmp_path / str(number))
+        with pytest.raises(DselError) as caught:
+            RunFolder(tmp_path / str(number)).job()
+        assert f"dsel.certify(dsel.open_selection({json.dumps(str(tmp_path / str(number)))}){said}" in str(caught.value)

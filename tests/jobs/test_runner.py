@@ -514,7 +514,15 @@ class TestInterruption:
         saved = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
         assert "schedule" in saved["state"]
         assert saved["state"]["iteration"] < LONG["iterations"]
+        file = store.parent / "job.result" / "status.json"
+        status = json.loads(file.read_text())
+        assert {"statistics", "search"} == status["spent"].keys()
+        spent = {stage: seconds + 1000.0 for stage, seconds in status["spent"].items()}
+        write_json(file, {**status, "spent": spent})
         self.assert_same(store, undisturbed)
+        seconds = dsel.open_selection(store.parent / "job.result").seconds
+        assert (seconds["statistics"] >= spent["statistics"], seconds["search"] > spent["search"]) == (True, True)
+        assert seconds["check"] < 1000.0
 
     @pytest.mark.slow
     def test_killed_it_continues_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:

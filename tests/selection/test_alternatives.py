@@ -297,7 +297,7 @@ def test_a_proof_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     selection = dsel.select(X, Y, k=K, method="forward")
     kept = selection.with_alternatives(dsel.alternatives(selection, X, Y))
     monkeypatch.setattr(Proof, "run", fail)
-    with pytest.raises(CapacityError, match=r"the proof for 3 columns failed .*not positive definite"):
+    with pytest.raises(CapacityError, match=r"subsets for 3 columns failed .*not positive definite"):
         dsel.alternatives(kept, X, Y)
 
 

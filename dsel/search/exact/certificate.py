@@ -14,11 +14,9 @@ from dsel.objective.objective_interface import ItemObjective, Objective
 Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
 #: What older versions called fields. They do not have all fields.
 _EARLIER_NAMES = {"rounding_error": "error", "dependent_gap": "excluded"}
-#: Of two certificates that are merged: the fields that are added, those of which the larger one counts, and those of
-#: which the newer one does.
-_ADDED = ("nodes", "seconds", "cpu_seconds")
-_LARGEST = ("dependent_gap", "columns", "screened", "read", "passes", "leaves_checked", "leaves_searched")
-_NEWEST = ("node_seconds", "time_limit", "time_needed", "closed")
+#: Of two certificates that are merged: what is about the last run, and what a proof that continues keeps.
+_OF_LAST_RUN = ("node_seconds", "time_limit", "time_needed")
+_KEPT = ("leaves_checked", "leaves_searched", "began_again")
 #: How the `method` of a certificate begins that a tree over groups of columns proved.
 GROUPS = "branch-and-bound over groups"
 #: The `method` of certificates of all sizes by one traversal. Each has all of its nodes and of its time.
@@ -84,7 +82,7 @@ class Certificate:
     screened : int
         How many of these are in no better subset, by their reduced costs.
     read : int
-        How many of these were read into memory. The others were bounded by the passes alone.
+        How many of these the search had in memory. The others were bounded by the passes alone.
     passes : int
         Passes over the data in all runs of the proof.
     coefficients : float
@@ -213,28 +211,30 @@ class Certificate:
             return False
         return status == "optimal" or (status == "optimal-except-near-copies" and self.dependent_gap < _MOST_EXCEPTED)
 
-    def merged(self, other: Certificate) -> Certificate:
+    def merged(self, other: Certificate, *, of_list: bool = False) -> Certificate:
         """Return the better value and the better bound of this certificate and a newer one of the same size.
 
-        A bound that the better value contradicts is dropped.
+        The bound, and all that says how it was proved, are those of one proof: of two that prove as much, of the newer
+        one, whose log may be there; but if a list of near-best subsets proved it once more (`of_list`), of this one. A
+        bound that the better value contradicts is dropped.
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
-        if self.largest_coefficient != other.largest_coefficient:
-            about_all = not (self.coefficients or self.largest_coefficient)
-            return self if (about_all and self.bound >= other.bound) or other.bound <= 0.0 else other
-        if self.coefficients != other.coefficients:
-            return self._widest(other)
+        margin = MARGIN * self.total
         best = other if other.value < self.value else self
+        known: dict[str, Any] = {
+            "value": best.value, "indices": best.indices, "better": self.better or other.better,
+        }  # fmt: skip
+        if self.reach != other.reach:  # the newer one counts, unless this one is about all and proves as much
+            stays = other.bound <= 0.0 or (not any(self.reach) and self.bound >= other.bound - margin)
+            proof = self if stays else other
+            return replace(proof, **known, bound=min(proof.bound, best.value))
         bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in (*_ADDED, *_LARGEST)}
-        joined: dict[str, Any] = {name: sum(pairs[name]) for name in _ADDED}
-        joined |= {name: max(pairs[name]) for name in _LARGEST} | {name: getattr(other, name) for name in _NEWEST}
-        return replace(
-            best, bound=max(bounds), rounding_error=(self if bounds[0] > bounds[1] else other).rounding_error,
-            near_copies=other.near_copies or self.near_copies, better=self.better or other.better,
-            began_again=other.began_again or self.began_again, **joined,
-        )  # fmt: skip
+        proof = self if bounds[0] > bounds[1] + (-margin if of_list else margin) else other
+        known |= {name: getattr(other, name) for name in _OF_LAST_RUN}
+        if not other.began_again and proof is other:
+            known |= {name: getattr(other, name) or getattr(self, name) for name in _KEPT}
+        return replace(proof, **known, bound=bounds[proof is other])
 
     def about(self, size: int, value: float, indices: Sequence[int]) -> Certificate:
         """Return what this certificate proves about another known subset, of its size or smaller.
@@ -247,16 +247,6 @@ class Certificate:
             bound=consistent_bound(self.bound, value, self.total, self.rounding_error),
             dependent_gap=hidden if self.dependent_gap and hidden > 2.0 * MARGIN else 0.0,
         )  # fmt: skip
-
-    def _widest(self, other: Certificate) -> Certificate:
-        """Return one of two certificates about different subsets, this one unless the other covers more by a bound."""
-        reach, others = (one.coefficients or float("inf") for one in (self, other))
-        first, second = (self, other) if reach > others else (other, self)
-        found = first if first.bound >= second.bound else self
-        value = min(self.value, other.value)
-        best = other if other.value < self.value else self
-        return replace(found, value=value, indices=best.indices, bound=min(found.bound, value),
-                       better=self.better or other.better)  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON holds it, with the derived figures.

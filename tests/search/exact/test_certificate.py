@@ -32,7 +32,7 @@ def test_a_certificate_is_true(case):
     assert whole.proven
     assert whole.gap <= slack + whole.rounding_error * objective.c
     assert whole.value == pytest.approx(best, abs=slack)
-    assert whole.bound >= short.bound
+    assert whole.bound >= short.bound - slack
     assert whole.value == objective.value(whole.indices) or not whole.indices
 
 
@@ -51,8 +51,7 @@ def test_an_older_certificate_makes_a_newer_one_no_worse():
     good = certify(objective, 6, nodes=400)
     assert not good.proven
     quick = good.merged(certify(objective, 6, nodes=2))
-    assert quick.bound == good.bound
-    assert quick.nodes > good.nodes
+    assert quick == good
     with pytest.raises(OptionError, match="cannot be merged"):
         good.merged(certify(objective, 2))
 

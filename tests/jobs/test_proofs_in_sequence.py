@@ -1,0 +1,102 @@
+"""Proofs and lists of one selection, one after the other: what is saved and printed is true, and no part contradicts
+another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel.errors import CapacityError
+from dsel.jobs import size_proofs
+from dsel.jobs.certify import describe
+from dsel.search.exact.certificate import NO_TIME
+from dsel.selection.result import Selection
+
+RNG = np.random.default_rng(33)
+X = RNG.standard_normal((60, 9)) @ (np.eye(9) + RNG.standard_normal((9, 9)) / 2)
+Y = X[:, :5] @ RNG.standard_normal(5) + 2 * RNG.standard_normal(60)  # forward selection misses the best subset
+COPIES = np.column_stack([X, X[:, 1] + 1e-3 * RNG.standard_normal(60)])
+LOSS = {"loss": "logistic", "lam": 0.5}
+
+Step = Callable[..., Selection]
+
+
+def listed(selection: Selection, *data: Any, **how: Any) -> Selection:
+    return selection.with_alternatives(dsel.alternatives(selection, *data, within=0.05, **how))
+
+
+STEPS: dict[str, Step] = {
+    "no time": lambda *given: dsel.certify(*given, seconds=1e-9),
+    "one node": lambda *given: dsel.certify(*given, nodes=1),
+    "whole": dsel.certify,
+    "all sizes": lambda *given: dsel.certify(*given, sizes="all"),
+    "limit": lambda *given: dsel.certify(*given, largest_coefficient=1.0),
+    "list": listed,
+    "one of the list": lambda *given: listed(*given, limit=1),
+    "no time for the list": lambda *given: listed(*given, seconds=1e-9),
+}
+
+
+def after(step: Step, selection: Selection, *data: Any) -> Selection:
+    """The selection after a step; as it is if there was no time for a list."""
+    try:
+        return step(selection, *data)
+    except CapacityError:
+        return selection
+
+
+def least_errors(columns: np.ndarray, y: np.ndarray, how: dict[str, Any]) -> list[float]:
+    """The least error of each size up to 2, by trying all subsets of columns that none represents."""
+    fixed = (
+        [dsel.select(columns, y, k=size, include=S, **how).error for S in combinations(range(9), size)]
+        for size in (1, 2)
+    )
+    return [np.inf, *map(min, fixed)]
+
+
+def require_truth(found: Selection, least: list[float]) -> None:
+    printed = str(found).splitlines()
+    lists = {} if found.alternatives is None else found.alternatives.by_size
+    for row in found.certificate:
+        size, optimal, slack = row["size"], row["status"].startswith("optimal"), 1e-6 * row["total"]
+        assert row["value"] >= least[size] - slack
+        assert row["bound"] <= least[size] + slack or row["largest_coefficient"]
+        assert not optimal or row["largest_coefficient"] or row["value"] == pytest.approx(least[size], abs=slack)
+        assert (row["method"] == NO_TIME) <= (row["bound"] == 0.0)
+        (line,) = (line for line in printed if line.startswith(f"Certificate, {size} "))
+        assert ("proved optimal" in line) == ("proved optimal" in describe(row, found)) == optimal
+        if optimal and size in lists and row["largest_coefficient"] == lists[size].largest_coefficient:
+            assert lists[size].proven
+        assert not (row["proven"] and any(note.startswith(f"the proof for {size} ") for note in found.notes))
+
+
+@pytest.mark.parametrize(
+    ("columns", "y", "how"),
+    [(X, Y, {}), (COPIES, Y, {}), (X, Y > 0, LOSS), (COPIES, Y > 0, LOSS)],
+    ids=["squared error", "near-copies", "loss", "loss and near-copies"],
+)
+def test_what_two_proofs_say_together_is_true(
+    columns: np.ndarray, y: np.ndarray, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(size_proofs, "_LEAST_SECONDS", 0.0)
+    least = least_errors(columns, y, how)
+    selection = dsel.select(columns, y, k=2, method="forward", **how)
+    steps = [STEPS[name] for name in STEPS if not how or name not in ("all sizes", "one of the list")]
+    for found in [selection, *(after(step, selection, columns, y) for step in steps)]:
+        require_truth(found, least)
+        before = {row["size"]: row for row in found.certificate if not row["largest_coefficient"]}
+        for step in steps:
+            last = after(step, found, columns, y)
+            require_truth(last, least)
+            rows = {row["size"]: row for row in last.certificate}
+            for size, row in before.items():
+                assert rows[size]["bound"] >= row["bound"] - 1e-9 * row["total"]
+                assert not (row["proven"] and rows[size]["largest_coefficient"])
+    last.save(tmp_path)
+    assert str(dsel.open_selection(tmp_path)) == str(last)
