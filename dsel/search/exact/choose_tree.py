@@ -336,7 +336,7 @@ def better_tree(problem: ProofProblem) -> BranchAndBound | PerspectiveTree:
     there are too many subsets for the other tree to try, it may also first find better diagonals, unless the deadline
     is near.
     """
-    objective, deadline = problem.objective, problem.deadline
+    objective = problem.objective
     if not takes_part(objective, problem.k):
         return _branch_and_bound(problem)
     try:
