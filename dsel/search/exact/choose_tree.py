@@ -374,8 +374,10 @@ def _is_better(tree: PerspectiveTree, other: BranchAndBound, problem: ProofProbl
 def _advance(tree: PerspectiveTree, seconds: float, problem: ProofProblem) -> None:
     """Continue until the relaxations took about these seconds, or a limit of the proof is met."""
     most = problem.most_nodes
-    while tree.seconds < seconds and tree.iteration < most and not (
-        tree.done or tree.memory_full or problem.deadline.passed
+    while (
+        tree.seconds < seconds
+        and tree.iteration < most
+        and not (tree.done or tree.memory_full or problem.deadline.passed)
     ):
         tree.advance(tree.iteration + 1)
 
