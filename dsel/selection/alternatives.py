@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,9 @@ class Alternatives:
     selected_error : float or None
         f of the selection that the subsets were listed for, if it is worse than all near-best ones, or with `by` if it
         is not listed. None otherwise, and in results of older versions.
+    certificate : dict
+        What the tree of the list proves about the best subset; see `dsel.search.exact.certificate.Certificate`. Empty
+        with `by`, and in results of older versions.
     """
 
     size: int
@@ -196,6 +199,7 @@ class Alternatives:
     dependent_gap: float = 0.0
     included: tuple[str | int, ...] = ()
     selected_error: float | None = None
+    certificate: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def noun(self) -> str:
