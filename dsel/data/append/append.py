@@ -29,6 +29,7 @@ from dsel._lib.byte_sizes import format_bytes
 from dsel._lib.text import counted, noun, shorten
 from dsel.config.ingest_request import Progress, SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
+from dsel.data.append.matching import require_values
 from dsel.data.append.new_rows import DenseRows, SparseRows
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.source import SparseSource
@@ -190,7 +191,7 @@ def append(
         complete = without_missing_values(opened, request.missing, request.scanned)
         return DenseRows.of(complete, there, max(1, memory // 4))
 
-    new_rows(opened_store)  # differences show before anything is written
+    require_values(new_rows(opened_store).source)  # differences show before anything is written
     staging = staging_of(path)
     with output_errors(path), staging.locked() as lock:
         interrupted = staging.state().get("key")
