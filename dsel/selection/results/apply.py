@@ -27,7 +27,7 @@ from dsel.data.frames import collected
 from dsel.data.icechunk_snapshot import is_snapshot, open_snapshot
 from dsel.data.in_memory import matched
 from dsel.data.labels import MIDNIGHT, column_of, coordinate_values, default_labels, index_words, is_a, is_frame
-from dsel.data.offset import in_memory, split_offset, unnamed, with_offset
+from dsel.data.offset import in_memory, name_of, split_offset, unnamed, with_offset
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.selection.record import SelectionRecord
@@ -123,9 +123,11 @@ def chosen_offset(selection: SelectionRecord, offset: Any, *, stored: bool) -> A
         return offset
     if stored and not in_memory(known):
         return known
+    name = name_of(known)
+    made = f"the offset {name!r}" if name else "an offset"
     raise DataError(
-        "The selection was made with an offset, and there is none for these rows.",
-        "Give offset, one number for each row; 0 stands for an exposure of 1.",
+        f"The selection was made with {made}, and there is none for these rows.",
+        f"Give offset{f'={name!r} or' if name else ','} one number for each row; 0 stands for an exposure of 1.",
     )
 
 
