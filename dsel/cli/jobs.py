@@ -246,7 +246,7 @@ def resume(
 def certify(
     folder: Folder,
     time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
-    nodes: Annotated[int | None, typer.Option(min=1, help="Stop after this many nodes.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Visit at most this many nodes in all sizes.")] = None,
     all_sizes: Annotated[
         bool, typer.Option("--all-sizes", help="Certify every size up to k, not only the chosen size.")
     ] = False,

@@ -74,6 +74,14 @@ def _is_whole(name: Any) -> bool:
     return isinstance(name, int | np.integer) and not isinstance(name, bool)
 
 
+def _mixes(names: Any) -> bool:
+    """Return whether a list has text and whole numbers, and nothing else."""
+    if not isinstance(names, list | tuple):
+        return False
+    kinds = [_is_whole(name) for name in names if _is_whole(name) or isinstance(name, str)]
+    return len(kinds) == len(names) and any(kinds) and not all(kinds)
+
+
 def label_of(X: Any, name: Any) -> Any:
     """Return a whole number as text if it is the label of a column of a frame whose labels are whole numbers."""
     return str(name) if _is_whole(name) and numbered(X) and str(name) in (frame_labels(X) or ()) else name
@@ -189,6 +197,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     if _is_whole(Y) or Y in own:
         # the name of a column that is no text, as of a file without a header
         Y = index_words(X.columns)[own.index(Y)] if own else str(Y)
+    elif _mixes(Y) and frame_labels(X) is not None and len(Y) != len(X):
+        refuse_positions(X, Y)
+        Y = [str(name) for name in Y]
     elif isinstance(Y, list | tuple) and Y and all(map(_is_whole, Y)):
         named = numbered(X) or (not is_a(X, "pyarrow", "Table") and set(Y) <= set(getattr(X, "columns", ())))
         if len(Y) <= len(frame_labels(X) or ()) and len(Y) != len(X):
@@ -246,13 +257,14 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     wanted = [names] if isinstance(names, str) else list(names)
     if labels is None:
         raise DataError(
-            f"Y is {names!r}, and X is no frame with a column of this name.",
+            f"Y is {_quoted(names)}, and X is no frame with a column of this name.",
             targets_of_store(names) or "Give a frame, or Y as an array, such as xarray.open_zarr(STORE).Y of a store.",
         )
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
         remedy = targets_of_store(names) or suggest(missing[0], labels, listed=8)
-        raise DataError(f"X has no column {shorten(map(repr, missing))}.", remedy)
+        shown = map(_quoted if numbered(frame) else repr, missing)
+        raise DataError(f"X has no column {shorten(shown)}.", remedy)
     if type(frame).__name__ == "Table":
         kept = frame.select([name for name in labels if name not in wanted])
         return kept, _series(frame, names) if isinstance(names, str) else frame.select(wanted)
@@ -260,6 +272,11 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     kept = [own[name] for name in labels if name not in wanted]
     found = frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
     return frame[kept], found.rename(names) if isinstance(getattr(found, "name", None), date) else found
+
+
+def _quoted(name: Any) -> str:
+    """Return a name with quotes, unless it may have been a whole number."""
+    return name if isinstance(name, str) and name.lstrip("-").isdecimal() else repr(name)
 
 
 def _series(table: Any, name: str) -> Any:

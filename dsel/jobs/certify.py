@@ -24,7 +24,7 @@ from dsel.engine.connect import engine_for
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.locations import as_selected
 from dsel.jobs.proof_store import LossWatcher, ProofBudget
-from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
+from dsel.jobs.size_proofs import prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import MOST_DENSE, Objective
 from dsel.passes.data_pass import log_passes
@@ -38,8 +38,9 @@ from dsel.search.exact.certificate_words import caveat, claim, counted_size, cov
 from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
-from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
+from dsel.selection.add_certificates import with_better_subset, with_passes, with_submodularity
 from dsel.selection.candidates import run_over
+from dsel.selection.certificates import FAILED, with_certificates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.represented import left_out, listed_over_copies
@@ -153,7 +154,7 @@ def _certified(
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
     selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
     lists = budget.near_best is not None
-    selection = with_certificates(selection, proved.certificates, dataset.features.tolist(), of_list=lists)
+    selection = with_certificates(selection, proved.certificates, dataset.features.item, of_list=lists)
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         listed = replace(last, smaller=tuple(smaller))
