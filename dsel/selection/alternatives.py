@@ -421,5 +421,14 @@ def changed_verdicts(before: Alternatives | None, after: Alternatives | None) ->
     return {str(label): pair for label, pair in pairs.items() if pair[0] != pair[1]}
 
 
+def other_subsets(before: Alternatives | None, after: Alternatives | None) -> str:
+    """Return which subsets the verdicts of two lists are about; empty if these are the same or one is missing."""
+    found = [(one.size, one.noun, one.within) for one in (before, after) if one is not None]
+    if len(found) < 2 or found[0] == found[1]:
+        return ""
+    first, second = (f"{counted(size, noun)} within {percent(within)}" for size, noun, within in found)
+    return f"{first} and {second} of the best"
+
+
 #: The verdicts, the strongest statements first.
 VERDICTS: tuple[Verdict, ...] = ("necessary", "replaceable", "useless", "undecided")

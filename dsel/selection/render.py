@@ -434,7 +434,8 @@ def describe_changes(changes: dict[str, Any]) -> Iterator[str]:
         yield proof
     if verdicts := changes.get("verdicts"):  # older results have none
         shown = shorten([f"{label} ({old}, now {new})" for label, (old, new) in verdicts.items()], 10)
-        yield f"Other verdicts: {shown}"
+        about = f", about {subsets}" if (subsets := changes.get("verdicts_about")) else ""
+        yield f"Other verdicts{about}: {shown}"
     rows = changes["on_new_rows"]
     if rows is not None and rows["r2"] is not None:
         yield f"On the new rows alone, the previous coefficients explain {rows['r2']:.4%}"

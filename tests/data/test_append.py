@@ -138,6 +138,14 @@ def test_columns_match_by_label_in_any_order_and_absent_categories_are_zeros(tmp
     assert report.notes == ["categories that do not occur: colour=blue"]
 
 
+def test_a_missing_category_of_new_rows_counts_once(tmp_path: Path) -> None:
+    city = pd.Categorical(["Ulm", "Bonn", "Kiel", None])
+    frame = pd.DataFrame({"city": city, "age": [1.0, np.nan, 3.0, 4.0]})
+    missing = "missing values in 2 columns"
+    assert any(line.startswith(f"{missing}: city (1), age (1);") for line in dsel.ingest(frame, tmp_path / "s").lines())
+    assert f"{missing} of the new rows: city (1), age (1)" in dsel.append(frame, tmp_path / "s").lines()
+
+
 def test_categories_may_hold_the_sign_after_their_column(tmp_path: Path) -> None:
     frame = pd.DataFrame({"town=1": ["x=y", "z=1", "x=y"], "size": [1.0, 2.0, 4.0]})
     dsel.ingest(frame, tmp_path / "s", categorical="town=1")
