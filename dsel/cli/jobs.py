@@ -425,11 +425,12 @@ def stability(
     """Print how often each column is chosen on subsamples of the rows. All subsamples take one pass."""
     from dsel.config.job import read_cluster
     from dsel.config.request import SelectionRequest
+    from dsel.config.yaml_files import parse_yaml
     from dsel.jobs.workers import stability_run
 
     request = SelectionRequest.of(
         k=k, method=method, lam=lam, missing=missing, seed=seed, groups=groups, targets=target or None,
-        loss="squared" if loss is None else parse_yaml(loss, "--loss"),
+        loss=parse_yaml(loss, "--loss") if loss else "squared",
     )  # fmt: skip
     found = stability_run(
         path_of(store), request, out=None if out is None else path_of(out),
