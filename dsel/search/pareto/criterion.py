@@ -44,7 +44,8 @@ _LEAST = 50
 class CriterionSearch(EvaluatedSearch):
     """A Pareto search on any criterion, by ask and tell.
 
-    The empty set and subsets of 2k or more columns have f = +inf; they are not evaluated.
+    Subsets of 2k or more columns have f = +inf, and are not evaluated. Neither is the empty set: where columns are
+    included, `start_from` adds its value. It counts for the answer, and the archive has +inf for it.
 
     Parameters
     ----------

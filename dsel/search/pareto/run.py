@@ -15,12 +15,12 @@ from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.ask_tell import ExecutorOptions, Work, call_all
-from dsel.search.greedy.by_criterion import BatchSearch, exchange_steps, forward_steps, run_steps
+from dsel.search.greedy.by_criterion import BatchSearch, exchange_steps, forward_steps, no_steps, run_steps
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.path import forward
 from dsel.search.journal import columns_of, journalled_values
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
-from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.outcome import FrontPoint, SearchOutcome, improving
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
@@ -153,9 +153,7 @@ def _run_evaluations(task: SearchTask) -> SearchOutcome:
         empty = FrontPoint(0, objective.c, ())
         outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
     else:
-        columns = tuple(tuple(int(objective.columns[j]) for j in members) for members in local)
-        work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
-        outcome = run_on_workers(task, search, work, stop)
+        outcome = run_on_workers(task, search, EvaluateSubsets.of_task(task), stop)
     return replace(outcome, front=tuple(replace(p, members=items.members(p.members)) for p in outcome.front))
 
 
@@ -163,7 +161,9 @@ def _warm_start_of_evaluations(task: SearchTask, stop: Stop) -> tuple[dict[Subse
     """Return f of the subsets of items that a warm start evaluates, and those that the archive is offered."""
     if task.criterion is not None:
         warm = _warm_start_by_criterion(task, stop)
-        return ({}, []) if warm is None else (warm.values, [p.members for p in warm.front() if p.size])
+        if warm is None:
+            return {}, []
+        return warm.values, [p.members for p in improving(warm.archive.points) if p.size]
     values = {} if task.options.calls_function(False) else _values_of_groups(task, limited=stop.seconds is not None)
     return values, list(values)
 
@@ -180,13 +180,13 @@ def _values_of_groups(task: SearchTask, limited: bool) -> dict[Subset, float]:
 
 
 def _warm_start_by_criterion(task: SearchTask, stop: Stop) -> BatchSearch | None:
-    """Return the search by the criterion that the archive starts from, or None if none is asked for."""
+    """Return the search by the criterion that the archive starts from, or None if it evaluates nothing."""
     options = task.options
-    if options.warm_start in (None, "none"):
-        return None
     if options.warm_start == "forward":
         return run_steps(task, forward_steps, stop.seconds)[0]
-    return run_steps(task, exchange_steps, stop.seconds, seed=task.seed, restarts=options.restarts)[0]
+    if options.warm_start == "exchange":
+        return run_steps(task, exchange_steps, stop.seconds, seed=task.seed, restarts=options.restarts)[0]
+    return run_steps(task, no_steps, stop.seconds)[0] if task.always else None
 
 
 def _isolation(task: SearchTask) -> Isolation | IsolationFunction:
@@ -196,7 +196,7 @@ def _isolation(task: SearchTask) -> Isolation | IsolationFunction:
         return function  # type: ignore[no-any-return]
 
     def of_columns(S: Subset) -> Any:
-        return function(tuple(sorted(task.objective.in_data(task.subject.members(S)))))
+        return function(task.in_data(S))
 
     return of_columns
 
@@ -213,7 +213,7 @@ def run_on_workers(
         columns = columns_of(task.objective, task.k)
         journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
     executor = task.executor(work, ExecutorOptions(options.evaluation_limit, options.processes))
-    dispatcher = Dispatcher(search, executor, stop, journal, in_data=lambda S: sorted(task.objective.in_data(S)))
+    dispatcher = Dispatcher(search, executor, stop, journal, in_data=task.in_data)
     ended = dispatcher.run(task.on_slice)
     if ended == "seconds" and isinstance(search, SlicedSearch):
         search.merge_rest()
