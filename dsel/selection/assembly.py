@@ -90,7 +90,7 @@ def _counts_of_sums(dataset: Dataset, preprocess: Preprocess) -> dict[str, Any]:
     if not isinstance(dataset, Sums):
         return {}
     noise = dataset.noise
-    found: dict[str, Any] = {"parts": list(dataset.parts)}
+    found: dict[str, Any] = {"parts": list(dataset.parts), "files": list(dataset.files)}
     if noise is not None:
         found["noise"] = {
             "epsilon": noise.epsilon, "delta": noise.delta, "sigma": noise.sigma, "norm": noise.norm,
