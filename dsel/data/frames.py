@@ -6,7 +6,7 @@ The optional libraries are recognised by the name of a type, so that none of the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -45,6 +45,20 @@ def frame_labels(data: Any) -> list[str] | None:
     return None
 
 
+def without_blanks(frame: Any, wanted: Iterable[str]) -> Any:
+    """Return a frame without outer blanks around names of columns, where only so they are wanted, as in a text file.
+
+    wanted: labels of columns, or `column=value` of categories.
+    """
+    known = {label[:i] for label in wanted for i in (*(i for i, mark in enumerate(label) if mark == "="), len(label))}
+    own = {str(name) for name in frame.columns}
+    blank = [name for name in frame.columns if isinstance(name, str) and name != name.strip() and name not in known]
+    names = {name: name.strip() for name in blank if name.strip() in known - own}
+    if not names:
+        return frame
+    return frame.rename(names) if is_a(frame, "polars", "DataFrame") else frame.rename(columns=names)
+
+
 def target_labels(Y: Any) -> list[str] | None:
     """Return the labels of targets: those of the columns of a frame, or the name of a Series; None without."""
     name = Y.name if is_series(Y) else None
@@ -72,6 +86,14 @@ def numbered(data: Any) -> bool:
 
 def _is_whole(name: Any) -> bool:
     return isinstance(name, int | np.integer) and not isinstance(name, bool)
+
+
+def _mixes(names: Any) -> bool:
+    """Return whether a list has text and whole numbers, and nothing else."""
+    if not isinstance(names, list | tuple):
+        return False
+    kinds = [_is_whole(name) for name in names if _is_whole(name) or isinstance(name, str)]
+    return len(kinds) == len(names) and any(kinds) and not all(kinds)
 
 
 def label_of(X: Any, name: Any) -> Any:
@@ -189,6 +211,9 @@ def opened(X: Any, Y: Any, weights: Any) -> tuple[Any, Any, Any, Labels | None]:
     if _is_whole(Y) or Y in own:
         # the name of a column that is no text, as of a file without a header
         Y = index_words(X.columns)[own.index(Y)] if own else str(Y)
+    elif _mixes(Y) and frame_labels(X) is not None and len(Y) != len(X):
+        refuse_positions(X, Y)
+        Y = [str(name) for name in Y]
     elif isinstance(Y, list | tuple) and Y and all(map(_is_whole, Y)):
         named = numbered(X) or (not is_a(X, "pyarrow", "Table") and set(Y) <= set(getattr(X, "columns", ())))
         if len(Y) <= len(frame_labels(X) or ()) and len(Y) != len(X):
@@ -246,13 +271,14 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     wanted = [names] if isinstance(names, str) else list(names)
     if labels is None:
         raise DataError(
-            f"Y is {names!r}, and X is no frame with a column of this name.",
+            f"Y is {_quoted(names)}, and X is no frame with a column of this name.",
             targets_of_store(names) or "Give a frame, or Y as an array, such as xarray.open_zarr(STORE).Y of a store.",
         )
     require_unique(labels, "feature", "X", "Give every column a unique name.")
     if missing := [name for name in wanted if name not in labels]:
         remedy = targets_of_store(names) or suggest(missing[0], labels, listed=8)
-        raise DataError(f"X has no column {shorten(map(repr, missing))}.", remedy)
+        shown = map(_quoted if numbered(frame) else repr, missing)
+        raise DataError(f"X has no column {shorten(shown)}.", remedy)
     if type(frame).__name__ == "Table":
         kept = frame.select([name for name in labels if name not in wanted])
         return kept, _series(frame, names) if isinstance(names, str) else frame.select(wanted)
@@ -260,6 +286,11 @@ def split_targets(frame: Any, names: str | Sequence[str]) -> tuple[Any, Any]:
     kept = [own[name] for name in labels if name not in wanted]
     found = frame[own[names] if isinstance(names, str) else [own[name] for name in wanted]]
     return frame[kept], found.rename(names) if isinstance(getattr(found, "name", None), date) else found
+
+
+def _quoted(name: Any) -> str:
+    """Return a name with quotes, unless it may have been a whole number."""
+    return name if isinstance(name, str) and name.lstrip("-").isdecimal() else repr(name)
 
 
 def _series(table: Any, name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import suggest
 from dsel.data.blocks import StoredRows
 from dsel.data.dataset import Dataset
 from dsel.data.formats.annotated import is_annotated
@@ -45,7 +46,9 @@ def split_offset(X: Any, offset: Any, Y: Any = None) -> tuple[Any, Any]:
         return X, offset
     require_no_target(offset, named_in(X, Y), "offset")
     X = collected(X)
-    if is_a(X, "xarray", "Dataset") and offset in X:
+    if is_a(X, "xarray", "Dataset"):
+        if offset not in X:
+            raise DataError(f"X has no variable {offset!r} for offset.", suggest(offset, [*map(str, X)], listed=8))
         return X.drop_vars(offset), X[offset]
     if is_annotated(X):
         return X, columns_of(X.obs, offset, "obs of the AnnData object")
@@ -54,12 +57,18 @@ def split_offset(X: Any, offset: Any, Y: Any = None) -> tuple[Any, Any]:
 
 def with_name(recorded: Any, offset: Any) -> Any:
     """Return what a request records of an offset; that of a column in memory has the name of the column."""
-    return f"{recorded}: {offset.name}" if is_series(offset) and offset.name else recorded
+    named = is_series(offset) or is_a(offset, "xarray", "DataArray")
+    return f"{recorded}: {offset.name}" if named and offset.name else recorded
 
 
 def in_memory(recorded: Any) -> bool:
     """Return whether a recorded option was data in memory, perhaps with the name of a column."""
     return isinstance(recorded, str) and recorded.partition(": ")[0] == IN_MEMORY
+
+
+def name_of(recorded: str) -> str:
+    """Return the name of a recorded column in memory; empty if it had none."""
+    return recorded.partition(": ")[2]
 
 
 def unnamed(offset: str) -> OptionError:

@@ -17,13 +17,14 @@ from dsel.config.job import ProofLimits
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.frames import collected, frame_labels, targets_in
-from dsel.data.offset import in_memory, split_offset
+from dsel.data.labels import is_a
+from dsel.data.offset import in_memory, name_of, split_offset
 from dsel.data.requested import dataset_of
 from dsel.engine.connect import engine_for
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.jobs.locations import as_selected
 from dsel.jobs.proof_store import LossWatcher, ProofBudget
-from dsel.jobs.size_proofs import FAILED, prove_sizes, trees_of
+from dsel.jobs.size_proofs import prove_sizes, trees_of
 from dsel.objective.losses.registry import find_loss
 from dsel.objective.objective_interface import MOST_DENSE, Objective
 from dsel.passes.data_pass import log_passes
@@ -37,8 +38,9 @@ from dsel.search.exact.certificate_words import caveat, claim, counted_size, cov
 from dsel.search.exact.choose_tree import ProofProblem
 from dsel.search.exact.tree import Runner
 from dsel.search.method import Requirements
-from dsel.selection.add_certificates import with_better_subset, with_certificates, with_passes, with_submodularity
+from dsel.selection.add_certificates import with_better_subset, with_passes, with_submodularity
 from dsel.selection.candidates import run_over
+from dsel.selection.certificates import FAILED, with_certificates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_events, stage_events
 from dsel.selection.represented import left_out, listed_over_copies
@@ -152,7 +154,7 @@ def _certified(
     kept = tuple(note for note in selection.notes if not note.startswith(FAILED))
     selection = replace(with_passes(selection, made), notes=(*kept, *proved.notes))
     lists = budget.near_best is not None
-    selection = with_certificates(selection, proved.certificates, dataset.features.tolist(), of_list=lists)
+    selection = with_certificates(selection, proved.certificates, dataset.features.item, of_list=lists)
     if proved.alternatives:
         *smaller, last = (proved.alternatives[size] for size in sorted(proved.alternatives))
         listed = replace(last, smaller=tuple(smaller))
@@ -251,9 +253,11 @@ def data_again(
     if offset is not None:
         X, asked["offset"] = split_offset(X, offset, Y)
     elif in_memory(selection.request.offset):
-        name = str(selection.request.offset).partition(": ")[2]
-        again = f"offset={name!r}" if name in (frame_labels(X) or ()) else "one number for each row, as offset"
-        raise OptionError("The selection was made with an offset in memory.", f"Give it again: {again}.")
+        name = name_of(str(selection.request.offset))
+        known = list(X) if is_a(X, "xarray", "Dataset") else frame_labels(getattr(X, "obs", X)) or ()
+        again = f"offset={name!r}" if name in known else "one number for each row, as offset"
+        made = f"the offset {name!r}" if name else "an offset in memory"
+        raise OptionError(f"The selection was made with {made}.", f"Give it again: {again}.")
     request = selection.request.model_copy(update=asked)
     if Y is None and request.targets is None and selection.targets and not isinstance(X, str | AnyPath):
         Y = targets_in(X, selection.targets)

@@ -28,6 +28,7 @@ from dsel.search.pareto.starting_subset import extended
 from dsel.selection.add_certificates import Candidates, alternatives_in_data, criterion_list_in_data, reliance_of
 from dsel.selection.alternatives import Alternatives
 from dsel.selection.answer import explained_share
+from dsel.selection.certificates import FAILED
 from dsel.selection.context import SelectionRun
 from dsel.selection.information_criteria import CriterionContext
 from dsel.selection.result import Selection
@@ -37,8 +38,6 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: How the note on a proof, or on a list, begins that failed. The next run of the job tries it again.
-FAILED = ("the proof for", "the list of near-best subsets for")
 #: A proof about at most this number of subsets has at least this number of seconds. It needs a small part of them.
 _FEW_SUBSETS, _LEAST_SECONDS = 1000, 10.0
 #: How much more time suffices for nodes, for each size, as a multiple of the seconds of a node.

@@ -312,6 +312,8 @@ def _check_reduction(request: SelectionRequest, requirements: Requirements) -> N
             "reduce: a reduced problem has no rows that could be left out, as cross-validation needs.",
             "Leave reduce out, or use a method and a k without folds.",
         )
+    if request.criterion is not None:
+        raise OptionError("reduce changes no criterion, which is a function of the columns.", "Leave reduce out.")
     assert request.reduce is not None
     if request.reduce.most < request.limit:
         raise OptionError(f"reduce has rank {request.reduce.most}, and k is {request.limit}.", "Use a larger rank.")

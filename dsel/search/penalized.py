@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -102,17 +102,20 @@ def supports(task: SearchTask, solve: Solver) -> SearchOutcome:
     load_subset_kernels()
     problem, path = PenalizedProblem.of(objective), Path(objective)
     seen: set[tuple[int, ...]] = set()
+    notes: tuple[str, ...] = ()
     for coefficients in _quietly(solve(problem, problem.penalties(task.options), task.options)):
         path.steps += 1
         strength = np.square(coefficients).sum(axis=1)
         members = tuple(np.flatnonzero(strength).tolist())
         if len(members) > k:
+            if not seen:
+                notes = (f"the first model of the path has {len(members)} columns: more penalties have smaller steps",)
             break
         if members and members not in seen:
             seen.add(members)
             path.add(members)
             path.evaluated += 1
-    return path.outcome()
+    return replace(path.outcome(), notes=notes)
 
 
 def _quietly(models: Iterable[Floats]) -> Iterator[Floats]:

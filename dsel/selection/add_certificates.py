@@ -1,4 +1,4 @@
-"""Put what proofs found into a selection: certificates, near-best subsets, and a better subset."""
+"""Put what proofs found into a selection: near-best subsets, and a better subset."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from dsel.config.size_rule import InformationCriterion
 from dsel.objective.objective_interface import ItemObjective, Objective
 from dsel.passes.data_pass import PassLog, log_passes
 from dsel.search.exact.alternatives import NearBestAnswer, Verdict
-from dsel.search.exact.certificate import Certificate, across_sizes
-from dsel.search.exact.guarantee import limit_notes
+from dsel.search.exact.certificate import Certificate
 from dsel.selection.alternatives import FROM_PROOF, Alternatives, Price
 from dsel.selection.answer import answer_fields, explained_share
 from dsel.selection.candidates import answer_of
@@ -22,7 +21,6 @@ from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.notes import FROM_NOISE, noise_note
 from dsel.selection.record_values import FrontRow
-from dsel.selection.represented import over_copies
 from dsel.selection.result import Selection
 from dsel.selection.submodularity import submodularity
 
@@ -33,35 +31,6 @@ if TYPE_CHECKING:
 _MOST_RELIANCE = 1000
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
 _BETTER = 1e-9
-
-
-def with_certificates(
-    selection: Selection, found: Mapping[int, Certificate], features: Sequence[str], *, of_list: bool = False
-) -> Selection:  # fmt: skip
-    """Return the selection with certificates by size, merged with those it has, and with notes on their limits.
-
-    features: the labels of all columns. of_list: whether lists of near-best subsets were what was asked for.
-    """
-    counts = selection.counts
-    noise = float(counts.get("noise", {}).get("share", 0.0))
-    groups = selection.request.groups is not None
-    merged = {
-        size: replace(over_copies(one, counts, selection.k), noise=noise, groups=groups) for size, one in found.items()
-    }
-    for old in (Certificate.from_dict(values) for values in selection.certificate):
-        new = merged.get(old.size)
-        merged[old.size] = old if new is None else old.merged(new, of_list=of_list)
-    if not merged:
-        return selection
-    last = merged[max(merged)]
-    limits = limit_notes(last.rounding_error, last.undecided)
-    notes = tuple(note for note in limits if note not in selection.notes)
-    certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
-    named = {j: str(features[j]) for c in merged.values() for columns in c.near_copies for j in columns}
-    return replace(
-        selection, certificate=certificates, notes=(*selection.notes, *notes),
-        column_labels={**selection.column_labels, **named},
-    )  # fmt: skip
 
 
 def with_better_subset(run: SelectionRun, selection: Selection) -> Selection:
@@ -190,7 +159,7 @@ def alternatives_in_data(
         proven=certificate.status.startswith("optimal"),
         columns=columns, nodes=certificate.nodes, seconds=certificate.seconds,
         largest_coefficient=certificate.largest_coefficient, dependent_gap=certificate.dependent_gap,
-        included=_included(run),
+        included=_included(run), certificate=certificate.as_dict(),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,9 @@ class Alternatives:
     selected_error : float or None
         f of the selection that the subsets were listed for, if it is worse than all near-best ones, or with `by` if it
         is not listed. None otherwise, and in results of older versions.
+    certificate : dict
+        What the tree of the list proves about the best subset; see `dsel.search.exact.certificate.Certificate`. Empty
+        with `by`, and in results of older versions.
     """
 
     size: int
@@ -196,6 +199,7 @@ class Alternatives:
     dependent_gap: float = 0.0
     included: tuple[str | int, ...] = ()
     selected_error: float | None = None
+    certificate: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def noun(self) -> str:
@@ -415,6 +419,15 @@ def changed_verdicts(before: Alternatives | None, after: Alternatives | None) ->
     old = before.verdicts
     pairs = {label: (old[label], new) for label, new in after.verdicts.items() if label in old}
     return {str(label): pair for label, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def other_subsets(before: Alternatives | None, after: Alternatives | None) -> str:
+    """Return which subsets the verdicts of two lists are about; empty if these are the same or one is missing."""
+    found = [(one.size, one.noun, one.within) for one in (before, after) if one is not None]
+    if len(found) < 2 or found[0] == found[1]:
+        return ""
+    first, second = (f"{counted(size, noun)} within {percent(within)}" for size, noun, within in found)
+    return f"{first} and {second} of the best"
 
 
 #: The verdicts, the strongest statements first.

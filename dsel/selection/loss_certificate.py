@@ -24,9 +24,10 @@ from dsel.search.exact.losses.problem import lengths
 from dsel.search.exact.losses.proof import LossProblem, LossProof, Watcher, prove_loss
 from dsel.search.exact.losses.wide_tree import prove_wide_loss
 from dsel.search.exact.near_best import ListRule
-from dsel.selection.add_certificates import Candidates, alternatives_in_data, with_certificates
+from dsel.selection.add_certificates import Candidates, alternatives_in_data
 from dsel.selection.alternatives import FROM_PROOF, Alternatives
 from dsel.selection.answer import answer_fields
+from dsel.selection.certificates import with_certificates
 from dsel.selection.changes.compare import compared_again
 from dsel.selection.context import SelectionRun
 from dsel.selection.loss_notes import OF_MODELS, loss_notes, of_fit
@@ -129,7 +130,7 @@ def certify_loss(
         near = listed_over_copies(replace(last, smaller=tuple(smaller)), selection.counts, prover.errors_of)
         selection = replace(selection, alternatives=near)
     selection = replace(selection, notes=tuple(notes))
-    selection = with_certificates(selection, found, run.dataset.features.tolist(), of_list=listing is not None)
+    selection = with_certificates(selection, found, run.dataset.features.item, of_list=listing is not None)
     return _with_better(search, selection, found, total)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Dataset
+from dsel.objective.column_objective import independent_columns
 from dsel.objective.dense import DenseObjective
 from dsel.objective.losses.multinomial import class_name
 from dsel.passes.class_tables import class_tables
@@ -235,12 +236,12 @@ class LossSearch:
 
     def _in_data(self, run: SelectionRun, points: Iterable[FrontPoint]) -> list[tuple[int, tuple[int, ...]]]:
         """Return the sizes and the columns of the data of some points."""
-        return [(p.size, tuple(run.objective.in_data(p.members))) for p in points]
+        return [(p.size, tuple({*run.base, *run.objective.in_data(p.members)})) for p in points]
 
     def _model(self, fit: LossFit, *, conditioned: bool = True) -> Any:
         """Return the objective of the quadratic model about a fit, over the columns that may be chosen.
 
-        conditioned: whether included columns are always in its subsets.
+        conditioned: whether included columns are always in its subsets. Those that depend on others there add nothing.
         """
         run, problem = self.run, self.problem
         candidates = candidate_columns(self.run)
@@ -257,8 +258,12 @@ class LossSearch:
         self.modelled.add(tuple(np.sort(fit.columns).tolist()))
         K, cross, c = self.model.moments
         model = DenseObjective(K, cross, c, problem.lam, columns=self.model.columns)
+        if not conditioned:
+            return model
         include = np.flatnonzero(np.isin(columns, run.base))
-        return model.condition(include.tolist()) if conditioned else model
+        independent = independent_columns(model, include)
+        kept = np.setdiff1d(np.arange(model.n), np.setdiff1d(include, independent))
+        return model.restrict(kept).condition(np.searchsorted(kept, independent).tolist())
 
     def _searched(
         self, run: SelectionRun, about: tuple[int, ...] | None = None

@@ -31,10 +31,10 @@ from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.representation import Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
-from dsel.selection.add_certificates import with_certificates
 from dsel.selection.answer import Answer
 from dsel.selection.assembly import assemble, option_as_json
 from dsel.selection.candidates import answer_of, candidates_of, require_variation
+from dsel.selection.certificates import with_certificates
 from dsel.selection.context import RunContext, SelectionRun
 from dsel.selection.near_copies import judged, nearly_multiples, one_of_each
 from dsel.selection.perfect_fit import perfect_only, stopped_at_perfect_fit
@@ -248,7 +248,8 @@ def _run(validated: ValidatedRequest, plan: Plan, context: RunContext) -> Select
     weight = None if dataset.weights is None else float(prepared.statistics.weight)
     answer = Answer(run, outcome, chosen, dependent, fit, path, curve, reference, errors, weight_sum=weight)
     selection = assemble(answer, notes, timer.seconds, provenance(started))
-    selection = with_certificates(selection, {proof.size: proof for proof in outcome.certificates}, dataset.names)
+    proofs = {proof.size: proof for proof in outcome.certificates}
+    selection = with_certificates(selection, proofs, dataset.features.item)
     for row in selection.certificate:
         emit("certificate", **row)
     if context.compare is None:

@@ -266,6 +266,9 @@ class SelectionRecord:
     def substitutes(self) -> dict[str | int, tuple[Substitute, ...]]:
         """Return the best substitutes of each chosen column, which no column of `include` has.
 
+        They are for single columns. A selection of groups has none, nor has one from a frame with categories, whose
+        columns are groups by default. `dsel.alternatives` lists what could replace a group.
+
         Returns
         -------
         dict of label to tuple of Substitute

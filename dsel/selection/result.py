@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dsel._lib.text import shorten
@@ -150,6 +149,8 @@ class Selection(SelectionRecord):
     def with_alternatives(self, alternatives: Alternatives) -> Selection:
         """Return the selection with its near-best subsets, which its pictures, report and file then have.
 
+        It also has the certificates that the tree of the list proves.
+
         Parameters
         ----------
         alternatives : Alternatives
@@ -160,7 +161,9 @@ class Selection(SelectionRecord):
         Selection
             A copy.
         """
-        return replace(self, alternatives=alternatives.listed_for(self.error, self.indices))
+        from dsel.selection.certificates import with_list
+
+        return with_list(self, alternatives)
 
     def information_criteria(self, gamma: float = 1.0) -> list[CriterionRow]:
         """Return the size that AIC, AICc, BIC, EBIC and the adjusted R2 prefer, and whether that is proved.

@@ -104,6 +104,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("targets by position", select(FRAME, targets=[1, 2]), DATA, "no column 1: its labels", r"X.columns\[1\], 'b'"),
     ("targets by position", select(FRAME, [1, 2]), DATA, "no column 1: its labels are text", r"X.columns\[1\], 'b'"),
     ("the same of Arrow", select(pa.Table.from_pandas(FRAME), [1, 2]), DATA, "no column 1: its labels are text", r"X.column_names\[1\], 'b'"),
+    ("text and a position", select(FRAME, ["a", 1]), DATA, "no column 1: its labels are text", r"X.columns\[1\], 'b'"),
     ("a target beyond", select(FRAME, 9), DATA, "X has no column 9: its labels are text", "by its label"),
     ("a truth value", select(FRAME, Y, include=[True]), OPTION, "True is not a column", "label as text"),
     ("no such target", select(FRAME, targets=["no"]), DATA, "X has no column 'no'", "Known"),

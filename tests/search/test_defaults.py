@@ -12,7 +12,7 @@ import dsel
 from dsel.config.job import JobFile, ListLimits
 from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import SizeRule
-from dsel.errors import OptionError
+from dsel.errors import DataError, OptionError
 from dsel.jobs.same_work import is_same_work
 from dsel.search.registry import METHODS
 from dsel.sklearn import GreedyRLSSelector, SubsetRegressor
@@ -79,6 +79,7 @@ def test_options_of_folds_choose_by_folds_also_next_to_a_criterion_that_is_none(
         ({"method": "kfold", "split": PAIRS, "folds": 3}, "folds goes with a split by name"),
         ({"method": "kfold", "split": PAIRS, "row_groups": np.arange(40)}, "row_groups goes with a splitter"),
         ({"method": "greedy-rls", "lam": 1.0, "lam_grid": "auto"}, "lam and lam_grid are both given"),
+        ({"method": "poss", "criterion": len, "reduce": {"rank": 3}}, "reduce changes no criterion"),
         ({"method": "pposs", "groups": [[0, 1]], "max_in_flight": 3}, "with groups of columns, use processors"),
         (
             {"method": "pposs", "max_in_flight": 1, "search_on": "workers", "exchange_every": 9},
@@ -92,6 +93,11 @@ def test_options_of_folds_choose_by_folds_also_next_to_a_criterion_that_is_none(
 def test_an_option_without_an_effect_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         answer(k=2, **asked)
+
+
+def test_folds_with_too_few_rows_are_named() -> None:
+    with pytest.raises(DataError, match=r"a fold that trains on fewer rows than columns\. .*set lam > 0"):
+        answer(k=2, method="kfold", direction="backward", split="forward", folds=10)
 
 
 def test_near_copies_are_refused_for_a_criterion_too() -> None:

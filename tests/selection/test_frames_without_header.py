@@ -42,9 +42,9 @@ def best_two(
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        (88, "X has no column '88'"),
-        ([3, 88], "X has no column '88'"),
-        ((3, 88), "X has no column '88'"),
+        (88, "X has no column 88. Known"),
+        ([3, 88], "X has no column 88. Known"),
+        ((3, 88), "X has no column 88. Known"),
         (True, "Y is True. Give the targets as an array, or the name of a column"),
     ],
 )

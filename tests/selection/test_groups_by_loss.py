@@ -55,6 +55,31 @@ def test_a_group_that_is_included_is_in_every_subset_and_an_excluded_one_in_none
     assert "color" in found.groups
 
 
+@pytest.mark.parametrize("lam", [0.0, 1e-9])
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "poisson", "gamma", "huber", "quantile", "cox"])
+def test_a_category_is_included_without_a_penalty(loss: str, lam: float) -> None:
+    data, y = frame()
+    data = data[["a", "b", "c", "color"]]
+    targets = {
+        "logistic": np.where(y > 1.0, "many", "few"), "multinomial": np.minimum(y, 2.0), "gamma": y + 0.5,
+        "cox": pd.DataFrame({"time": 1.0 / (y + 1.0), "event": True}),
+    }  # fmt: skip
+    target = targets.get(loss, y)
+    found = dsel.certify(dsel.select(data, target, k=2, loss=loss, lam=lam, include=["color"]), data, target)
+    errors = {}
+    for name in "abc":  # the same columns without one that depends on the others
+        plain = pd.get_dummies(data[[name, "color"]], dtype=float).drop(columns="color_red")
+        errors[name] = dsel.select(plain, target, k=3, loss=loss, include=list(plain)).error
+    assert found.groups.keys() == {"color", min(errors, key=errors.__getitem__)}
+    assert found.error == pytest.approx(min(errors.values()), rel=1e-6)
+    assert found.certificate[-1]["proven"]
+    assert np.isfinite(np.asarray(found.predict(data))).all()
+    if not lam:
+        assert sum(not np.any(b) for b in found.coefficients) == 1
+        listed = dsel.alternatives(found, data, target, within=0.99)
+        assert [one.error for one in listed.subsets] == pytest.approx(sorted(errors.values()), rel=1e-5)
+
+
 def test_better_groups_replace_the_answer(tmp_path: Path) -> None:
     data, y = frame(seed=2)
     worse = dsel.select(data, y, k=2, loss="poisson", lam=1.0, include=["c", "color"])

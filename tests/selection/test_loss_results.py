@@ -734,8 +734,15 @@ def test_an_offset_is_named_in_a_frame(kind: str) -> None:
             found.predict(data, offset="years"), expected.predict(X[:, :4], offset=frame["years"])
         )
     assert found.score(data, "count", offset="years")["d2"] == pytest.approx(expected.r2)
-    with pytest.raises((DataError, OptionError), match="year"):
+    with pytest.raises(DataError, match=r"has no (column|variable) 'year'.*years"):
         dsel.select(data, "count", offset="year", **options)
+    for use in (dsel.certify, dsel.alternatives):
+        with pytest.raises(OptionError, match=r"made with the offset 'years'\. Give it again: offset='years'\."):
+            use(found, data, "count")
+    with pytest.raises(OptionError, match="one number for each row, as offset"):
+        dsel.certify(found, frame[list(columns)], frame["count"])
+    with pytest.raises(DataError, match=r"made with the offset 'years'.*Give offset='years' or one number"):
+        found.score(data, "count")
 
 
 @pytest.mark.parametrize("loss", ["squared", "cox"])
@@ -791,19 +798,6 @@ def test_a_fit_without_an_end_has_one_deviance_everywhere() -> None:
     certified = dsel.certify(selection, X, y)
     assert certified.certificate[-1]["value"] == selection.error
     assert "more time does not help" in str(certified)
-
-
-def test_an_offset_of_a_frame_is_asked_for_by_its_name() -> None:
-    rng = np.random.default_rng(5)
-    frame = pd.DataFrame(rng.normal(size=(60, 5)), columns=list("abcde")).rename(columns={"e": "lo"})
-    frame["y"] = rng.poisson(np.exp(0.5 * frame.b + frame.lo))
-    selection = dsel.select(frame, "y", k=1, loss="poisson", offset="lo")
-    for function in (dsel.certify, dsel.alternatives):
-        with pytest.raises(OptionError, match=r"offset in memory\. Give it again: offset='lo'"):
-            function(selection, frame, "y")
-    assert dsel.alternatives(selection, frame, "y", offset="lo").complete
-    with pytest.raises(OptionError, match="one number for each row, as offset"):
-        dsel.certify(selection, frame[list("abcd")], frame.y)
 
 
 def test_many_rows_are_counted_in_bins_with_nearly_the_same_area() -> None:

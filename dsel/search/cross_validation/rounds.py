@@ -178,8 +178,8 @@ class GreedyRls:
     def _undetermined(self) -> DataError:
         lam = self.problem.lam
         return DataError(
-            "The leave-one-out errors are not finite: for each next column, a single row determines a coefficient, to "
-            "rounding. An example is a column that is nonzero in one row only.",
+            "The errors on left-out rows are not finite: the other rows leave coefficients undetermined. "
+            "Examples are a column that is nonzero in one row only, and a fold that trains on fewer rows than columns.",
             f"Leave such columns out, or {'set lam > 0' if lam == 0.0 else f'raise lam (it is {lam:g})'}.",
         )
 

@@ -82,7 +82,7 @@ class Certificate:
     screened : int
         How many of these are in no better subset, by their reduced costs.
     read : int
-        How many of these were read into memory. The others were bounded by the passes alone.
+        How many of these the search had in memory. The others were bounded by the passes alone.
     passes : int
         Passes over the data in all runs of the proof.
     coefficients : float

@@ -218,5 +218,5 @@ def effort(row: Mapping[str, Any]) -> str:
     if not row.get("columns"):
         return words
     passes = f", {counted(row['passes'], 'pass', 'passes')}" if row["passes"] else ""
-    read = f"{row['read']:,} of {row['columns']:,} columns read into memory"
-    return f"{words}{passes}; {row['screened']:,} {noun(row['screened'], 'column')} screened, {read}"
+    screened = f"{row['screened']:,} {noun(row['screened'], 'column')} screened, " if row["screened"] else ""
+    return f"{words}{passes}; {screened}{row['read']:,} of {row['columns']:,} columns searched"

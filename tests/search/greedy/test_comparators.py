@@ -136,6 +136,13 @@ def test_lasso_meets_the_conditions_of_its_optimum(N: int) -> None:
         np.testing.assert_allclose(gradient[active], penalty * b[active] / length[active, None], atol=1e-2 * penalty)
 
 
+def test_a_note_says_that_the_steps_of_a_path_are_too_large() -> None:
+    X, _ = random_data(0)
+    few = dsel.select(X, X.sum(axis=1), k=2, method="lasso", penalties=2)
+    assert "the first model of the path has 14 columns: more penalties have smaller steps" in few.notes
+    assert dsel.select(X, X.sum(axis=1), k=2, method="lasso").labels
+
+
 def test_lasso_has_the_supports_of_scikit_learns_lars() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     X, Y = random_data(7)
