@@ -322,7 +322,7 @@ class SelectionRecord:
             )
         searched = (self.plan or {}).get("representation", "")
         if searched in _WITHOUT_GRAM:
-            return f"the search was as {searched}, without the Gram matrix", "Select among fewer columns: exclude others."
+            return f"the search was as {searched}, without the Gram matrix", "Exclude columns, so that fewer are left."
         if not few_to_substitute(self.shape[1], len(self)):
             return "k is too large", "Choose fewer columns."
         return "an older version saved it", "Select again with this version."
